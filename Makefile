@@ -1,0 +1,55 @@
+# Two commands matter: `make demo` and `make test`. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Another build of torch: make demo TORCH_INDEX=<the package index of that build>
+TORCH_INDEX ?=
+TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SCALE ?= laptop
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format notebooks tables check benchmark clean
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+
+# torch first and from its own index, so that no later requirement replaces the build that was asked for
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint constraints.txt $(TORCH_FROM) torch
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[demo,dev]'
+	touch $@
+
+demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table, figure, verdict
+	$(BIN)/ablations demo
+
+test: $(VENV)/.installed ## the whole suite
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/.installed ## style, imports between rooms, notebooks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed ## put everything in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: $(VENV)/.installed ## read every grid and report all problems
+	$(BIN)/ablations check
+
+notebooks: $(VENV)/.installed ## execute every ablation notebook at SCALE (default laptop)
+	for grid in $$($(BIN)/ablations list --format names); do $(BIN)/ablations run $$grid --scale $(SCALE) || exit 1; done
+
+tables: $(VENV)/.installed ## rebuild every table and figure under results/ from the records, without training
+	$(BIN)/ablations tables
+
+benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleaved in one run
+	$(PIP) install --quiet --constraint constraints.txt '.[bench]'
+	$(BIN)/python benchmarks/pretrain_vs_transformers.py
+
+clean: ## remove caches and unfinished runs; results stay
+	rm -rf .cache .pytest_cache .hypothesis .ruff_cache

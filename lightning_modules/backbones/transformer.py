@@ -1,0 +1,216 @@
+"""The composable transformer encoder: BERT's, RoBERTa's, and what lies between and beyond.
+
+Vaswani et al. (2017) section 3.1 as varied by Devlin et al. (2019) section 3: word, position and segment
+embeddings are summed, normalised and dropped out; blocks of attention and feed-forward follow.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from ..batch import Encoded, Example, Size
+from ..config import Settings, knob
+from ..layers.attention import MultiHeadAttention, allowed, score_bias
+from ..layers.positions import alibi_slopes, linear_bias, sinusoids
+
+HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BERT and GPT
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+}
+
+
+class Transformer(Settings):
+    """Settings of the encoder. Defaults are those of BERT-base (Devlin et al. 2019, section 3)."""
+
+    num_layers: int = knob(12, "Number of blocks L.", ge=1)
+    hidden_size: int = knob(768, "Width d of the stream.", ge=1)
+    num_heads: int | None = knob(None, f"Attention heads h; by default one for each {HEAD_SIZE} of hidden_size.", ge=1)
+    ffn_size: int | None = knob(None, "Inner width of the feed-forward layers; by default 4 x hidden_size.", ge=1)
+    norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
+    activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
+        "gelu", "Non-linearity; gelu is the exact form of BERT's first release, gelu_tanh that since February 2019."
+    )
+    positions: Literal["learned", "sinusoidal", "linear_bias", "none"] = knob(
+        "learned", "How order is known; linear_bias is ALiBi, symmetric."
+    )
+    max_positions: int = knob(512, "Rows of the position table (learned and sinusoidal).", ge=1)
+    segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
+    embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
+    dropout: float = knob(0.1, "Dropout on the output of each sub-layer.", ge=0, lt=1)
+    attention_dropout: float = knob(0.1, "Dropout on attention weights.", ge=0, lt=1)
+    norm_eps: float = knob(1e-12, "Epsilon of LayerNorm; 1e-12 in BERT, 1e-5 in RoBERTa.", gt=0)
+    init_std: float = knob(0.02, "Standard deviation of the initial weights.", gt=0)
+    init: Literal["truncated_normal", "normal"] = knob(
+        "truncated_normal", "truncated_normal is cut at two standard deviations (BERT); normal is fairseq's."
+    )
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.num_heads is not None and self.hidden_size % self.num_heads:
+            fits = [h for h in range(1, self.hidden_size + 1) if self.hidden_size % h == 0]
+            raise ValueError(
+                f"hidden_size {self.hidden_size} does not divide into {self.num_heads} heads; "
+                f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
+            )
+        return self
+
+    def resolved(self) -> Self:
+        """num_heads and ffn_size filled in; max_positions dropped to 0 where no table has that many rows."""
+        return self.model_copy(
+            update={
+                "num_heads": self.num_heads or _default_heads(self.hidden_size),
+                "ffn_size": self.ffn_size or 4 * self.hidden_size,
+                "max_positions": self.max_positions if self.positions in ("learned", "sinusoidal") else 0,
+            }
+        )
+
+    def size(self, vocab_size: int) -> Size:
+        """The widths heads are built for."""
+        return Size(self.hidden_size, self.hidden_size, vocab_size)
+
+    def build(self, vocab_size: int) -> "TransformerEncoder":
+        """The encoder, initialised from torch's current generator."""
+        return TransformerEncoder(self.resolved(), vocab_size)
+
+    def flops_per_sequence(self, length: int) -> float:
+        """Multiply-adds x 2 of the matrix products of one forward pass over one sequence (elementwise work is not counted)."""
+        d, f = self.hidden_size, self.resolved().ffn_size
+        per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
+        return float(self.num_layers * length * per_token)
+
+
+def _default_heads(hidden_size: int) -> int:
+    wanted = max(1, hidden_size // HEAD_SIZE)
+    return max(h for h in range(1, wanted + 1) if hidden_size % h == 0)
+
+
+class Embeddings(nn.Module):
+    """Word + position + segment embeddings, LayerNorm, dropout."""
+
+    def __init__(self, settings: Transformer, vocab_size: int) -> None:
+        super().__init__()
+        d = settings.hidden_size
+        self.word = nn.Embedding(vocab_size, d)
+        self.tables = nn.ModuleDict()
+        if settings.segment_types:
+            self.tables["segment"] = nn.Embedding(settings.segment_types, d)
+        self.position = nn.Embedding(settings.max_positions, d) if settings.positions == "learned" else None
+        fixed = sinusoids(settings.max_positions, d) if settings.positions == "sinusoidal" else None
+        self.register_buffer("fixed", fixed, persistent=False)
+        self.norm = nn.LayerNorm(d, eps=settings.norm_eps)
+        self.dropout = nn.Dropout(settings.embedding_dropout)
+
+    def forward(self, example: Example) -> Float[Tensor, "b t d"]:
+        tokens = example.inputs
+        x = self.word(tokens.ids)
+        for name, table in self.tables.items():
+            if name in tokens.tables:
+                x = x + table(tokens.tables[name])
+            else:  # an input format without this table uses its first row throughout, as BERT does
+                x = x + table.weight[0]
+        rows = self.fixed if self.position is None else self.position.weight
+        if rows is not None:
+            x = x + self._placed(rows, tokens.positions, x.shape[1])
+        return self.dropout(self.norm(x))
+
+    @staticmethod
+    def _placed(rows: Float[Tensor, "p d"], positions: Int[Tensor, "b t"] | None, length: int) -> Tensor:
+        if length > rows.shape[0]:
+            raise ValueError(f"sequences of {length} positions, but model.max_positions is {rows.shape[0]}")
+        return rows[:length] if positions is None else rows[positions]
+
+
+class Block(nn.Module):
+    """One layer::
+
+        post:  x = norm(x + drop(attention(x)));  x = norm(x + drop(ffn(x)))
+        pre:   x = x + drop(attention(norm(x)));  x = x + drop(ffn(norm(x)))
+    """
+
+    def __init__(self, settings: Transformer) -> None:
+        super().__init__()
+        d = settings.hidden_size
+        self.attention = MultiHeadAttention(d, settings.num_heads, settings.attention_dropout)
+        self.attention_norm = nn.LayerNorm(d, eps=settings.norm_eps)
+        self.ffn_in, self.ffn_out = nn.Linear(d, settings.ffn_size), nn.Linear(settings.ffn_size, d)
+        self.ffn_norm = nn.LayerNorm(d, eps=settings.norm_eps)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.activation = ACTIVATIONS[settings.activation]
+        self.pre = settings.norm == "pre"
+
+    def _feed_forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        return self.ffn_out(self.activation(self.ffn_in(x)))
+
+    def forward(self, x: Float[Tensor, "b t d"], added: Tensor | None) -> Float[Tensor, "b t d"]:
+        if self.pre:
+            x = x + self.dropout(self.attention(self.attention_norm(x), added))
+            return x + self.dropout(self._feed_forward(self.ffn_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, added)))
+        return self.ffn_norm(x + self.dropout(self._feed_forward(x)))
+
+
+class TransformerEncoder(nn.Module):
+    """The encoder of `Transformer`'s settings; every layer's output is returned."""
+
+    supports: ClassVar[frozenset[str]] = frozenset({"full", "causal", "pairs"})
+
+    def __init__(self, settings: Transformer, vocab_size: int) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(settings, vocab_size)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_layers))
+        self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
+        slopes = alibi_slopes(settings.num_heads) if settings.positions == "linear_bias" else None
+        self.register_buffer("slopes", slopes, persistent=False)
+        self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
+
+    def forward(self, example: Example, carry: Any = None) -> Encoded:
+        x = self.embeddings(example)
+        added = self._added(example, x)
+        layers = [x]
+        for block in self.blocks:
+            x = block(x, added)
+            layers.append(x)
+        last = x if self.final_norm is None else self.final_norm(x)
+        return Encoded(layers=layers, last=last, unembed=self.unembed)
+
+    def _added(self, example: Example, x: Float[Tensor, "b t d"]) -> Float[Tensor, "#b #h t s"] | None:
+        """What every layer adds to its scores: computed once, in the precision attention will run in."""
+        length = x.shape[1]
+        bias = None
+        if self.slopes is not None:
+            positions = example.inputs.positions
+            if positions is None:
+                positions = torch.arange(length, device=x.device)[None]
+            bias = linear_bias(positions, self.slopes)
+        kind = x.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        return score_bias(allowed(example.visible, length, x.device), bias, dtype)
+
+    def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
+        """Logits by the tied word table (Press and Wolf 2017; BERT's output layer without its bias)."""
+        return F.linear(x, self.embeddings.word.weight)
+
+    def depth(self, name: str) -> int:
+        """How deep a parameter lies: 0 for embeddings, i + 1 for block i, L + 1 above."""
+        if name.startswith("embeddings."):
+            return 0
+        return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1
+
+
+def _initialise(module: nn.Module, kind: str, std: float) -> None:
+    """Weights normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        if kind == "normal":
+            nn.init.normal_(module.weight, std=std)
+        else:
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,234 @@
+"""The base of every setting: frozen, strict, comparable, addressable by dotted path, and hashed canonically.
+
+A *knob* is one field of one settings class. Grids, the command line and tables name it by its dotted path
+(``objectives.mlm.masking.rate``); there is no second vocabulary.
+"""
+
+import difflib
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a configuration: where it is, what it is, and what to write instead."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigError(ValueError):
+    """Everything wrong with a configuration, reported at once."""
+
+    def __init__(self, problems: Iterable[Problem | str]) -> None:
+        self.problems = [p if isinstance(p, Problem) else Problem("", p) for p in problems]
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """`` Did you mean 'rate'?``, or the whole list where nothing is near. Starts with a space."""
+    names = sorted(map(str, allowed))
+    near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
+    if near:
+        return f" Did you mean '{near[0]}'?"
+    return f" Allowed: {', '.join(names)}." if names else ""
+
+
+def knob(default: Any, doc: str, *, neutral: Any = _ABSENT, **constraints: Any) -> Any:
+    """A field of a settings class.
+
+    Args:
+        default: The value a system has unless it says otherwise.
+        doc: One sentence with the unit, shown by ``ablations params`` and the documentation.
+        neutral: The value at which the knob does nothing. A field at its neutral value is left out of the
+            identity of a run, so a knob added later leaves earlier records valid. Never change it.
+        **constraints: pydantic's (``ge``, ``le``, ``gt`` ...).
+    """
+    extra = {} if neutral is _ABSENT else {"neutral": neutral}
+    return Field(default, description=doc, json_schema_extra=extra, **constraints)
+
+
+def label(default: str, doc: str) -> Any:
+    """A field that names or describes and changes no number: never part of an identity."""
+    return Field(default, description=doc, json_schema_extra={"label": True})
+
+
+def _extra(info: FieldInfo) -> Mapping[str, Any]:
+    return info.json_schema_extra if isinstance(info.json_schema_extra, Mapping) else {}
+
+
+class Settings(BaseModel):
+    """A frozen, strict value. Unknown keys, wrong types, NaN and infinities are refused, all at once."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True, protected_namespaces=()
+    )
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Builds the settings from plain data (YAML, JSON).
+
+        Raises:
+            ConfigError: With every problem of ``data``, each with its path and the nearest valid spelling.
+        """
+        try:  # by way of JSON, where lists are tuples and everything else stays strict
+            return cls.model_validate_json(json.dumps(data))
+        except ValidationError as error:
+            raise ConfigError(problems(error, cls)) from None
+
+    def plain(self) -> dict[str, Any]:
+        """The settings as JSON-ready data, complete."""
+        return self.model_dump(mode="json")
+
+    def but(self, **changes: Any) -> Self:
+        """A checked copy with the knobs at some dotted paths changed.
+
+        >>> system.but(**{"model.num_layers": 4, "objectives.mlm.masking.rate": 0.4})  # doctest: +SKIP
+
+        Raises:
+            ConfigError: Naming every unknown path, with the nearest valid one, and every invalid value.
+        """
+        data, wrong = self.plain(), []
+        for path, value in changes.items():
+            problem = _set(data, path, value.plain() if isinstance(value, Settings) else value, type(self))
+            wrong += [problem] if problem else []
+        if wrong:
+            raise ConfigError(wrong)
+        return type(self).read(data)
+
+    def get(self, path: str) -> Any:
+        """The value at a dotted path."""
+        value: Any = self
+        for name in path.split("."):
+            value = getattr(value, name) if value is not None else None
+        return value
+
+    def essence(self) -> dict[str, Any]:
+        """What determines the numbers: no labels, nothing at its neutral value, derived defaults filled in."""
+        resolved, kept = self.resolved(), {}
+        for name, info in type(self).model_fields.items():
+            value, extra = getattr(resolved, name), _extra(info)
+            if extra.get("label") or ("neutral" in extra and value == extra["neutral"]):
+                continue
+            kept[name] = _essence(value)
+        return kept
+
+    def resolved(self) -> Self:
+        """The settings with every ``None`` that stands for a derived value replaced by that value."""
+        return self
+
+
+def _essence(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return value.essence()
+    if isinstance(value, (list, tuple)):
+        return [_essence(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _essence(item) for key, item in value.items()}
+    return value
+
+
+def _settings_class(info: FieldInfo) -> type[Settings] | None:
+    options = (info.annotation, *get_args(info.annotation))
+    return next((o for o in options if isinstance(o, type) and issubclass(o, Settings)), None)
+
+
+def paths(cls: type[Settings], prefix: str = "") -> dict[str, FieldInfo]:
+    """Every dotted path of a settings class, branches included, with its field."""
+    found: dict[str, FieldInfo] = {}
+    for name, info in cls.model_fields.items():
+        found[prefix + name] = info
+        inner = _settings_class(info)
+        if inner is not None:
+            found |= paths(inner, f"{prefix}{name}.")
+    return found
+
+
+def _set(data: dict[str, Any], path: str, value: Any, cls: type[Settings]) -> Problem | None:
+    known = paths(cls)
+    if path not in known:
+        return Problem(path, f"there is no such knob.{did_you_mean(path, known)}")
+    *branches, leaf = path.split(".")
+    for depth, name in enumerate(branches):
+        if data.get(name) is None:  # a part that is switched off starts from its defaults
+            part = _settings_class(known[".".join(branches[: depth + 1])])
+            data[name] = part().plain() if part else {}
+        data = data[name]
+    data[leaf] = value
+    return None
+
+
+def flat(settings: Settings) -> dict[str, Any]:
+    """Leaf values by dotted path."""
+    leaves: dict[str, Any] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            leaves |= {f"{name}.{path}": leaf for path, leaf in flat(value).items()}
+        else:
+            leaves[name] = value
+    return leaves
+
+
+def diff(a: Settings, b: Settings) -> dict[str, tuple[Any, Any]]:
+    """What changed from ``a`` to ``b``: dotted path -> (value in a, value in b); None where a part is absent."""
+    left, right = flat(a.resolved()), flat(b.resolved())
+    return {p: (left.get(p), right.get(p)) for p in {**left, **right} if left.get(p) != right.get(p)}
+
+
+def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
+    """pydantic's complaints as sentences for people, with suggestions."""
+    known = paths(cls)
+    found = []
+    for item in error.errors(include_url=False):
+        path = ".".join(str(part) for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            parent = path.rpartition(".")[0]
+            siblings = [p.rpartition(".")[2] for p in known if p.rpartition(".")[0] == parent]
+            message = f"there is no such knob.{did_you_mean(path.rpartition('.')[2], siblings)}"
+        elif item["type"] == "literal_error":
+            allowed = [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
+            message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed)}"
+        elif item["type"] != "value_error":
+            message = f"{message}, not {item['input']!r}"
+        found.append(Problem(path, message))
+    return found
+
+
+def canonical(value: Any) -> str:
+    """Canonical JSON: sorted keys, NFC text, floats by their 12 significant digits, no -0, no NaN.
+
+    >>> canonical({"b": 0.1 + 0.05, "a": -0.0})
+    '{"a":0.0,"b":0.15}'
+    """
+    return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _normal(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.12g}") + 0.0
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, Mapping):
+        return {_normal(str(key)): _normal(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normal(item) for item in value]
+    return value
+
+
+def identity(value: Any) -> str:
+    """SHA-256 of the canonical JSON of ``value``, in hexadecimal."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()

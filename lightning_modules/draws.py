@@ -1,0 +1,73 @@
+"""Randomness as a function of position: the same noise for every variant, rank, micro-batch and worker.
+
+A draw is a hash of (data seed, purpose, row key, column), never the next number of a stream. So the mask of
+the thousandth presented sequence is the same whether it is computed by one worker or four, before or after a
+resume, at 15 % or at 40 % masking: variants of a grid are compared under common random numbers.
+
+The hash is SplitMix64's finaliser (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
+generators"), applied twice; it passes the uniformity checks of the tests and costs microseconds a batch.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """SplitMix64's finaliser, elementwise; uint64 arithmetic wraps by design."""
+    x = (x ^ (x >> _S30)) * _MIX1
+    x = (x ^ (x >> _S27)) * _MIX2
+    return x ^ (x >> _S31)
+
+
+def _key(*parts: object) -> np.uint64:
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The noise of one batch.
+
+    Attributes:
+        seed: The data seed.
+        rows: One key a row ``[b]``: the presentation number (how many sequences were presented before
+            this one since training began), so that an epoch's second visit draws fresh noise.
+        sample: Which sequence of the store each row is ``[b]``.
+        epoch: How often each row's sequence has been presented before ``[b]``.
+    """
+
+    seed: int
+    rows: np.ndarray
+    sample: np.ndarray
+    epoch: np.ndarray
+    stream: str = ""
+
+    def static(self, copies: int) -> "Draws":
+        """The draws of ``copies`` fixed masks a sequence, visited in turn: keyed by (sample, epoch mod copies)."""
+        return replace(self, stream="static", rows=self.sample * copies + self.epoch % copies)
+
+    def bits(self, purpose: str, columns: int) -> np.ndarray:
+        """Independent 64-bit words ``[b columns]`` for one purpose."""
+        with np.errstate(over="ignore"):
+            row = _mixed(self.rows.astype(np.uint64) * _GOLDEN + _key(self.seed, self.stream, purpose))
+            column = np.arange(1, columns + 1, dtype=np.uint64) * _GOLDEN
+            return _mixed(row[:, None] + column[None, :])
+
+    def uniform(self, purpose: str, columns: int) -> np.ndarray:
+        """Uniform float64 numbers in [0, 1) ``[b columns]``: 53 random bits each."""
+        return (self.bits(purpose, columns) >> _S11) * (1.0 / (1 << 53))
+
+    def integers(self, purpose: str, columns: int, high: int) -> np.ndarray:
+        """Uniform integers in [0, high) ``[b columns]``; the bias, below high / 2**53, is nil for vocabularies."""
+        return (self.uniform(purpose, columns) * high).astype(np.int64)
+
+
+def permutation(seed: int, purpose: str, epoch: int, size: int) -> np.ndarray:
+    """The order in which ``size`` items are visited in an epoch: a function of its arguments alone."""
+    return np.random.Generator(np.random.Philox(key=int(_key(seed, purpose, epoch)))).permutation(size)

@@ -1,0 +1,105 @@
+"""Multi-head attention for every visibility: one formula, the fastest kernel that gives the same numbers.
+
+Scaled dot-product attention of Vaswani et al. (2017), equation 1. Who may look where arrives as data
+(`Visibility`); what is added to the scores (a position bias) arrives as a tensor.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ..batch import Visibility
+
+
+def allowed(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
+    """The conjunction of all parts of a visibility; None when everyone sees everything."""
+    parts = []
+    if visible.causal:
+        parts.append(torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None])
+    if visible.real is not None:
+        parts.append(visible.real[:, None, None, :])
+    if visible.pairs is not None:
+        parts.append(visible.pairs)
+    if not parts:
+        return None
+    mask = parts[0]
+    for part in parts[1:]:
+        mask = mask & part
+    return mask
+
+
+def score_bias(
+    mask: Bool[Tensor, "#b #h t s"] | None, bias: Float[Tensor, "#b h t s"] | None, dtype: torch.dtype
+) -> Float[Tensor, "#b #h t s"] | None:
+    """What is added to the scores: the position bias, and minus infinity where looking is not allowed."""
+    if mask is None:
+        return None if bias is None else bias.to(dtype)
+    if bias is None:
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, float("-inf"))
+    return bias.to(dtype).masked_fill(~mask, float("-inf"))
+
+
+def explicit_attention(
+    q: Float[Tensor, "b h t c"],
+    k: Float[Tensor, "b h s c"],
+    v: Float[Tensor, "b h s c"],
+    added: Float[Tensor, "#b #h t s"] | None,
+    dropout: float,
+) -> Float[Tensor, "b h t c"]:
+    """Attention as two batched matrix products, in the precision of ``q``.
+
+    On CPUs under bfloat16 this is faster than the fused kernel, whose backward pass is slow there
+    (`benchmarks/attention_kernels.py`).
+    """
+    b, h, t, c = q.shape
+    s = k.shape[2]
+    flat_q, flat_k, flat_v = (x.reshape(b * h, -1, c) for x in (q * c**-0.5, k, v))
+    if added is None:
+        scores = torch.bmm(flat_q, flat_k.transpose(1, 2))
+    else:
+        added = added.expand(b, h, t, s).reshape(b * h, t, s)
+        scores = torch.baddbmm(added, flat_q, flat_k.transpose(1, 2))
+    weights = F.dropout(torch.softmax(scores, dim=-1, dtype=q.dtype), dropout, training=dropout > 0)
+    return torch.bmm(weights, flat_v).reshape(b, h, t, c)
+
+
+def attend(
+    q: Float[Tensor, "b h t c"],
+    k: Float[Tensor, "b h s c"],
+    v: Float[Tensor, "b h s c"],
+    added: Float[Tensor, "#b #h t s"] | None,
+    dropout: float,
+) -> Float[Tensor, "b h t c"]:
+    """Chooses the kernel by what it is given: device and precision, never who is asking."""
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16:
+        return explicit_attention(q, k, v, added, dropout)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout)
+
+
+class MultiHeadAttention(nn.Module):
+    """Queries, keys and values from one projection, attention, and the output projection (all with biases).
+
+    Args:
+        hidden_size: Width d of the stream; a multiple of ``num_heads``.
+        num_heads: Number of heads h.
+        dropout: Probability of dropping an attention weight.
+    """
+
+    def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+
+    def forward(
+        self, x: Float[Tensor, "b t d"], added: Float[Tensor, "#b #h t s"] | None
+    ) -> Float[Tensor, "b t d"]:
+        """One round of attention of ``x`` on itself; ``added`` comes from `score_bias`."""
+        b, t, d = x.shape
+        qkv = self.qkv(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.unbind(0)  # each [b h t d/h]
+        if added is not None:
+            added = added.to(q.dtype)
+        mixed = attend(q, k, v, added, self.dropout if self.training else 0.0)
+        return self.output(mixed.transpose(1, 2).reshape(b, t, d))

@@ -1,0 +1,71 @@
+"""What a model is asked to do. One idea a file; a system names the ones it uses.
+
+To add an objective, write a settings class with ``heads``, ``corrupt``, ``loss`` and ``flops_per_sequence`` in a
+file of its own and give it a field here, absent (None) by default.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from ..batch import Encoded, Example, Size, Vocabulary
+from ..config import Settings, knob
+from ..draws import Draws
+from .masked_lm import MaskedLM
+from .masking import Masking
+
+__all__ = ["MaskedLM", "Masking", "Objectives"]
+
+
+class Objectives(Settings):
+    """The objectives of a system, each present or absent. Exactly one corrupts the input."""
+
+    mlm: MaskedLM | None = knob(None, "Masked language modelling.", neutral=None)
+
+    @model_validator(mode="after")
+    def _one_corrupter(self) -> Self:
+        corrupters = [name for name, objective in self.present() if objective.corrupts]
+        if len(corrupters) != 1:
+            able = [name for name, info in type(self).model_fields.items() if "MaskedLM" in str(info.annotation)]
+            raise ValueError(
+                f"exactly one objective must corrupt the input, but {len(corrupters)} do"
+                f"{': ' + ', '.join(corrupters) if corrupters else ''}. Those that can: {', '.join(able)}."
+            )
+        return self
+
+    def present(self) -> Iterator[tuple[str, Any]]:
+        """The objectives in use, by name; the one that corrupts comes first."""
+        named = [(name, getattr(self, name)) for name in type(self).model_fields]
+        yield from sorted(((n, o) for n, o in named if o is not None), key=lambda item: not item[1].corrupts)
+
+    def heads(self, size: Size) -> nn.ModuleDict:
+        """All heads, by objective."""
+        return nn.ModuleDict({name: objective.heads(size) for name, objective in self.present()})
+
+    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """The example every objective has worked on: one corrupts it, the others add their targets."""
+        for _, objective in self.present():
+            example = objective.corrupt(example, draws, vocabulary)
+        return example
+
+    def loss(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, teacher: Encoded | None = None
+    ) -> dict[str, tuple[Tensor, Tensor, float]]:
+        """Every term as (sum, count, weight)."""
+        terms: dict[str, tuple[Tensor, Tensor, float]] = {}
+        for name, objective in self.present():
+            for term, (total, count) in objective.loss(heads[name], encoded, example, teacher).items():
+                terms[term] = (total, count, objective.weight)
+        return terms
+
+    def measure(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Held-out measures of every objective whose target the example carries, as (sum, count)."""
+        measures: dict[str, tuple[Tensor, Tensor]] = {}
+        for name, objective in self.present():
+            if name in example.targets:
+                measures |= objective.measure(heads[name], encoded, example)
+        return measures

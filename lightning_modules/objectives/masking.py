@@ -1,0 +1,88 @@
+"""Who is hidden, and what stands in their place.
+
+Devlin et al. (2019), section 3.1 and appendix A.1; the mixtures of its Table 8; RoBERTa's dynamic masking
+(Liu et al. 2019, section 4.1); the rates of Wettig et al. (2023).
+"""
+
+from dataclasses import replace
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from pydantic import model_validator
+
+from ..batch import Tokens, Vocabulary
+from ..config import Settings, knob
+from ..draws import Draws
+
+
+class Masking(Settings):
+    """Which positions are predicted, and how the input is corrupted there.
+
+    Worked example at ``rate=0.25`` with eight positions (two special, so six candidates)::
+
+        ids       [CLS]  the  cat  sat  on   the  mat  [SEP]
+        uniform     -    .71  .08  .55  .93  .31  .20    -
+        chosen      0     0    1    0    0    0    1     0     round(0.25 * 8) = 2 smallest
+        replaced    -     -  [MASK] -    -    -   dog    -     by a second uniform: 80 / 10 / 10
+
+    Special tokens and padding are never chosen, and every sequence has at least one prediction. A lower rate
+    of the same seed chooses a subset of what a higher rate chooses.
+    """
+
+    rate: float = knob(0.15, "Share of positions that are predicted.", gt=0, le=1)
+    mask: float = knob(0.8, "Share of the chosen shown as [MASK].", ge=0, le=1)
+    same: float = knob(0.1, "Share of the chosen left as they are.", ge=0, le=1)
+    random: float = knob(0.1, "Share of the chosen replaced by a uniform draw from the whole vocabulary.", ge=0, le=1)
+    count: Literal["round", "stochastic_round", "bernoulli"] = knob(
+        "round",
+        "How many are chosen of n real positions (specials counted, as BERT does): round(rate n); "
+        "int(rate n + u) with u uniform (RoBERTa); or each position on its own (the usual collator).",
+    )
+    cap: int | None = knob(None, "Most predictions in a sequence (BERT: 20 at 128 positions).", neutral=None, ge=1)
+    copies: int = knob(
+        0, "0 = dynamic, a fresh mask at each presentation; K = K fixed masks visited in turn.", neutral=0, ge=0
+    )
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> Self:
+        total = self.mask + self.same + self.random
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"mask + same + random must be 1, but {self.mask} + {self.same} + {self.random} = {total:.6g}")
+        return self
+
+    def choose(self, tokens: Tokens, draws: Draws) -> np.ndarray:
+        """The positions to predict, a bool array ``[b t]``."""
+        candidates = (tokens.real & ~tokens.special).numpy()
+        wanted = self._wanted(tokens.real.numpy().sum(1), draws)
+        uniform = np.where(candidates, draws.uniform("choose", candidates.shape[1]), 2.0)  # 2 is never chosen
+        available = candidates.sum(1)
+        if self.count == "bernoulli":
+            wanted = (uniform < self.rate).sum(1)
+        limit = available if self.cap is None else np.minimum(available, self.cap)
+        wanted = np.minimum(np.maximum(wanted, 1), limit)
+        # the k smallest draws of each row: rank by sorting, then compare with the k-th value
+        order = np.sort(uniform, axis=1)
+        threshold = np.take_along_axis(order, np.maximum(wanted - 1, 0)[:, None], axis=1)
+        return candidates & (uniform <= threshold) & (wanted > 0)[:, None]
+
+    def _wanted(self, real: np.ndarray, draws: Draws) -> np.ndarray:
+        if self.count == "stochastic_round":
+            return np.floor(self.rate * real + draws.uniform("count", 1)[:, 0]).astype(np.int64)
+        return np.rint(self.rate * real).astype(np.int64)  # halves to even, as Python's round in BERT's code
+
+    def hide(self, tokens: Tokens, chosen: np.ndarray, vocabulary: Vocabulary, draws: Draws) -> Tokens:
+        """The tokens as the model sees them: a copy with the chosen positions replaced."""
+        columns = chosen.shape[1]
+        fate = draws.uniform("replace", columns)
+        ids = tokens.ids.numpy()
+        ids = np.where(chosen & (fate < self.mask), vocabulary.mask, ids)
+        if self.random:
+            swapped = chosen & (fate >= self.mask) & (fate < self.mask + self.random)
+            ids = np.where(swapped, draws.integers("random word", columns, vocabulary.size), ids)
+        return replace(tokens, ids=torch.from_numpy(ids))
+
+    def expected_predictions(self, length: int) -> float:
+        """Predictions in a full sequence of ``length`` positions, for counting FLOPs."""
+        predicted = max(1.0, self.rate * length)
+        return predicted if self.cap is None else min(predicted, float(self.cap))

@@ -1,0 +1,91 @@
+"""The only pretraining loop: every system, every objective."""
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from .batch import Encoded, Example
+from .objectives import Objectives
+from .optim import AdamW, Schedule
+
+
+class Pretrain(pl.LightningModule):
+    """A backbone trained on a system's objectives.
+
+    Built by ``System.build(seed)``; trains under any ``Trainer``. The examples it is given are corrupted
+    already (`System.data_module`), so a step is forward, loss, backward and nothing else.
+
+    Args:
+        backbone: Any encoder that takes an `Example` and returns `Encoded`.
+        objectives: What is asked of it; each brings its head.
+        heads: The objectives' parameters, by objective.
+        optimizer: Settings of the optimiser.
+        schedule: Settings of the learning rate.
+        steps: Optimiser steps of the whole training, which the schedule spans.
+        clip_norm: Largest global gradient norm; 0 leaves gradients alone.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        objectives: Objectives,
+        heads: nn.ModuleDict,
+        optimizer: AdamW,
+        schedule: Schedule,
+        steps: int,
+        clip_norm: float,
+    ) -> None:
+        super().__init__()
+        self.backbone, self.heads = backbone, heads
+        self.objectives, self.optimizer_settings, self.schedule = objectives, optimizer, schedule
+        self.steps, self.clip_norm = steps, clip_norm
+        self.running: dict[str, Tensor] = {}  # summed loss and count of each term since it was last read
+
+    def forward(self, example: Example) -> Encoded:
+        """Encodes a batch."""
+        return self.backbone(example)
+
+    def training_step(self, example: Example, index: int) -> Tensor:
+        """The step's share of the loss: sums over the counts of the whole optimiser step.
+
+        Lightning divides by the number of accumulated micro-batches and averages over ranks; both are
+        multiplied back, so the gradient equals that of the undivided batch whatever the split.
+        """
+        terms = self.objectives.loss(self.heads, self.backbone(example), example)
+        share = self.trainer.accumulate_grad_batches * self.trainer.world_size if example.counts else 1
+        parts = []
+        for name, (total, count, weight) in terms.items():
+            parts.append(total * (weight * share / example.counts.get(name, count)))
+            self._keep(name, total.detach(), count)
+        return torch.stack(parts).sum()
+
+    def _keep(self, name: str, total: Tensor, count: Tensor) -> None:
+        both = torch.stack([total.float(), count.to(total.device)])
+        self.running[name] = self.running[name] + both if name in self.running else both
+
+    def training_loss(self) -> dict[str, float]:
+        """Mean loss of each term over the steps since the last call. Waits for the device: not for every step."""
+        means = {name: float(both[0] / both[1]) for name, both in self.running.items()}
+        self.running.clear()
+        return means
+
+    def validation_step(self, example: Example, index: int) -> None:
+        """Held-out measures, exact means over all predictions of the held-out set."""
+        measures = self.objectives.measure(self.heads, self.backbone(example), example)
+        for name, (total, count) in measures.items():
+            self.log(
+                f"heldout.{name}", total / count, on_epoch=True, batch_size=int(count), sync_dist=True, logger=False
+            )
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """The system's optimiser, its rate set at each optimiser step."""
+        optimizer = self.optimizer_settings.build(self)
+        rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.schedule.factor(step, self.steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
+        """Clips by the system's own norm, whatever the Trainer was told: it is part of the recipe."""
+        if self.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)

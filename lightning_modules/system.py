@@ -1,0 +1,149 @@
+"""A system: a published model as a frozen value.
+
+Backbone, objectives, input format, data, optimisation and evaluation together determine a training down to its
+seed. Two systems can be compared field by field (`config.diff`), and any field can be changed (``but``).
+"""
+
+import functools
+from typing import TYPE_CHECKING, Literal, Self
+
+import torch
+from pydantic import model_validator
+from torch import nn
+
+from .backbones import Transformer
+from .batch import Example, Tokens, Vocabulary
+from .config import Settings, canonical, knob, label
+from .data import Data, FullSentences
+from .draws import Draws
+from .objectives import MaskedLM, Masking, Objectives
+from .optim import AdamW, Schedule
+
+if TYPE_CHECKING:
+    from .data.loader import PretrainingData
+    from .pretrain import Pretrain
+
+
+class Training(Settings):
+    """How long, in which batches, in which precision."""
+
+    steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
+    batch_size: int = knob(256, "Sequences in an optimiser step, over all micro-batches and devices.", ge=1)
+    micro_batch_size: int | None = knob(
+        None, "Sequences in one forward pass, for small memories; by default the whole batch.", neutral=None, ge=1
+    )
+    clip_norm: float = knob(1.0, "Largest global gradient norm; 0 does not clip.", neutral=0.0, ge=0)
+    precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bfloat16 autocast over fp32 weights.")
+
+    @model_validator(mode="after")
+    def _whole_micro_batches(self) -> Self:
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not a multiple of micro_batch_size {self.micro_batch_size}"
+            )
+        return self
+
+
+class Evaluation(Settings):
+    """The held-out measurement, the same for every variant of a grid whatever it trains on."""
+
+    sequences: int = knob(1024, "Held-out sequences.", ge=1)
+    rate: float = knob(0.15, "Share of their tokens hidden, all shown as [MASK].", gt=0, le=1)
+    points: int = knob(12, "Measurements during a training, evenly spaced, the last at its end.", ge=1, le=64)
+
+    @property
+    def objective(self) -> MaskedLM:
+        """The corruption of the held-out text: [MASK] only, which every mixture has seen."""
+        return MaskedLM(masking=Masking(rate=self.rate, mask=1.0, same=0.0, random=0.0))
+
+
+class System(Settings):
+    """Everything that determines a pretraining but its seed."""
+
+    name: str = label("", "What the system is called.")
+    paper: str = label("", "Where it was published.")
+    model: Transformer = Transformer()
+    objectives: Objectives = Objectives(mlm=MaskedLM())
+    format: FullSentences = FullSentences()
+    data: Data = Data()
+    optimizer: AdamW = AdamW()
+    schedule: Schedule = Schedule()
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        length, table = self.format.sequence_length, self.model.resolved().max_positions
+        if table and length > table:
+            raise ValueError(
+                f"format.sequence_length {length} is longer than model.max_positions {table}: "
+                "raise the one or lower the other"
+            )
+        return self
+
+    def build(self, seed: int) -> "Pretrain":
+        """The Lightning module, its weights drawn from ``seed`` without touching the caller's generator."""
+        from .pretrain import Pretrain  # imports Lightning (seconds), which planning does without
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            backbone, heads = self._networks()
+        training = self.training
+        return Pretrain(
+            backbone, self.objectives, heads, self.optimizer, self.schedule, training.steps, training.clip_norm
+        )
+
+    def data_module(self, seed: int) -> "PretrainingData":
+        """The Lightning data module: batches in an order, and with a noise, that depend on ``seed`` alone."""
+        from .data.loader import PretrainingData
+
+        return PretrainingData(
+            data=self.data,
+            format=self.format,
+            prepare=functools.partial(_prepare, self.objectives),
+            prepare_heldout=functools.partial(_prepare, self.evaluation.objective),
+            seed=seed,
+            steps=self.training.steps,
+            batch_size=self.training.batch_size,
+            micro_batch_size=self.training.micro_batch_size,
+            heldout_sequences=self.evaluation.sequences,
+        )
+
+    def parameters(self) -> int:
+        """Trainable parameters of backbone and heads, counted on the meta device; tied tables count once."""
+        architecture = canonical([self.model.essence(), self.objectives.essence(), self.data.tokenizer.vocab_size])
+        return _count(architecture, self.model, self.objectives, self.data.tokenizer.vocab_size)
+
+    def _networks(self) -> tuple[nn.Module, nn.ModuleDict]:
+        vocab_size = self.data.tokenizer.vocab_size
+        return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
+
+    def tokens_per_step(self) -> int:
+        """Positions presented in one optimiser step, padding included."""
+        return self.training.batch_size * self.format.sequence_length
+
+    def flops_per_step(self) -> float:
+        """Floating-point operations of the matrix products of one optimiser step, backward = 2 x forward.
+
+        By formula, so that ten thousand cells are planned in seconds; the tests hold it to torch's own counter.
+        """
+        length, size = self.format.sequence_length, self.model.size(self.data.tokenizer.vocab_size)
+        forward = self.model.flops_per_sequence(length)
+        forward += sum(objective.flops_per_sequence(length, size) for _, objective in self.objectives.present())
+        return 3.0 * forward * self.training.batch_size
+
+
+def _prepare(objective: Objectives | MaskedLM, tokens: Tokens, draws: Draws, vocabulary: Vocabulary) -> Example:
+    """Corruption as the loader calls it; a module-level function, so that loader workers can receive it."""
+    return objective.corrupt(Example.of(tokens), draws, vocabulary)
+
+
+_counts: dict[str, int] = {}
+
+
+def _count(key: str, model: Transformer, objectives: Objectives, vocab_size: int) -> int:
+    if key not in _counts:
+        with torch.device("meta"):
+            parts = nn.ModuleList([model.build(vocab_size), objectives.heads(model.size(vocab_size))])
+        _counts[key] = sum(p.numel() for p in parts.parameters())
+    return _counts[key]

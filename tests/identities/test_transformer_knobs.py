@@ -1,0 +1,149 @@
+"""Every knob of the backbone: at its neutral value nothing changes, away from it something does."""
+
+import pytest
+import torch
+
+from lightning_modules.backbones import Transformer
+from lightning_modules.batch import Example, Visibility
+from lightning_modules.layers.attention import attend, explicit_attention, score_bias
+
+from ..conftest import make_tokens
+
+TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32)
+
+# knob -> (a value that must reproduce TINY's numbers exactly or None where every value changes them, one that must not)
+ROWS = {
+    "num_layers": (2, 3),
+    "hidden_size": (32, 64),
+    "num_heads": (2, 4),
+    "ffn_size": (128, 64),  # 4 x hidden_size is the default, spelled out
+    "norm": ("post", "pre"),
+    "activation": ("gelu", "relu"),
+    "positions": ("learned", "none"),
+    "max_positions": (32, 64),
+    "segment_types": (2, 0),
+    "embedding_dropout": (0.1, 0.5),
+    "dropout": (0.1, 0.5),
+    "attention_dropout": (0.1, 0.5),
+    "norm_eps": (1e-12, 0.5),
+    "init_std": (0.02, 0.2),
+    "init": ("truncated_normal", "normal"),
+}
+
+
+def _output(settings: Transformer) -> torch.Tensor:
+    torch.manual_seed(0)
+    encoder = settings.build(50).train()
+    torch.manual_seed(1)  # dropout
+    return encoder(Example.of(make_tokens())).last
+
+
+def test_every_knob_has_a_row():
+    assert set(ROWS) == set(Transformer.model_fields)
+
+
+@pytest.mark.parametrize("knob", ROWS)
+def test_knob(knob):
+    same, other = ROWS[knob]
+    reference = _output(TINY)
+    assert torch.equal(_output(TINY.but(**{knob: same})), reference)
+    changed = _output(TINY.but(**{knob: other}))
+    assert changed.shape != reference.shape or not torch.allclose(changed, reference)
+
+
+@pytest.mark.parametrize("knob", ["embedding_dropout", "dropout", "attention_dropout"])
+def test_dropouts_are_off_in_evaluation(knob):
+    torch.manual_seed(0)
+    plain = TINY.build(50).eval()
+    torch.manual_seed(0)
+    dropped = TINY.but(**{knob: 0.5}).build(50).eval()
+    example = Example.of(make_tokens())
+    assert torch.equal(plain(example).last, dropped(example).last)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "linear_bias", "none"])
+def test_order_matters_exactly_when_positions_are_known(positions):
+    torch.manual_seed(0)
+    encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
+    tokens = make_tokens(rows=1)
+    shuffled = make_tokens(rows=1)
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(3))
+    shuffled.ids = tokens.ids[:, order]
+    with torch.no_grad():
+        one, two = encoder(Example.of(tokens)).last[:, order], encoder(Example.of(shuffled)).last
+    assert torch.allclose(one, two, atol=1e-5) == (positions == "none")
+
+
+def test_linear_bias_sees_distances_only():
+    """Shifting every position by a constant changes nothing under relative positions."""
+    torch.manual_seed(0)
+    encoder = TINY.but(positions="linear_bias", init_std=0.2).build(50).eval()
+    tokens = make_tokens(rows=2)
+    with torch.no_grad():
+        plain = encoder(Example.of(tokens)).last
+        tokens.positions = torch.arange(16).expand(2, 16) + 100
+        assert torch.allclose(encoder(Example.of(tokens)).last, plain, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["learned", "linear_bias"])
+def test_padding_leaks_nothing(norm, positions):
+    torch.manual_seed(0)
+    encoder = TINY.but(norm=norm, positions=positions, init_std=0.2).build(50).eval()
+    tokens = make_tokens(rows=4, padding=6)
+    other = make_tokens(rows=4, padding=6)
+    other.ids = torch.where(tokens.real, tokens.ids, torch.full_like(tokens.ids, 33))
+    with torch.no_grad():
+        one, two = encoder(Example.of(tokens)).last, encoder(Example.of(other)).last
+        cut = make_tokens(rows=4, padding=6)
+        assert torch.equal(one[tokens.real], two[tokens.real])
+        cut.ids, cut.real, cut.special = cut.ids[1:2, :10], cut.real[1:2, :10], cut.special[1:2, :10]
+        cut.tables["segment"] = cut.tables["segment"][1:2, :10]
+        assert torch.allclose(encoder(Example.of(cut)).last, one[1:2, :10], atol=1e-5)
+
+
+def test_a_causal_model_cannot_see_the_future():
+    torch.manual_seed(0)
+    encoder = TINY.but(init_std=0.2).build(50).eval()
+    tokens, changed = make_tokens(rows=2), make_tokens(rows=2)
+    changed.ids[:, 9] = 40
+    outputs = []
+    with torch.no_grad():
+        for each in (tokens, changed):
+            example = Example.of(each)
+            example.visible = Visibility(causal=True)
+            outputs.append(encoder(example).last)
+    assert torch.equal(outputs[0][:, :9], outputs[1][:, :9])
+    assert not torch.allclose(outputs[0][:, 9:], outputs[1][:, 9:])
+
+
+def test_pairs_restrict_sight():
+    """A visibility given pair by pair equals the causal flag when it says the same."""
+    torch.manual_seed(0)
+    encoder = TINY.but(init_std=0.2).build(50).eval()
+    flagged, paired = Example.of(make_tokens()), Example.of(make_tokens())
+    flagged.visible = Visibility(causal=True)
+    paired.visible = Visibility(pairs=torch.ones(16, 16, dtype=torch.bool).tril()[None, None])
+    with torch.no_grad():
+        assert torch.equal(encoder(flagged).last, encoder(paired).last)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+def test_kernels_agree(masked, biased):
+    """The explicit products and torch's fused kernel give the same numbers and gradients."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 7, 8, dtype=torch.float64) for _ in range(3))
+    mask = torch.rand(2, 1, 7, 7) > 0.3 if masked else None
+    if mask is not None:
+        mask[..., 0] = True
+    bias = torch.randn(1, 3, 7, 7, dtype=torch.float64) if biased else None
+    added = score_bias(mask, bias, torch.float64)
+    results = []
+    for kernel in (explicit_attention, attend):
+        inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+        out = kernel(*inputs, added, 0.0)
+        (out**2).sum().backward()
+        results.append([out, *(x.grad for x in inputs)])
+    for one, two in zip(*results, strict=True):
+        assert torch.allclose(one, two, atol=1e-12)
