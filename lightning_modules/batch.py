@@ -14,9 +14,8 @@ The records are plain (not frozen) dataclasses because Lightning moves batches b
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -39,17 +38,16 @@ class _Movable:
         return _moved(self, device)
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """What the rooms need to know of a tokenizer's vocabulary."""
+@runtime_checkable
+class Vocabulary(Protocol):
+    """What an objective needs to know of a tokenizer's vocabulary."""
 
-    size: int
-    pad: int
-    unk: int
-    cls: int
-    sep: int
-    mask: int
-    begins_word: np.ndarray  # bool [v]: True for pieces that start a word
+    mask: int  # id of the piece that stands for a hidden one
+
+    @property
+    def size(self) -> int:
+        """How many pieces there are."""
+        ...
 
 
 @dataclass

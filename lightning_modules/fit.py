@@ -156,7 +156,6 @@ def fit(
     checkpoint = folder / CHECKPOINT
     recorder = Recorder(system, checkpoint, on_progress, stop, checkpoint_seconds)
     module, data = system.build(seed), system.data_module(seed)
-    data.setup("fit")
     trainer = _trainer(system, [recorder, RandomState()], folder)
     torch.manual_seed(seed)  # dropout
     trainer.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)

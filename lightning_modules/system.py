@@ -110,9 +110,20 @@ class System(Settings):
         )
 
     def parameters(self) -> int:
-        """Trainable parameters of backbone and heads, counted on the meta device; tied tables count once."""
-        architecture = canonical([self.model.essence(), self.objectives.essence(), self.data.tokenizer.vocab_size])
-        return _count(architecture, self.model, self.objectives, self.data.tokenizer.vocab_size)
+        """Trainable parameters of backbone and heads; tied tables count once."""
+        return sum(self.parameters_by_part().values())
+
+    def parameters_by_part(self) -> dict[str, int]:
+        """Parameters of each part of the network, counted on the meta device: no memory is taken."""
+        vocab_size = self.data.tokenizer.vocab_size
+        architecture = canonical([self.model.essence(), self.objectives.essence(), vocab_size])
+        if architecture not in _counted:
+            with torch.device("meta"):
+                backbone, heads = self._networks()
+            parts = {**dict(backbone.named_children()), **{f"{name} head": head for name, head in heads.items()}}
+            counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
+            _counted[architecture] = {name: count for name, count in counts.items() if count}
+        return _counted[architecture]
 
     def _networks(self) -> tuple[nn.Module, nn.ModuleDict]:
         vocab_size = self.data.tokenizer.vocab_size
@@ -138,12 +149,4 @@ def _prepare(objective: Objectives | MaskedLM, tokens: Tokens, draws: Draws, voc
     return objective.corrupt(Example.of(tokens), draws, vocabulary)
 
 
-_counts: dict[str, int] = {}
-
-
-def _count(key: str, model: Transformer, objectives: Objectives, vocab_size: int) -> int:
-    if key not in _counts:
-        with torch.device("meta"):
-            parts = nn.ModuleList([model.build(vocab_size), objectives.heads(model.size(vocab_size))])
-        _counts[key] = sum(p.numel() for p in parts.parameters())
-    return _counts[key]
+_counted: dict[str, dict[str, int]] = {}  # architecture -> parameters by part: a plan asks for each thousands of times

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from ..batch import Encoded, Example, Size
 from ..config import Settings, knob
 from ..layers.attention import MultiHeadAttention, allowed, score_bias
-from ..layers.positions import alibi_slopes, linear_bias, sinusoids
+from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
+
+BIASES = {"linear_bias": (linear_bias, alibi_slopes), "sided_linear_bias": (sided_linear_bias, sided_slopes)}
 
 HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BERT and GPT
 
@@ -38,8 +40,9 @@ class Transformer(Settings):
     activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
         "gelu", "Non-linearity; gelu is the exact form of BERT's first release, gelu_tanh that since February 2019."
     )
-    positions: Literal["learned", "sinusoidal", "linear_bias", "none"] = knob(
-        "learned", "How order is known; linear_bias is ALiBi, symmetric."
+    positions: Literal["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "none"] = knob(
+        "learned", "How order is known; linear_bias is ALiBi, symmetric; sided_linear_bias lets half the heads look "
+        "left and half right."
     )
     max_positions: int = knob(512, "Rows of the position table (learned and sinusoidal).", ge=1)
     segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
@@ -167,8 +170,8 @@ class TransformerEncoder(nn.Module):
         self.embeddings = Embeddings(settings, vocab_size)
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_layers))
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
-        slopes = alibi_slopes(settings.num_heads) if settings.positions == "linear_bias" else None
-        self.register_buffer("slopes", slopes, persistent=False)
+        self.bias, slopes = BIASES.get(settings.positions, (None, None))
+        self.register_buffer("slopes", slopes and slopes(settings.num_heads), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example, carry: Any = None) -> Encoded:
@@ -185,11 +188,11 @@ class TransformerEncoder(nn.Module):
         """What every layer adds to its scores: computed once, in the precision attention will run in."""
         length = x.shape[1]
         bias = None
-        if self.slopes is not None:
+        if self.bias is not None:
             positions = example.inputs.positions
             if positions is None:
                 positions = torch.arange(length, device=x.device)[None]
-            bias = linear_bias(positions, self.slopes)
+            bias = self.bias(positions, self.slopes)
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         return score_bias(allowed(example.visible, length, x.device), bias, dtype)

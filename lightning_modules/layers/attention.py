@@ -13,12 +13,16 @@ from ..batch import Visibility
 
 
 def allowed(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
-    """The conjunction of all parts of a visibility; None when everyone sees everything."""
+    """The conjunction of all parts of a visibility; None when everyone sees everything.
+
+    A padded position sees at least itself, so that no row of scores is empty whatever the bias.
+    """
     parts = []
     if visible.causal:
         parts.append(torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None])
     if visible.real is not None:
-        parts.append(visible.real[:, None, None, :])
+        itself = torch.eye(length, dtype=torch.bool, device=device)
+        parts.append(visible.real[:, None, None, :] | itself)
     if visible.pairs is not None:
         parts.append(visible.pairs)
     if not parts:
