@@ -99,12 +99,17 @@ class Recorder(pl.Callback):
             return
         if step % self.tick == 0 or step == self.system.training.steps:
             self._read(step, module)
-        if self.stop():
-            trainer.save_checkpoint(self.checkpoint)
-            raise Interrupted
-        if time.monotonic() - self._saved > self.checkpoint_seconds:
+        if step % measured_every(self.system):
+            self._pause(trainer)  # else once the measurement is made, so that a resumed training has it
+
+    def _pause(self, trainer: pl.Trainer) -> None:
+        """Writes a checkpoint when it is time, or when asked to stop."""
+        stop = self.stop()
+        if stop or time.monotonic() - self._saved > self.checkpoint_seconds:
             trainer.save_checkpoint(self.checkpoint)
             self._saved = time.monotonic()
+        if stop:
+            raise Interrupted
 
     def _read(self, step: int, module: Pretrain) -> None:
         losses = module.training_loss()
@@ -126,6 +131,13 @@ class Recorder(pl.Callback):
         self._window = {}
         for name, value in point.items():
             self.curve.setdefault(name, []).append(value)
+        if trainer.state.fn == "fit":
+            self._pause(trainer)
+
+
+def measured_every(system: System) -> int:
+    """Steps between two measurements on held-out text."""
+    return -(-system.training.steps // system.evaluation.points)
 
 
 def fit(
@@ -174,7 +186,7 @@ def _trainer(system: System, callbacks: list[pl.Callback], folder: Path) -> pl.T
         max_epochs=-1,
         accumulate_grad_batches=micro,
         precision=_PRECISION[training.precision],
-        val_check_interval=max(1, -(-training.steps // system.evaluation.points)) * micro,
+        val_check_interval=measured_every(system) * micro,
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         callbacks=callbacks,

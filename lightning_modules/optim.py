@@ -24,10 +24,7 @@ class AdamW(Settings):
     def build(self, module: nn.Module) -> torch.optim.AdamW:
         """The optimiser over a module's parameters, each once (tied tables are one parameter)."""
         groups = parameter_groups(module, self.weight_decay, self.decay_all)
-        fused = next(module.parameters()).device.type == "cuda"
-        return torch.optim.AdamW(
-            groups, lr=self.peak_lr, betas=(self.beta1, self.beta2), eps=self.eps, fused=fused or None
-        )
+        return torch.optim.AdamW(groups, lr=self.peak_lr, betas=(self.beta1, self.beta2), eps=self.eps, fused=True)
 
 
 def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) -> list[dict]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.batch import Tokens, Vocabulary
+from lightning_modules.batch import Tokens
+from lightning_modules.data import Vocabulary
 from lightning_modules.draws import Draws
 
 torch.set_num_threads(1)
@@ -48,4 +49,54 @@ def make_draws(rows: int = 4, seed: int = 0, first: int = 0, epoch: int = 0) -> 
 
 def make_vocabulary(size: int = 50) -> Vocabulary:
     """A vocabulary of whole words."""
-    return Vocabulary(size=size, pad=0, unk=1, cls=2, sep=3, mask=4, begins_word=np.ones(size, dtype=bool))
+    return Vocabulary(tuple(map(str, range(size))), np.ones(size, dtype=bool))
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory):
+    """A corpus of 60 short documents over 59 words, where each word has a favourite successor."""
+    rng = np.random.default_rng(0)
+    words = [f"w{i:02d}" for i in range(59)]
+    documents = []
+    for _ in range(60):
+        word, line = int(rng.integers(59)), []
+        for _ in range(120):
+            line.append(words[word])
+            word = (word * 7 + 3) % 59 if rng.random() < 0.8 else int(rng.integers(59))
+        documents.append(". ".join(" ".join(line[i : i + 12]) for i in range(0, 120, 12)) + ".")
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
+    path.write_text("\n\n".join(documents))
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory):
+    """One cache for the tests of a process that only need stores to exist."""
+    return tmp_path_factory.mktemp("shared-cache")
+
+
+@pytest.fixture
+def tiny(text_file, shared_cache, monkeypatch):
+    """A system that trains in a second, with dropout, on the corpus of `text_file`."""
+    from lightning_modules.systems import ROBERTA_BASE
+
+    monkeypatch.setenv("ABLATIONS_CACHE", str(shared_cache))
+    return ROBERTA_BASE.but(
+        **{
+            "data.corpora": [f"text:{text_file}"],
+            "data.tokenizer.kind": "wordpiece",
+            "data.tokenizer.lowercase": True,
+            "data.tokenizer.vocab_size": 64,
+            "format.sequence_length": 16,
+            "model.num_layers": 1,
+            "model.hidden_size": 16,
+            "model.num_heads": 2,
+            "model.max_positions": 16,
+            "optimizer.peak_lr": 1e-2,
+            "training.batch_size": 8,
+            "training.steps": 12,
+            "training.precision": "fp32",
+            "evaluation.sequences": 16,
+            "evaluation.points": 3,
+        }
+    )

@@ -1,0 +1,273 @@
+"""Loaders: which sequences a run sees when, as a function of the data seed and the position alone.
+
+Presentation ``p`` (the p-th sequence shown since training began) is sequence ``order[p % n]`` of epoch ``p // n``, each
+epoch a fresh permutation. Optimiser step ``s`` takes presentations ``s * batch_size`` and up, so batches may cross
+epochs and none is short. Ranks and micro-batches are slices of that one global batch.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+from ..batch import Example, Tokens, Vocabulary
+from ..config import ConfigError
+from ..draws import Draws, permutation
+from . import bigram
+from .formats import FullSentences, Sequences
+from .settings import Data
+from .store import open_store
+
+Prepare = Callable[[Tokens, Draws, Vocabulary], Example]
+
+_HELDOUT_SEED = 0  # held-out sequences and their masks are the same for every run
+
+
+def uncorrupted(tokens: Tokens, draws: Draws, vocabulary: Vocabulary) -> Example:
+    """The example without any objective: nothing hidden, nothing predicted."""
+    return Example.of(tokens)
+
+
+@dataclass(frozen=True)
+class Portions:
+    """How many sequences are presented, in what portions.
+
+    Attributes:
+        seed: The data seed.
+        batch_size: Sequences of an optimiser step, over all ranks and micro-batches.
+        steps: Optimiser steps.
+        micro_batch_size: Sequences of one forward pass on one rank; None means all of the rank's.
+    """
+
+    seed: int
+    batch_size: int
+    steps: int
+    micro_batch_size: int | None = None
+
+    def micro_batches(self, world_size: int = 1) -> int:
+        """Forward passes of one optimiser step on one rank.
+
+        Raises:
+            ConfigError: When the batch cannot be shared equally.
+        """
+        if self.batch_size % world_size:
+            raise ConfigError([f"batch_size {self.batch_size} cannot be shared equally by {world_size} ranks."])
+        rows = self.batch_size // world_size
+        return -(-rows // min(self.micro_batch_size or rows, rows))
+
+
+class Batches:
+    """The training batches of one rank, micro-batch by micro-batch; resumable exactly.
+
+    Each ``Example.counts`` holds the target counts of the whole optimiser step. Every rank prepares the global batch
+    for that (0.1 ms); it yields only its own rows.
+
+    Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        portions: Portions,
+        prepare: Prepare = uncorrupted,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        workers: int = 0,
+    ) -> None:
+        if len(sequences) == 0:
+            raise ConfigError(
+                [f"the text of {sequences.store.folder} makes no sequence of {sequences.length} positions."]
+            )
+        self.sequences, self.portions, self.prepare = sequences, portions, prepare
+        self.rank, self.world_size, self.workers = rank, world_size, workers
+        self.micro_batches = portions.micro_batches(world_size)
+        self.position = 0  # micro-batches yielded
+
+    def __len__(self) -> int:
+        return self.portions.steps * self.micro_batches
+
+    def __iter__(self) -> Iterator[Example]:
+        if self.position >= len(self):  # a finished loader starts anew
+            self.position = 0
+        first, done = divmod(self.position, self.micro_batches)
+        for examples in self._steps(first):
+            for example in examples[done:]:
+                self.position += 1
+                yield example
+            done = 0
+
+    def _steps(self, first: int) -> Iterator[list[Example]]:
+        steps = range(first, self.portions.steps)
+        if self.workers == 0:
+            return map(self.step, steps)
+        return iter(
+            DataLoader(_Steps(self), batch_size=None, sampler=steps, num_workers=self.workers, collate_fn=_as_is)
+        )
+
+    def presented(self, step: int) -> Draws:
+        """Which sequences a step presents, and the keys of their noise."""
+        size, count = self.portions.batch_size, len(self.sequences)
+        rows = np.arange(step * size, (step + 1) * size, dtype=np.int64)
+        epoch, place = np.divmod(rows, count)
+        sample = np.empty(size, dtype=np.int64)
+        for number in np.unique(epoch).tolist():
+            here = epoch == number
+            sample[here] = _order(self.portions.seed, number, count)[place[here]]
+        return Draws(seed=self.portions.seed, rows=rows, sample=sample, epoch=epoch)
+
+    def step(self, step: int) -> list[Example]:
+        """This rank's micro-batches of an optimiser step."""
+        draws, own, counts = self.presented(step), [], {}
+        share = self.portions.batch_size // self.world_size
+        micro = min(self.portions.micro_batch_size or share, share)
+        for rank in range(self.world_size):
+            for start in range(rank * share, (rank + 1) * share, micro):
+                part = _rows(draws, slice(start, min(start + micro, (rank + 1) * share)))
+                example = self.prepare(self.sequences.batch(part.sample), part, self.sequences.store.vocabulary)
+                for name, target in example.targets.items():
+                    counts[name] = counts.get(name, 0.0) + target.count()
+                own += [example] if rank == self.rank else []
+        for example in own:
+            example.counts = dict(counts)
+        return own
+
+    def state_dict(self) -> dict:
+        """Where the loader is."""
+        return {"position": self.position, "portions": self._portions()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continues after the batches that had been yielded.
+
+        Raises:
+            ConfigError: When the position was counted in other portions.
+        """
+        if state["portions"] != self._portions():
+            raise ConfigError(
+                [f"this data position was saved with {state['portions']}; the loader has {self._portions()}."]
+            )
+        self.position = state["position"]
+
+    def _portions(self) -> dict:
+        counted = asdict(self.portions)
+        del counted["steps"]  # a longer run may continue a shorter one
+        return counted | {"world_size": self.world_size, "sequences": len(self.sequences)}
+
+
+@functools.lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, size: int) -> np.ndarray:
+    return permutation(seed, "order", epoch, size)
+
+
+def _rows(draws: Draws, rows: slice) -> Draws:
+    return Draws(draws.seed, draws.rows[rows], draws.sample[rows], draws.epoch[rows])
+
+
+def _as_is(examples: list[Example]) -> list[Example]:
+    return examples
+
+
+class _Steps:
+    """The steps of a loader as a map-style data set, for torch's worker processes."""
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches = batches
+
+    def __getitem__(self, step: int) -> list[Example]:
+        return self.batches.step(step)
+
+
+class HeldOut:
+    """Fixed held-out sequences under fixed noise: the same examples for every run of the same data and format.
+
+    Every rank evaluates all of them, so that each has the whole result.
+    """
+
+    def __init__(self, sequences: Sequences, count: int, batch_size: int, prepare: Prepare = uncorrupted) -> None:
+        self.sequences, self.batch_size, self.prepare = sequences, batch_size, prepare
+        self.chosen = permutation(_HELDOUT_SEED, "heldout", 0, len(sequences))[:count]
+        self._examples: list[Example] | None = None
+
+    def __len__(self) -> int:
+        return -(-len(self.chosen) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Example]:
+        if self._examples is None:
+            self._examples = [self._example(n * self.batch_size) for n in range(len(self))]
+        return iter(self._examples)
+
+    def _example(self, start: int) -> Example:
+        sample = self.chosen[start : start + self.batch_size].astype(np.int64)
+        draws = Draws(seed=_HELDOUT_SEED, rows=sample, sample=sample, epoch=np.zeros_like(sample))
+        return self.prepare(self.sequences.batch(sample), draws, self.sequences.store.vocabulary)
+
+
+@dataclass(eq=False, repr=False)
+class PretrainingData(pl.LightningDataModule):
+    """The text of a pretraining run for Lightning: training batches and fixed held-out examples.
+
+    Attributes:
+        data: Corpora and tokenizer.
+        format: How documents become sequences.
+        seed: Order and corruption follow from it.
+        steps: Optimiser steps.
+        batch_size: Sequences of an optimiser step, over all ranks and micro-batches.
+        micro_batch_size: Sequences of one forward pass on one rank; None means all of the rank's.
+        prepare: Makes training examples; see ``Prepare``.
+        prepare_heldout: Makes held-out examples, the same for every run.
+        heldout_sequences: How many held-out sequences, at most.
+        workers: Processes that prepare batches; 0, in this process, is fastest.
+    """
+
+    data: Data
+    format: FullSentences
+    seed: int
+    steps: int
+    batch_size: int
+    micro_batch_size: int | None = None
+    prepare: Prepare = uncorrupted
+    prepare_heldout: Prepare = uncorrupted
+    heldout_sequences: int = 1024
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def prepare_data(self) -> None:
+        """Builds the token stores that are not there yet (once a machine)."""
+        for split in ("train", "heldout"):
+            open_store(self.data, split)
+
+    def setup(self, stage: str) -> None:
+        """Opens the stores, so that no time of a training goes into it."""
+        _ = self.sequences, self.heldout
+
+    @functools.cached_property
+    def sequences(self) -> Sequences:
+        """What is trained on."""
+        return self.format.arrange(open_store(self.data, "train"))
+
+    @functools.cached_property
+    def heldout(self) -> HeldOut:
+        """The held-out examples, for validation and the neighbour baseline alike."""
+        sequences = self.format.arrange(open_store(self.data, "heldout"))
+        size = self.micro_batch_size or self.batch_size
+        return HeldOut(sequences, self.heldout_sequences, size, self.prepare_heldout)
+
+    def train_dataloader(self) -> Batches:
+        """The training batches of this rank."""
+        portions = Portions(self.seed, self.batch_size, self.steps, self.micro_batch_size)
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        return Batches(self.sequences, portions, self.prepare, rank=rank, world_size=world, workers=self.workers)
+
+    def val_dataloader(self) -> HeldOut:
+        """The held-out examples."""
+        return self.heldout
+
+    def baselines(self, target: str = "mlm") -> dict[str, float]:
+        """Held-out losses, in nats, of the neighbour model (``bigram_loss``) and of frequencies (``unigram_loss``)."""
+        found = bigram.cached_baseline(self.sequences.store, list(self.heldout), target)
+        return {"bigram_loss": found.bigram, "unigram_loss": found.unigram}

@@ -1,0 +1,16 @@
+"""``python -m lightning_modules.data.pin NAME ...`` measures corpora and rewrites their pins."""
+
+import sys
+
+from .corpora import CORPORA, corpus
+from .pins import pin, pinned
+
+if __name__ == "__main__":
+    names = sys.argv[1:]
+    if not names:
+        sys.exit(f"usage: python -m lightning_modules.data.pin NAME ...   (names: {', '.join(CORPORA)})")
+    for name in names:
+        corpus(name)
+    pin(names)
+    for name in names:
+        print(name, pinned()[name])

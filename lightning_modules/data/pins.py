@@ -1,0 +1,139 @@
+"""Pinned fingerprints: what the text of a corpus must be, so that a number means the same text everywhere.
+
+``pins.json`` holds, for each corpus of ``CORPORA``, the SHA-256 and the size of its two parts as they leave
+``Corpus.documents``: cleaned and split into sentences. Planning and tables read the pins and open no corpus.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..config import ConfigError, identity
+from ..places import cache
+from .corpora import Split, corpus
+from .own_text import hub_place, text_files
+from .settings import Data
+
+_PINS = Path(__file__).with_name("pins.json")
+
+
+class DataMismatch(ConfigError):  # noqa: N818
+    """The text at hand is not the text that was pinned."""
+
+
+@dataclass
+class Part:
+    """The digest and the size of one part of a corpus."""
+
+    sha256: str = ""
+    documents: int = 0
+    sentences: int = 0
+    words: int = 0
+
+
+@dataclass
+class Meter:
+    """Takes the fingerprint of documents that pass by."""
+
+    part: Part = field(default_factory=Part)
+    _hash: Any = field(default_factory=hashlib.sha256)
+
+    def __call__(self, documents: Iterable[list[str]]) -> Iterator[list[str]]:
+        for document in documents:
+            text = "\n".join(document)
+            self._hash.update(text.encode() + b"\n\n")
+            self.part.documents += 1
+            self.part.sentences += len(document)
+            self.part.words += text.count(" ") + len(document)
+            yield document
+        self.part.sha256 = self._hash.hexdigest()
+
+
+def measured(name: str) -> dict[str, Part]:
+    """Reads a whole corpus and returns the fingerprints of its two parts."""
+    return {split: _measured(name, split) for split in ("train", "heldout")}
+
+
+def _measured(name: str, split: Split) -> Part:
+    meter = Meter()
+    for _ in meter(corpus(name).documents(split)):
+        pass
+    return meter.part
+
+
+def pinned() -> dict[str, dict[str, Part]]:
+    """The committed pins: corpus -> part -> fingerprint."""
+    return _parts(json.loads(_PINS.read_text(encoding="utf-8")) if _PINS.is_file() else {})
+
+
+def _parts(stored: dict[str, dict[str, dict]]) -> dict[str, dict[str, Part]]:
+    return {name: {split: Part(**part) for split, part in parts.items()} for name, parts in stored.items()}
+
+
+def pin(names: Iterable[str]) -> None:
+    """Measures corpora and writes their pins into ``pins.json``."""
+    pins = {name: {split: asdict(part) for split, part in parts.items()} for name, parts in pinned().items()}
+    for name in names:
+        pins[name] = {split: asdict(part) for split, part in measured(name).items()}
+    _written(_PINS, dict(sorted(pins.items())))
+
+
+def _written(path: Path, content: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def expected(name: str) -> dict[str, Part]:
+    """The fingerprints of a corpus's parts: the pins, or measured once and cached for a corpus of the user's own."""
+    pins = pinned()
+    if name in pins:
+        return pins[name]
+    path = cache() / "fingerprints" / f"{identity(_state(name))[:24]}.json"
+    if not path.is_file():
+        _written(path, {split: asdict(part) for split, part in measured(name).items()})
+    return _parts({name: json.loads(path.read_text(encoding="utf-8"))})[name]
+
+
+def _state(name: str) -> list:
+    """What tells, without reading it, that a corpus has changed: sizes and times of its files."""
+    kind, _, rest = name.partition(":")
+    files: list[Path] = text_files(rest) if kind == "text" else []
+    if kind == "hub":
+        place, _, here = hub_place(rest)
+        files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if here else []
+    return [name, [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]]
+
+
+def digest(parts: dict[str, Part]) -> str:
+    """The fingerprint of a whole corpus."""
+    return identity({split: part.sha256 for split, part in parts.items()})
+
+
+def fingerprints(data: Data) -> dict[str, str]:
+    """Corpus -> fingerprint of its cleaned text. Pinned corpora are not opened."""
+    return {name: digest(expected(name)) for name in data.corpora}
+
+
+def check(name: str, split: Split, found: Part) -> None:
+    """Compares what was read with what was expected.
+
+    Raises:
+        DataMismatch: Naming both.
+    """
+    wanted = expected(name)[split]
+    if found != wanted:
+        raise DataMismatch(
+            [
+                f"the text of '{name}' ({split}) is not the pinned one: sha256 {found.sha256[:16]}, "
+                f"{found.documents:,} documents, {found.words:,} words instead of {wanted.sha256[:16]}, "
+                f"{wanted.documents:,} documents, {wanted.words:,} words. Another version of the files, of gensim or "
+                "of sentencex? Results would not be comparable with those recorded; to pin the new text: "
+                f"python -m lightning_modules.data.pin {name}"
+            ]
+        )

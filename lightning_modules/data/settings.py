@@ -1,0 +1,25 @@
+"""Which text a run learns from."""
+
+from pydantic import field_validator
+
+from ..config import Settings, knob
+from .corpora import corpus
+from .tokenizer import Tokenizer
+
+
+class Data(Settings):
+    """Corpora and the tokenizer trained on them. The order in which corpora are named does not matter."""
+
+    corpora: tuple[str, ...] = knob(
+        ("wikipedia-mini",), "Names of corpora: a known one, 'text:<glob>' or 'hub:<dataset>'.", min_length=1
+    )
+    tokenizer: Tokenizer = knob(Tokenizer(), "How their text becomes pieces.")
+
+    @field_validator("corpora")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError("a corpus is named twice")
+        for name in names:
+            corpus(name)
+        return tuple(sorted(names))

@@ -1,0 +1,156 @@
+"""Training as a whole: it learns, it resumes to the bit, it splits into micro-batches exactly, it stops when it diverges."""
+
+import math
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from safetensors.torch import load_file
+
+from lightning_modules.fit import CHECKPOINT, WEIGHTS, Diverged, Interrupted, fit
+
+QUIET = {
+    "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
+    "num_sanity_val_steps": 0, "limit_val_batches": 0,
+}  # fmt: skip
+
+
+def _stop_after(steps):
+    asked = 0
+
+    def stop():
+        nonlocal asked
+        asked += 1
+        return asked == steps
+
+    return stop
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    return {}
+
+
+@pytest.mark.parametrize("micro", [None, 4])
+@pytest.mark.parametrize("stop", [1, 4, 7, 12])
+def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, micro):
+    """Stopped after any step, with dropout and a fresh process's generators, the weights come out the same."""
+    system = tiny.but(**{"training.micro_batch_size": micro})
+    if micro not in straight:
+        folder = tmp_path / "straight"
+        result = fit(system, 0, folder)
+        straight[micro] = result, load_file(folder / WEIGHTS)
+    expected, weights = straight[micro]
+    folder = tmp_path / "interrupted"
+    with pytest.raises(Interrupted):
+        fit(system, 0, folder, stop=_stop_after(stop))
+    torch.manual_seed(999)
+    resumed = fit(system, 0, folder)
+    for name, tensor in load_file(folder / WEIGHTS).items():
+        assert torch.equal(tensor, weights[name]), name
+    assert resumed.metrics == expected.metrics
+    assert resumed.curve == expected.curve
+
+
+def test_a_run_repeats_and_a_seed_matters(tiny, tmp_path):
+    one, again, other = (fit(tiny, seed, tmp_path / name) for name, seed in [("a", 0), ("b", 0), ("c", 1)])
+    assert one.metrics == again.metrics
+    assert one.metrics["heldout.loss"] != other.metrics["heldout.loss"]
+
+
+def test_it_learns_what_is_there_to_learn(tiny, tmp_path):
+    """The corpus is a noisy cycle of words: a neighbour tells the word four times in five."""
+    system = tiny.but(
+        **{
+            "training.steps": 600, "training.batch_size": 16, "model.dropout": 0.0, "model.attention_dropout": 0.0,
+            "model.embedding_dropout": 0.0, "model.positions": "sided_linear_bias", "model.hidden_size": 32,
+            "objectives.mlm.masking.rate": 0.3, "evaluation.sequences": 64,
+        }
+    )  # fmt: skip
+    fitted = fit(system, 0, tmp_path)
+    losses = fitted.curve["heldout.loss"]
+    assert losses[-1] < losses[0] - 0.5
+    assert losses[-1] < fitted.metrics["heldout.unigram_loss"] - 1.0
+    assert fitted.metrics["heldout.plateau"] == (losses[-1] > fitted.metrics["heldout.bigram_loss"])
+    assert fitted.cost["tokens"] == 600 * 16 * 16
+    assert fitted.curve["tokens"][-1] == fitted.cost["tokens"]
+
+
+@pytest.mark.parametrize("micro", [8, 4, 3, 1])
+def test_micro_batches_give_the_gradient_of_the_whole_batch(tiny, micro):
+    """Bernoulli masks, so micro-batches hold unequal numbers of predictions: a mean of means would differ."""
+    system = tiny.but(
+        **{
+            "model.dropout": 0.0, "model.attention_dropout": 0.0, "model.embedding_dropout": 0.0,
+            "objectives.mlm.masking.count": "bernoulli", "training.batch_size": 24, "training.steps": 1,
+        }
+    )  # fmt: skip
+
+    def gradients(size):
+        changed = system.but(**{"training.micro_batch_size": size})
+        module, data = changed.build(0).double(), changed.data_module(0)
+        kept = {}
+
+        class Keep(pl.Callback):
+            def on_before_optimizer_step(self, trainer, module, optimizer):
+                kept.update({name: p.grad.clone() for name, p in module.named_parameters()})
+
+        trainer = pl.Trainer(
+            max_steps=1, accumulate_grad_batches=24 // (size or 24), accelerator="cpu", precision="64-true",
+            callbacks=[Keep()], **QUIET,
+        )  # fmt: skip
+        trainer.fit(module, data)
+        return kept
+
+    whole, split = gradients(None), gradients(micro)
+    for name, gradient in whole.items():
+        assert torch.allclose(gradient, split[name], rtol=1e-4, atol=1e-7), name  # logits are compared in fp32
+
+
+def test_a_plain_trainer_trains_a_system(tiny):
+    module, data = tiny.build(seed=0), tiny.data_module(seed=0)
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    trainer = pl.Trainer(max_steps=3, accelerator="cpu", **QUIET)
+    trainer.fit(module, data)
+    assert trainer.global_step == 3
+    assert all(not torch.equal(p, before[name]) for name, p in module.named_parameters())
+
+
+def test_building_leaves_the_callers_generator_alone(tiny):
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    tiny.build(seed=0)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_divergence_is_noticed(tiny, tmp_path):
+    with pytest.raises(Diverged) as caught:
+        fit(tiny.but(**{"optimizer.peak_lr": 1e30, "training.clip_norm": 0.0, "schedule.warmup_fraction": 0.0}), 0, tmp_path)
+    assert 1 <= caught.value.step <= 12
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tiny, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        fit(tiny, 0, folder, stop=_stop_after(5))
+    before = (folder / CHECKPOINT).read_bytes()
+
+    def full(checkpoint, file):
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        fit(tiny, 0, folder, stop=_stop_after(3))
+    assert (folder / CHECKPOINT).read_bytes() == before
+    assert [path.name for path in folder.iterdir()] == [CHECKPOINT]
+
+
+def test_bf16_stays_close_to_fp32(tiny, tmp_path):
+    losses = [
+        fit(tiny.but(**{"training.precision": precision}), 0, tmp_path / precision).metrics["heldout.loss"]
+        for precision in ("fp32", "bf16")
+    ]
+    assert not math.isclose(*losses, rel_tol=1e-7)
+    assert math.isclose(*losses, rel_tol=0.01)

@@ -1,0 +1,111 @@
+"""Full sentences: every token once and in order, whole sentences where they fit, separators between documents."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data import FullSentences, TokenStore, Vocabulary
+
+DOCUMENTS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=8).filter(
+    lambda documents: sum(map(sum, documents)) > 0
+)
+
+
+def make_store(folder, documents):
+    """A store whose tokens are numbered 5, 6, ... so that each can be recognised."""
+    lengths = [n for document in documents for n in document]
+    sentences = np.concatenate([[0], np.cumsum(lengths)])
+    size = int(sentences[-1]) + 5
+    starts = np.concatenate([[0], np.cumsum([len(document) for document in documents])])
+    vocabulary = Vocabulary(tuple(map(str, range(size))), np.arange(size) % 3 != 0)
+    return TokenStore(folder, np.arange(5, size, dtype=np.uint16), sentences, starts, vocabulary, size)
+
+
+def packed_slowly(store, room):
+    """The reference: one sentence after the other."""
+    starts = set(store.document_starts[1:-1].tolist())
+    units = []
+    for begin, end in zip(store.sentences[:-1].tolist(), store.sentences[1:].tolist(), strict=True):
+        units += [(b, min(b + room, end)) for b in range(begin, end, room)]
+    rows = []
+    for begin, end in units:
+        inside = sum(rows[-1][0] < s <= begin for s in starts) if rows else 0
+        if rows and end - rows[-1][0] + inside <= room:
+            rows[-1] = (rows[-1][0], end)
+        else:
+            rows.append((begin, end))
+    return rows
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents=DOCUMENTS, length=st.integers(8, 40), mode=st.sampled_from(["sentences", "none"]))
+def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, documents, length, mode):
+    store = make_store(tmp_path_factory.mktemp("s"), documents)
+    sequences = FullSentences(sequence_length=length, break_mode=mode).arrange(store)
+    tokens = sequences.batch(np.arange(len(sequences)))
+    ids, real, special = tokens.ids.numpy(), tokens.real.numpy(), tokens.special.numpy()
+    assert ids.shape == (len(sequences), length)
+    assert np.concatenate([row[~s] for row, s in zip(ids, special, strict=True)]).tolist() == store.ids.tolist()
+    starts = set((store.document_starts[1:-1] + 5).tolist())
+    for row, there, marked in zip(ids, real, special, strict=True):
+        size = there.sum()
+        assert there[:size].all()
+        assert row[0] == 2
+        assert row[size - 1] == 3
+        assert (row[size:] == 0).all()
+        assert np.isin(row[marked], [0, 2, 3]).all()
+        text = [i for i in row[1 : size - 1].tolist() if i > 4]
+        assert text
+        after = [int(b) for a, b in itertools.pairwise(row[1 : size - 1]) if a == 3 and b != 3]
+        assert after == [i for i in text[1:] if i in starts]
+    assert sequences.fill == pytest.approx(real.mean())
+    assert np.array_equal(tokens.begins_word.numpy(), store.vocabulary.begins_word[ids])
+    assert tokens.sample.tolist() == list(range(len(sequences)))
+    assert not tokens.tables["segment"].any()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    documents=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=8),
+    length=st.integers(8, 40),
+)
+def test_sentences_are_packed_greedily_and_long_ones_cut(tmp_path_factory, documents, length):
+    store = make_store(tmp_path_factory.mktemp("s"), documents)
+    bounds = FullSentences(sequence_length=length).arrange(store).bounds.tolist()
+    assert list(itertools.pairwise(bounds)) == packed_slowly(store, length - 2)
+
+
+def test_fixed_lengths_leave_no_padding_but_the_last(tmp_path):
+    store = make_store(tmp_path, [[7, 9, 40], [3, 50]])
+    sequences = FullSentences(sequence_length=12, break_mode="none").arrange(store)
+    tokens = sequences.batch(np.arange(len(sequences)))
+    assert tokens.real[:-1].all()
+    assert len(sequences) == 11  # 109 tokens and one separator in stretches of 10
+
+
+def test_rows_do_not_depend_on_their_company(tmp_path):
+    sequences = FullSentences(sequence_length=10).arrange(make_store(tmp_path, [[3, 9, 2], [1], [1, 1], [20]]))
+    together = sequences.batch(np.arange(len(sequences)))
+    for n in range(len(sequences)):
+        assert sequences.batch(np.array([n])).ids[0].tolist() == together.ids[n].tolist()
+
+
+def test_the_index_is_cached_beside_the_store_and_a_damaged_one_is_made_again(tmp_path):
+    store = make_store(tmp_path, [[3, 9, 2], [1], [20]])
+    first = FullSentences(sequence_length=10).arrange(store)
+    (cached,) = tmp_path.glob("sequences-*.npy")
+    assert FullSentences(sequence_length=10).arrange(store).bounds.tolist() == first.bounds.tolist()
+    cached.write_bytes(b"\x93NUMPY torn")
+    assert FullSentences(sequence_length=10).arrange(store).bounds.tolist() == first.bounds.tolist()
+    for other in (FullSentences(sequence_length=11), FullSentences(sequence_length=10, break_mode="none")):
+        other.arrange(store)
+    assert len(list(tmp_path.glob("sequences-*.npy"))) == 3
+
+
+def test_a_misspelt_mode_is_refused():
+    with pytest.raises(ConfigError, match="Did you mean 'sentences'"):
+        FullSentences.read({"break_mode": "sentence"})
