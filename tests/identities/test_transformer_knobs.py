@@ -7,6 +7,8 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Visibility
 from lightning_modules.layers.attention import attend, explicit_attention, score_bias
 
+from lightning_modules.layers.positions import sided_linear_bias, sided_slopes
+
 from ..conftest import make_tokens
 
 TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32)
@@ -61,7 +63,7 @@ def test_dropouts_are_off_in_evaluation(knob):
     assert torch.equal(plain(example).last, dropped(example).last)
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "linear_bias", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "none"])
 def test_order_matters_exactly_when_positions_are_known(positions):
     torch.manual_seed(0)
     encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
@@ -74,10 +76,11 @@ def test_order_matters_exactly_when_positions_are_known(positions):
     assert torch.allclose(one, two, atol=1e-5) == (positions == "none")
 
 
-def test_linear_bias_sees_distances_only():
+@pytest.mark.parametrize("positions", ["linear_bias", "sided_linear_bias"])
+def test_biases_see_distances_only(positions):
     """Shifting every position by a constant changes nothing under relative positions."""
     torch.manual_seed(0)
-    encoder = TINY.but(positions="linear_bias", init_std=0.2).build(50).eval()
+    encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
     tokens = make_tokens(rows=2)
     with torch.no_grad():
         plain = encoder(Example.of(tokens)).last
@@ -86,7 +89,7 @@ def test_linear_bias_sees_distances_only():
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", ["learned", "linear_bias"])
+@pytest.mark.parametrize("positions", ["learned", "linear_bias", "sided_linear_bias"])
 def test_padding_leaks_nothing(norm, positions):
     torch.manual_seed(0)
     encoder = TINY.but(norm=norm, positions=positions, init_std=0.2).build(50).eval()
@@ -96,6 +99,7 @@ def test_padding_leaks_nothing(norm, positions):
     with torch.no_grad():
         one, two = encoder(Example.of(tokens)).last, encoder(Example.of(other)).last
         cut = make_tokens(rows=4, padding=6)
+        assert one.isfinite().all()
         assert torch.equal(one[tokens.real], two[tokens.real])
         cut.ids, cut.real, cut.special = cut.ids[1:2, :10], cut.real[1:2, :10], cut.special[1:2, :10]
         cut.tables["segment"] = cut.tables["segment"][1:2, :10]
@@ -126,6 +130,27 @@ def test_pairs_restrict_sight():
     paired.visible = Visibility(pairs=torch.ones(16, 16, dtype=torch.bool).tril()[None, None])
     with torch.no_grad():
         assert torch.equal(encoder(flagged).last, encoder(paired).last)
+
+
+@pytest.mark.parametrize(("positions", "directed"), [("linear_bias", False), ("sided_linear_bias", True)])
+def test_only_sided_biases_know_left_from_right(positions, directed):
+    """Reversing a sequence reverses the output exactly when direction is not seen."""
+    torch.manual_seed(0)
+    encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
+    tokens, reverse = make_tokens(rows=1), make_tokens(rows=1)
+    reverse.ids = tokens.ids.flip(1)
+    with torch.no_grad():
+        one, two = encoder(Example.of(tokens)).last, encoder(Example.of(reverse)).last.flip(1)
+    assert torch.allclose(one, two, atol=1e-5) != directed
+
+
+def test_a_side_is_a_side():
+    """One head left, one head right: the left head gives no weight to what follows."""
+    bias = sided_linear_bias(torch.arange(4)[None], sided_slopes(2))[0]
+    assert torch.isinf(bias[0].triu(1)[0, 1:]).all()
+    assert torch.isinf(bias[1].tril(-1)[3, :3]).all()
+    assert bias[0, 3].tolist() == [-3.0, -2.0, -1.0, 0.0]
+    assert bias[1, 0].tolist() == [0.0, -1.0, -2.0, -3.0]
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,0 +1,347 @@
+"""The command line. Thin: it reads options, calls the library, and prints.
+
+Heavy imports (torch, pandas) happen inside the commands that need them, so that ``--help`` answers at once.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Ablations of pretrained language models: grids, runs, records, tables, verdicts.",
+)
+
+
+class Format(StrEnum):
+    """How listings are printed."""
+
+    table = "table"
+    json = "json"
+    names = "names"
+
+
+Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
+Scale = Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales: smoke, demo, laptop, gpu, paper.")]
+Seeds = Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")]
+Filter = Annotated[list[str] | None, typer.Option("--filter", help="knob=value: only cells that have it. Repeatable.")]
+Results = Annotated[str | None, typer.Option("--results", help="Results folder; relative paths are relative to the project.")]
+As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors of configuration are messages for people, not tracebacks."""
+    from lightning_modules.config import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.secho(str(problem), err=True, fg="red")
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted; a rerun goes on from here", err=True)
+        raise typer.Exit(130) from None
+
+
+def _print(rows: list[dict[str, Any]], form: Format, name: str) -> None:
+    if form is Format.json:
+        typer.echo(json.dumps(rows, indent=1, ensure_ascii=False, default=str))
+    elif form is Format.names:
+        typer.echo("\n".join(str(row[name]) for row in rows))
+    else:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD)
+        for column in rows[0] if rows else ():
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        Console().print(table)
+
+
+def _show(*pieces: Any) -> None:
+    """Prints Markdown: rendered in a terminal, as it is elsewhere."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    for piece in pieces:
+        text = str(piece.data)
+        console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
+
+
+def _values(pairs: list[str] | None, option: str) -> dict[str, Any]:
+    from ablations import strict_yaml
+    from lightning_modules.config import ConfigError, Problem
+
+    wrong = [pair for pair in pairs or [] if "=" not in pair]
+    if wrong:
+        raise ConfigError(Problem(option, f"{pair!r} is not of the form name=value") for pair in wrong)
+    split = (pair.split("=", 1) for pair in pairs or [])
+    return {name: strict_yaml.value(text) for name, text in split}
+
+
+@app.command("list")
+def list_grids(form: As = Format.table) -> None:
+    """Lists the grids: what each asks, its axes and scales."""
+    from ablations import grids
+
+    with _told():
+        rows = []
+        for name in grids.available():
+            grid = grids.read(name)
+            rows.append(
+                {"grid": name, "question": grid.question, "axes": ", ".join(grid.axes), "scales": ", ".join(grid.scales)}
+            )
+        _print(rows, form, "grid")
+
+
+@app.command()
+def check(names: Annotated[list[str] | None, typer.Argument(help="Grids; by default all.")] = None) -> None:
+    """Reads grids and reports every problem with file and line; trains nothing."""
+    from ablations import grids
+    from lightning_modules.config import ConfigError
+
+    problems = []
+    for name in names or list(grids.available()):
+        try:
+            grid = grids.read(name)
+            typer.echo(f"{name}: {len(grid.axes)} axes, {len(grid.claims)} claims, scales {', '.join(grid.scales)}")
+        except ConfigError as error:
+            problems += error.problems
+    for problem in problems:
+        typer.secho(str(problem), err=True, fg="red")
+    if problems:
+        raise typer.Exit(2)
+
+
+@app.command()
+def plan(
+    grid: Grid,
+    scale: Scale,
+    seeds: Seeds = None,
+    filter: Filter = None,
+    results: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Shows cells, runs and what they cost, before anything is trained."""
+    from ablations.study import Study
+
+    with _told():
+        study = Study(grid, scale, seeds=seeds, filters=_values(filter, "--filter"), results_dir=results)
+        if form is Format.table:
+            _show(study.about(), study.plan())
+        else:
+            _print(study.resolve().table().to_dict("records"), form, "cell")
+
+
+@app.command()
+def run(
+    grid: Grid,
+    scale: Scale,
+    executor: Annotated[str, typer.Option(help="local: one process a run; inline: in this process.")] = "local",
+    seeds: Seeds = None,
+    filter: Filter = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
+    ] = None,
+    notebook: Annotated[str | None, typer.Option(help="Another notebook than the grid's own.")] = None,
+    no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
+    retries: Annotated[int, typer.Option(help="How often a run that failed is tried again.", min=0)] = 1,
+    results: Results = None,
+) -> None:
+    """Trains what is missing, publishes tables and figures, and executes the grid's notebook.
+
+    Exits with 0 only when every run of the plan is done.
+    """
+    from ablations import notebooks
+    from ablations.study import Study, cost_line
+
+    with _told():
+        filters, parameters = _values(filter, "--filter"), _values(parameter, "--parameter")
+        common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": executor, "results_dir": results}
+        source = None if no_notebook else notebooks.find(grid, notebook)
+        if source is not None:
+            parameters = notebooks.checked(source, grid, common | parameters)
+        elif parameters:
+            raise typer.BadParameter("-p sets parameters of a notebook; there is none with --no-notebook")
+        axes = notebooks.axes(source, parameters) if source is not None else None
+        study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results)
+        typer.echo(cost_line(study.resolve()))
+        study.run(executor=executor, retries=retries)
+        study.publish()
+        if source is not None:
+            notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
+            study.publish()
+        _show(study.table(), study.claims())
+        _say_where(study)
+        if study.resolve().pending or set(study.resolve().counts) != {"done"}:
+            raise typer.Exit(1)
+
+
+def _say_where(study: Any) -> None:
+    for name in ("README.md", "table.md", "knob.svg", "curves.svg", "notebook.ipynb"):
+        if (study.folder / name).exists():
+            typer.echo(f"{name:>15}  {study.folder / name}")
+
+
+@app.command()
+def tables(results: Results = None) -> None:
+    """Rebuilds every table, figure and page from the records; trains nothing and opens no corpus."""
+    from ablations.study import republish
+
+    with _told():
+        for folder in republish(results):
+            typer.echo(str(folder))
+
+
+@app.command()
+def show(
+    what: Annotated[str, typer.Argument(help="A run id (or its first digits), or a grid.")],
+    scale: Annotated[str, typer.Option("--scale", "-s", help="For a grid: the scale.")] = "laptop",
+    results: Results = None,
+) -> None:
+    """Shows one run's record, or a grid's table and verdicts as they stand."""
+    from ablations import grids
+    from ablations.study import Study
+
+    with _told():
+        if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
+            study = Study(what, scale, results_dir=results)
+            _show(study.plan(), study.table(), study.claims())
+        else:
+            typer.echo(json.dumps(_record(what, results).plain(), indent=1, ensure_ascii=False))
+
+
+@app.command()
+def logs(run: Annotated[str, typer.Argument(help="A run id, or its first digits.")], results: Results = None) -> None:
+    """Prints the log of a run, this machine's attempts only."""
+    from ablations.store import Records
+    from lightning_modules.config import ConfigError
+
+    with _told():
+        folders = Records(results).work_folders()
+        found = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
+        if len(found) != 1:
+            names = ", ".join(path.name for path in folders[:20]) or "none"
+            raise ConfigError([f"{len(found)} runs with a log start with '{run}'. Runs worked on here: {names}"])
+        sys.stdout.write((found[0] / "log.txt").read_text(encoding="utf-8", errors="replace"))
+
+
+def _record(prefix: str, results: str | None) -> Any:
+    from ablations import grids
+    from ablations.store import Records
+    from lightning_modules.config import ConfigError, did_you_mean
+
+    records = Records(results)
+    ids = [path.stem for path in records.files() if path.stem.startswith(prefix)]
+    if len(ids) != 1:
+        hint = did_you_mean(prefix, [*grids.available(), *(path.stem for path in records.files())][:200])
+        raise ConfigError([f"{len(ids)} runs start with '{prefix}', and it is no grid.{hint}"])
+    found = records.get(ids[0])
+    if found is None:
+        raise ConfigError([str(records.examine(ids[0]))])
+    return found
+
+
+@app.command()
+def systems(form: As = Format.table) -> None:
+    """Lists the published systems with their sizes."""
+    from lightning_modules.systems import SYSTEMS
+
+    rows = [
+        {"system": name, "parameters": f"{system.parameters() / 1e6:.1f} M", "paper": system.paper}
+        for name, system in SYSTEMS.items()
+    ]
+    _print(rows, form, "system")
+
+
+def _system(name: str) -> Any:
+    from lightning_modules.config import ConfigError, Problem, did_you_mean
+    from lightning_modules.systems import SYSTEMS
+
+    if name not in SYSTEMS:
+        raise ConfigError([Problem("system", f"there is no system '{name}'.{did_you_mean(name, SYSTEMS)}")])
+    return SYSTEMS[name]
+
+
+@app.command("diff")
+def diff_systems(a: str, b: str, form: As = Format.table) -> None:
+    """What changed from one system to another, knob by knob."""
+    from lightning_modules.config import diff
+
+    with _told():
+        changes = diff(_system(a), _system(b))
+        rows = [{"knob": path, a: old, b: new} for path, (old, new) in changes.items() if path not in ("name", "paper")]
+        _print(rows, form, "knob")
+
+
+@app.command()
+def params(system: str, form: As = Format.table) -> None:
+    """Every knob of a system, and where its parameters are."""
+    from lightning_modules.config import flat, paths
+
+    with _told():
+        value = _system(system)
+        docs = paths(type(value))
+        knobs = flat(value.resolved())
+        _print([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
+        if form is Format.table:
+            rows = [{"part": part, "parameters": f"{count:,}"} for part, count in value.parameters_by_part().items()]
+            _print([*rows, {"part": "all", "parameters": f"{value.parameters():,}"}], form, "part")
+
+
+@app.command()
+def new(
+    name: str,
+    axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
+    base: Annotated[str, typer.Option(help="The system to start from.")] = "mask15_large",
+    question: Annotated[str | None, typer.Option(help="What the grid asks.")] = None,
+) -> None:
+    """Writes a new grid with smoke and laptop scales, checked and ready to run."""
+    from ablations import new_grid
+
+    with _told():
+        path = new_grid.write(name, axis, _system(base), question)
+        typer.echo(f"wrote {path}\nnext:  ablations plan {name} --scale laptop")
+
+
+@app.command()
+def clean(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also token stores, tokenizers and the checkpoints of unfinished runs.")
+    ] = False,
+    results: Results = None,
+) -> None:
+    """Removes work folders of finished runs (checkpoints, weights, logs); records and pages stay."""
+    import shutil
+
+    from ablations.store import Records
+    from lightning_modules.places import cache
+
+    records = Records(results)
+    if everything:
+        folders = [path for path in cache().glob("*") if path.is_dir()]
+    else:
+        known = {path.stem for path in records.files()}
+        folders = [path for path in records.work_folders() if path.name in known and not records.is_locked(path.name)]
+    size = sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    typer.echo(f"removed {len(folders)} folders, {size / 1e6:.0f} MB")
+
+
+def main() -> None:
+    """The entry point of the ``ablations`` command."""
+    app()

@@ -1,0 +1,46 @@
+"""Executing a plan: every pending run is made once, whoever else works on the same results."""
+
+from collections.abc import Callable
+
+from ablations.inline import Inline
+from ablations.launch import Event, Executor, Launch, OnEvent, Summary
+from ablations.local import Local
+from ablations.plan import Plan
+from ablations.store import Records
+from lightning_modules.config import ConfigError, did_you_mean
+
+__all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute"]
+
+# To add an executor, write an `Executor` and list it here.
+EXECUTORS: dict[str, Callable[[], Executor]] = {"local": Local, "inline": Inline}
+
+
+def execute(
+    plan: Plan,
+    records: Records,
+    executor: str = "local",
+    *,
+    retries: int = 1,
+    deadline: float | None = None,
+    on_event: OnEvent = lambda event: None,
+) -> Summary:
+    """Makes every pending run of a plan.
+
+    Args:
+        plan: From `plan.plan`, made with the same records.
+        records: Where records go, and where finished ones are found.
+        executor: One of `EXECUTORS`.
+        retries: Further attempts at a run that failed or was killed.
+        deadline: Seconds a run may take (``local`` only); None for no limit.
+        on_event: Told what happens; `progress.display` makes one.
+
+    Raises:
+        ConfigError: For an unknown executor.
+        KeyboardInterrupt: After Ctrl-C, once the runs that went on have written their checkpoints. Executing the
+            plan again goes on from there.
+    """
+    if executor not in EXECUTORS:
+        raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
+    launch = Launch(plan, records, retries, deadline, on_event)
+    EXECUTORS[executor]().run(launch)
+    return launch.finish()

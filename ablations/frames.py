@@ -1,0 +1,270 @@
+"""Records gathered: one row a run, one summary a cell, the pairs of a contrast. Functions of cells and records alone.
+
+Only runs that are ``done`` enter a mean; every other outcome is counted and shown. Pairs are formed by seed, and never
+across device classes: a run on a GPU and one on a CPU differ by more than the knob.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pandas as pd
+
+from ablations.literature import same
+from ablations.markup import plain
+from ablations.schema import Cell, Grid, Record
+from ablations.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
+from lightning_modules.config import canonical
+
+PLATEAU = "heldout.plateau"
+
+
+class Lookup(Protocol):
+    """Where records come from: a store, or a dictionary in tests."""
+
+    def get(self, id: str, /) -> Record | None:
+        """The record of a run, None where there is none."""
+
+
+def device_class(record: Record) -> str:
+    """What a run was computed on, as one comparable word."""
+    device = record.provenance.get("device", "")
+    return device if isinstance(device, str) else canonical(device)
+
+
+def done(cell: Cell, records: Lookup) -> dict[int, Record]:
+    """The finished records of a cell by seed."""
+    found = {run.seed: records.get(run.id) for run in cell.runs}
+    return {seed: record for seed, record in found.items() if record is not None and record.outcome == "done"}
+
+
+def metric_by_seed(cell: Cell, records: Lookup, metric: str) -> dict[int, float]:
+    """One metric of the finished runs that have it, by seed."""
+    return {
+        seed: float(record.metrics[metric])
+        for seed, record in sorted(done(cell, records).items())
+        if metric in record.metrics
+    }
+
+
+def matching(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> list[Cell]:
+    """The cells that have these values; a path that is no axis of a cell never matches."""
+    return [
+        cell
+        for cell in cells
+        if all(path in cell.values and same(cell.values[path], value) for path, value in wanted.items())
+    ]
+
+
+def side_of(grid: Grid, cells: Sequence[Cell], wanted: Mapping[str, Any]) -> list[Cell]:
+    """The cells meant by a few values: every other axis stands at the baseline, or moves along where it is zipped."""
+    home = {**(cells[0].values if cells else {}), **grid.baseline}
+    return matching(cells, _moved(grid, home, wanted))
+
+
+def baseline_of(grid: Grid, cells: Sequence[Cell], cell: Cell) -> Cell | None:
+    """The cell that ``cell`` is compared with: itself but for the baseline's values. None where there is none."""
+    if not grid.baseline:
+        return None
+    found = matching(cells, _moved(grid, cell.values, grid.baseline))
+    return found[0] if len(found) == 1 else None
+
+
+def _moved(grid: Grid, home: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """``home`` with other values; what is zipped to a changed axis is left open."""
+    open_paths = {path for group in grid.zip if wanted.keys() & set(group) for path in group}
+    return {path: value for path, value in home.items() if path not in open_paths} | dict(wanted)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Two cells compared on one metric.
+
+    Attributes:
+        contrast: ``a - b`` by seed, in the metric's unit.
+        runs: The run ids of each pair, as ``(a, b)``.
+        notes: What was left out and why, one sentence each.
+        plateau: Whether side a, side b had not left the plateau (half of its paired runs or more).
+    """
+
+    contrast: Contrast
+    runs: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    plateau: tuple[bool, bool]
+
+
+def pair(a: Cell, b: Cell, records: Lookup, metric: str) -> Pairing:
+    """Pairs two cells by seed on one metric, within one device class."""
+    left, right = done(a, records), done(b, records)
+    apart = [s for s in left.keys() & right.keys() if device_class(left[s]) != device_class(right[s])]
+    values = [
+        {seed: value for seed, value in metric_by_seed(cell, records, metric).items() if seed not in apart}
+        for cell in (a, b)
+    ]
+    contrast = paired(*values)
+    notes = []
+    if contrast.alone:
+        seeds = ", ".join(map(str, contrast.alone))
+        notes.append(f"only common seeds are compared; seeds without a partner: {seeds}")
+    if apart:
+        notes.append(f"never compared across device classes: seeds {', '.join(map(str, sorted(apart)))} left out")
+    return Pairing(
+        contrast,
+        tuple((left[seed].id, right[seed].id) for seed in contrast.seeds),
+        tuple(notes),
+        (_on_plateau([left[s] for s in contrast.seeds]), _on_plateau([right[s] for s in contrast.seeds])),
+    )
+
+
+def _on_plateau(records: Sequence[Record]) -> bool:
+    flags = [bool(record.metrics.get(PLATEAU, False)) for record in records]
+    return bool(flags) and 2 * sum(flags) >= len(flags)
+
+
+def reference_losses(records: Iterable[Record]) -> dict[str, float]:
+    """The held-out losses of the ``bigram`` and ``unigram`` baselines, where all runs agree (one held-out text)."""
+    levels, found = {}, list(records)
+    for name in ("bigram", "unigram"):
+        values = {round(float(record.metrics.get(f"heldout.{name}_loss", -1.0)), 3) for record in found}
+        if len(values) == 1 and values != {-1.0}:
+            levels[name] = values.pop()
+    return levels
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of one cell.
+
+    Attributes:
+        interval: Mean and interval over the finished seeds.
+        runs: The run ids behind the mean.
+        pairing: This cell minus its baseline; None for the baseline itself or where there is none.
+    """
+
+    interval: Interval
+    runs: tuple[str, ...]
+    pairing: Pairing | None
+
+    @property
+    def difference(self) -> Interval | None:
+        """The paired difference to the baseline with its unadjusted interval."""
+        return self.pairing.contrast.interval() if self.pairing else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell with what its runs gave.
+
+    Attributes:
+        planned: Runs planned.
+        finished: Runs done.
+        unfinished: Sentences such as ``1 diverged (loss is NaN at step 312)``.
+        plateau: Finished runs that had not left the plateau.
+        metrics: Metric name -> what was measured.
+        costs: Mean of each cost over the finished runs (seconds, tokens, flops, parameters ...).
+        devices: The device classes of the finished runs.
+    """
+
+    cell: Cell
+    planned: int
+    finished: int
+    unfinished: tuple[str, ...]
+    plateau: int
+    metrics: dict[str, Measured]
+    costs: dict[str, float]
+    devices: tuple[str, ...]
+
+
+def summarise(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Summary]:
+    """One summary a cell, in the order of the plan."""
+    return [_summarise(grid, cells, cell, records) for cell in cells]
+
+
+def _summarise(grid: Grid, cells: Sequence[Cell], cell: Cell, records: Lookup) -> Summary:
+    finished, baseline = done(cell, records), baseline_of(grid, cells, cell)
+    metrics = {}
+    for metric in grid.metrics:
+        values = metric_by_seed(cell, records, metric.name)
+        compare = baseline is not None and baseline is not cell
+        metrics[metric.name] = Measured(
+            mean_interval(list(values.values())),
+            tuple(finished[seed].id for seed in values),
+            pair(cell, baseline, records, metric.name) if compare else None,
+        )
+    costs = pd.DataFrame([record.cost for record in finished.values()]).mean()
+    return Summary(
+        cell=cell,
+        planned=len(cell.runs),
+        finished=len(finished),
+        unfinished=_unfinished(cell, records),
+        plateau=sum(bool(record.metrics.get(PLATEAU)) for record in finished.values()),
+        metrics=metrics,
+        costs={name: float(costs[name]) for name in sorted(costs.index)},
+        devices=tuple(sorted({device_class(record) for record in finished.values()})),
+    )
+
+
+def _unfinished(cell: Cell, records: Lookup) -> tuple[str, ...]:
+    count: Counter[str] = Counter()
+    details: dict[str, str] = {}
+    for run in cell.runs:
+        record = records.get(run.id)
+        outcome = "not run" if record is None else record.outcome
+        if outcome != "done":
+            count[outcome] += 1
+            details.setdefault(outcome, plain(record.detail)[:60] if record else "")
+    return tuple(
+        f"{number} {outcome}" + (f" ({details[outcome]})" if details[outcome] else "")
+        for outcome, number in sorted(count.items())
+    )
+
+
+def frame(cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
+    """One row a run: cell, knob values by path, seed, run id, outcome, detail, device, every metric and every cost.
+
+    Runs without a record are rows too, with outcome ``not run``. Metrics and costs that a run lacks are NaN.
+    """
+    rows = []
+    for cell in cells:
+        for run in cell.runs:
+            record = records.get(run.id)
+            row = {"cell": cell.label, **cell.values, "seed": run.seed, "run": run.id}
+            if record is None:
+                rows.append({**row, "outcome": "not run", "detail": "", "device": ""})
+                continue
+            state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
+            rows.append({**row, **state, **record.metrics, **record.cost})
+    return pd.DataFrame(rows)
+
+
+def summary(grid: Grid, cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
+    """One row a cell, all numbers: for each metric mean, interval, n and the paired difference to the baseline."""
+    rows = []
+    for item in summarise(grid, cells, records):
+        row: dict[str, Any] = {"cell": item.cell.label, **item.cell.values}
+        row |= {"planned": item.planned, "done": item.finished, "unfinished": "; ".join(item.unfinished)}
+        row["plateau"] = item.plateau
+        for name, measured in item.metrics.items():
+            row |= {f"{name} {key}": value for key, value in numbers(measured).items()}
+        rows.append(row | {name: item.costs.get(name) for name in ("parameters", "tokens", "flops", "seconds")})
+    return pd.DataFrame(rows)
+
+
+def numbers(measured: Measured) -> dict[str, float | int | None]:
+    """Everything known of one metric of one cell, by short names; None where it cannot be had."""
+    interval, difference = measured.interval, measured.difference
+    contrast = measured.pairing.contrast if measured.pairing else None
+    sd = contrast.sd if contrast else None
+    return {
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "difference": difference.mean if difference else None,
+        "difference low": difference.low if difference else None,
+        "difference high": difference.high if difference else None,
+        "pairs": contrast.n if contrast else None,
+        "p": contrast.p if contrast else None,
+        "detectable": minimum_detectable_effect(sd, contrast.n) if contrast and sd is not None else None,
+    }

@@ -1,0 +1,195 @@
+"""The page of a grid and the index of all pages: records in, one folder of Markdown, tables and figures out.
+
+Everything here can be rebuilt from the records; no corpus is opened and nothing is trained.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ablations import claims, figures, store, tables
+from ablations.claims import Verdict
+from ablations.frames import Lookup, device_class
+from ablations.markup import Sheet, duration, markdown, markdown_text, path_text, plain, quantity, value_text
+from ablations.schema import Cell, Grid, Record
+
+FIGURES = {
+    "knob": (figures.knob, "The metric over the knob: every seed, mean and interval; published values below."),
+    "curves": (figures.curves, "Held-out loss over training tokens: seeds thin, their mean thick."),
+}
+
+
+class Planned(Protocol):
+    """What a page needs of a plan."""
+
+    grid: Grid
+    scale: str
+    cells: Sequence[Cell]
+    excluded: Sequence[tuple[Mapping[str, Any], str]]
+    folder_name: str
+
+
+def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
+    """Writes the tables, verdicts, figures and page of a grid at a scale.
+
+    Args:
+        plan: The cells, in order; ``plan.folder_name`` differs from ``plan.scale`` where the grid was overridden.
+        records: Where the records are.
+        folder: ``results/<grid>/<folder name>``; made if need be. Other files in it stay (the executed notebook).
+
+    Returns:
+        Every file written, by name. A figure without data is not written, and an old one is removed.
+    """
+    verdicts = claims.verdicts(plan.grid, plan.cells, records)
+    results, found = tables.results(plan.grid, plan.cells, records), tables.claims(verdicts)
+    written = _named(tables.write(folder, "table", results))
+    if verdicts:
+        written |= _named(tables.write(folder, "claims", found))
+    for name, (draw, _) in FIGURES.items():
+        figure, path = draw(plan.grid, plan.cells, records, subtitle(plan, records)), folder / f"{name}.svg"
+        if figure is None:
+            path.unlink(missing_ok=True)
+        else:
+            written[path.name] = figures.save(figure, path)
+    page = folder / "README.md"
+    store.write(page, _page(plan, records, folder, results[0], verdicts).encode())
+    card = folder / "page.json"
+    store.write(card, (json.dumps(_card(plan, records, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
+    return written | {page.name: page, card.name: card}
+
+
+def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
+    return {path.name: path for path in paths.values()}
+
+
+def _counts(plan: Planned, records: Lookup) -> tuple[int, int]:
+    """Distinct runs done and planned: cells that resolve to the same run share it."""
+    ids = {run.id for cell in plan.cells for run in cell.runs}
+    found = (records.get(id) for id in ids)
+    return sum(record is not None and record.outcome == "done" for record in found), len(ids)
+
+
+def subtitle(plan: Planned, records: Lookup) -> str:
+    finished, planned = _counts(plan, records)
+    return f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs; points or thin lines are single seeds"
+
+
+def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    finished, planned = _counts(plan, records)
+    return {
+        "question": plan.grid.question,
+        "finished": finished,
+        "planned": planned,
+        "verdicts": claims.tally(verdicts),
+        "claims": [{"statement": v.claim.statement, "sentence": v.sentence} for v in verdicts],
+    }
+
+
+def _page(plan: Planned, records: Lookup, folder: Path, sheet: Sheet, verdicts: Sequence[Verdict]) -> str:
+    grid = plan.grid
+    finished, planned = _counts(plan, records)
+    overridden = " Axes, seeds or cells differ from the grid's own." if plan.folder_name != plan.scale else ""
+    description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
+    lead = [
+        f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}."
+        + overridden,
+        f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
+    ]
+    if grid.paper:
+        lead.append(f"The published ablation: {markdown_text(grid.paper)}.")
+    parts = ["\n\n".join(lead)]
+    if verdicts:
+        parts += ["## Verdicts", "\n".join(_verdict_line(verdict) for verdict in verdicts), _links("claims")]
+    parts += ["## Results", markdown(sheet).rstrip("\n"), _links("table")]
+    parts += [f"![{text}]({name}.svg)" for name, (_, text) in FIGURES.items() if (folder / f"{name}.svg").exists()]
+    parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
+    if (folder / "notebook.ipynb").exists():
+        parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")
+    return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _verdict_line(verdict: Verdict) -> str:
+    outcome, _, rest = verdict.sentence.partition(": ")
+    proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
+    claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(verdict.claim.source)})"
+    return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}"
+
+
+def _links(name: str) -> str:
+    files = (f"[{end}]({name}.{end})" for end in ("md", "csv", "tex", "json"))
+    return f"As files: {', '.join(files)}; the last names the runs behind each number."
+
+
+def _equal(plan: Planned) -> str:
+    grid = plan.grid
+    what = {
+        "steps": "the number of optimisation steps",
+        "tokens": "the number of training tokens",
+        "flops": "the number of floating-point operations",
+    }[grid.budget.equal]
+    lines = [
+        f"* Every cell gets {what} of the baseline.",
+        "* A seed sets initialisation, data order and corruption; each cell has the same seeds, and differences are "
+        "taken seed by seed.",
+        f"* Every cell starts from the system `{grid.base}`; only the knobs of the table differ.",
+    ]
+    scale = grid.scales.get(plan.scale)
+    fixed = {**grid.set, **(scale.set if scale else {})}
+    if fixed:
+        knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
+        lines.append(f"* Set for all: {knobs}.")
+    for values, reason in plan.excluded:
+        left_out = ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items())
+        lines.append(f"* Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")
+    return "\n".join(lines)
+
+
+def _cost(plan: Planned, records: Lookup) -> str:
+    ids = sorted({run.id for cell in plan.cells for run in cell.runs})
+    found = [record for id in ids if (record := records.get(id)) is not None]
+    if not found:
+        return "Nothing has been run."
+    total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in ("seconds", "tokens", "flops")}
+    devices = ", ".join(sorted({plain(device_class(record)) for record in found} - {""}))
+    where = f" on {markdown_text(devices)}" if devices else ""
+    return (
+        f"{len(found)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
+        f"{quantity(total['flops'])} floating-point operations{_generations(found)}."
+    )
+
+
+def _generations(found: Sequence[Record]) -> str:
+    commits = sorted({str(record.provenance["commit"])[:10] for record in found if record.provenance.get("commit")})
+    return f"; at commit{'s' if len(commits) > 1 else ''} {', '.join(f'`{c}`' for c in commits)}" if commits else ""
+
+
+def _commands(plan: Planned) -> str:
+    return (
+        "From the records, without training or corpora: `make tables`. To train what is missing: "
+        f"`ablations run {plan.grid.name} --scale {plan.scale}`."
+    )
+
+
+def index(results_dir: Path) -> Path:
+    """Writes ``results/README.md``: every published page with its runs and its verdicts, one line each.
+
+    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order.
+    """
+    rows, details = [], []
+    for card in sorted(results_dir.glob("*/*/page.json")):
+        page, where = json.loads(card.read_text(encoding="utf-8")), card.parent.relative_to(results_dir).as_posix()
+        runs = f"{page['finished']} of {page['planned']}"
+        rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {markdown_text(page['question'])} | {runs} | "
+                    f"{markdown_text(page['verdicts'])} |")  # fmt: skip
+        if page["claims"]:
+            lines = (f"* *{markdown_text(c['statement'])}*: {markdown_text(c['sentence'])}." for c in page["claims"])
+            details.append(f"## [{markdown_text(where)}]({where}/README.md)\n\n" + "\n".join(lines))
+    head = "# Results\n\nEvery number here is rebuilt from `records/` by `make tables`.\n\n"
+    table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
+        f"{row}\n" for row in rows
+    )
+    path = results_dir / "README.md"
+    body = table + "".join(f"\n{detail}\n" for detail in details) if rows else "Nothing has been published yet.\n"
+    store.write(path, (head + body).encode())
+    return path

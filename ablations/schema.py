@@ -1,0 +1,197 @@
+"""What a grid file may say, and what the harness keeps: Grid, Cell, Run, Record.
+
+A *grid* is one YAML file: a question, a base system, axes over its knobs, scales, claims. A *cell* is one point of a
+grid at a scale: a value for each axis, and the system they make. A *run* is one training: a system and a seed; its
+``id`` is a hash of everything that determines its numbers. A *record* is what a run leaves: the only source of tables.
+"""
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field
+
+from lightning_modules import NUMERICS
+from lightning_modules.config import Settings, identity, knob
+from lightning_modules.system import System
+
+SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
+STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget sets
+
+METRICS: dict[str, str] = {
+    "heldout.loss": "mean loss of the predictions on held-out text, nats",
+    "heldout.accuracy": "share of held-out predictions that are right, 0 to 1",
+    "heldout.unigram_loss": "the same loss of word frequencies alone, nats",
+    "heldout.bigram_loss": "the same loss of counts of left and right neighbours, nats",
+    "heldout.plateau": "whether the model is no better than those neighbour counts",
+    "train.loss": "mean training loss since the last measurement, nats",
+}
+
+ROOMS = {"pretrain": ("data", "pretrain", "evaluate")}  # kind of run -> rooms whose numerics it depends on
+
+Outcome = Literal["done", "diverged", "invalid", "oom", "failed", "killed", "timeout"]
+FINAL: tuple[Outcome, ...] = ("done", "diverged", "invalid")  # the others are attempts, made again on a rerun
+
+
+def _required(doc: str, **constraints: Any) -> Any:
+    return Field(description=doc, **constraints)
+
+
+class Budget(Settings):
+    """What is held equal across the cells of a grid."""
+
+    equal: Literal["steps", "tokens", "flops"] = knob(
+        "steps", "steps: training.steps as it stands; tokens, flops: steps such that each cell uses the baseline's."
+    )
+
+
+class Scale(Settings):
+    """One size at which a grid can be run."""
+
+    description: str = knob("", "What it takes and what it shows, in a line.")
+    seeds: int | None = knob(None, "Seeds 0 to n-1; by default the grid's.", ge=1, le=1000)
+    axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")
+    set: dict[str, Any] = knob({}, "Knob -> value, after the grid's own.")
+
+
+class Exclusion(Settings):
+    """Combinations that are left out, and why."""
+
+    when: dict[str, Any] = _required("Axis -> value or list of values; cells that agree are left out.", min_length=1)
+    reason: str = _required("Printed in the plan.", min_length=1)
+
+
+class Metric(Settings):
+    """One measured column."""
+
+    name: str = _required("A key of a record's metrics, such as heldout.loss.")
+    better: Literal["lower", "higher"] = _required("Which direction is better.")
+    label: str = knob("", "Heading of its column; by default the name.")
+
+
+class Claim(Settings):
+    """One published statement in a form that can be tested."""
+
+    id: str = _required("Unique within the grid.", pattern=r"^[a-z0-9][a-z0-9_.]*$")
+    statement: str = _required("The claim in words.", min_length=1)
+    source: str = _required("Paper and table.", min_length=1)
+    published_metric: str = knob("", "What the paper measured.")
+    published: dict[str, float] = knob({}, "The paper's values of the two sides: {a: value, b: value}.")
+    metric: str = _required("What is measured here.")
+    better: Literal["lower", "higher"] = _required("Which direction of our metric is better.")
+    a: dict[str, Any] = _required("Axis -> value of the first side.", min_length=1)
+    b: dict[str, Any] = _required("Axis -> value of the second side.", min_length=1)
+    relation: Literal[">", "~"] = knob(">", "'>': a is better than b; '~': they differ by less than margin.")
+    margin: float | None = knob(None, "Largest difference that still counts as equal, in the metric's unit.", gt=0)
+    proxy: str = knob("", "How our measurement differs from the paper's.")
+
+
+class PublishedTable(Settings):
+    """Where the published values of a grid's cells stand."""
+
+    file: str = _required("A file of ablations/published/.")
+    table: str = knob("", "Which table of it; empty for all.")
+    match: dict[str, str] = knob({}, "Column of the file -> axis with the same values.")
+    metrics: tuple[str, ...] = knob((), "Published metrics to show, in order.")
+
+
+class FigureAxes(Settings):
+    """What the figure of a grid shows."""
+
+    x: str = _required("An axis.")
+    y: str = _required("A metric.")
+
+
+class Grid(Settings):
+    """One ablation, as its YAML file states it."""
+
+    name: str = _required("Stem of the file.", pattern=r"^[a-z][a-z0-9_]*$")
+    question: str = _required("What is asked.", min_length=1)
+    paper: str = knob("", "Where the published ablation is.")
+    base: str = _required("The system that cells start from.")
+    set: dict[str, Any] = knob({}, "Knob -> value in every cell.")
+    axes: dict[str, tuple[Any, ...]] = _required("Knob -> values to try; 'system' tries whole systems.", min_length=1)
+    zip: tuple[tuple[str, ...], ...] = knob((), "Groups of axes that move together.")
+    exclude: tuple[Exclusion, ...] = knob((), "Combinations that are left out.")
+    baseline: dict[str, Any] = knob({}, "Axis -> value that the others are compared with.")
+    seeds: int = knob(1, "Seeds 0 to n-1.", ge=1, le=1000)
+    budget: Budget = knob(Budget(), "What is held equal.")
+    scales: dict[str, Scale] = _required("Name -> scale.", min_length=1)
+    metrics: tuple[Metric, ...] = _required("What is compared; the first is the main one.", min_length=1)
+    claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
+    published: PublishedTable | None = knob(None, "Published values beside the measured ones.")
+    figure: FigureAxes | None = knob(None, "What the figure shows.")
+
+
+class Run(Settings):
+    """One unit of work: a system trained from a seed on pinned text, by code of a known generation."""
+
+    kind: Literal["pretrain"] = _required("What is done.")
+    system: System = _required("What is trained.")
+    seed: int = _required("Initialisation, order, corruption and dropout follow from it.", ge=0)
+    fingerprints: dict[str, str] = _required("Corpus -> fingerprint of its text.")
+    numerics: dict[str, int] = _required("Room -> generation of the numbers it produces.")
+    parents: tuple[str, ...] = knob((), "Ids of the runs whose results this one starts from.", neutral=())
+
+    @classmethod
+    def pretraining(cls, system: System, seed: int, fingerprints: dict[str, str]) -> "Run":
+        """The run that the code at hand would make."""
+        return cls(
+            kind="pretrain", system=system, seed=seed, fingerprints=fingerprints, numerics=current_numerics("pretrain")
+        )
+
+    @cached_property
+    def id(self) -> str:
+        """16 hexadecimal digits of the identity of all that determines the numbers."""
+        return identity(self.essence())[:16]
+
+
+def current_numerics(kind: str) -> dict[str, int]:
+    """The generations of the rooms that a kind of run depends on."""
+    return {room: NUMERICS[room] for room in ROOMS[kind]}
+
+
+class Cell(Settings):
+    """One point of a grid at a scale."""
+
+    values: dict[str, Any] = _required("Axis -> value.")
+    label: str = _required("Readable and stable.")
+    system: System = _required("Everything resolved, the budget included.")
+    runs: tuple[Run, ...] = _required("One a seed.")
+
+
+class Record(Settings):
+    """What a run leaves: how it was configured, how it ended, what was measured, what it cost, where it ran."""
+
+    schema_version: Literal[1] = 1
+    id: str = _required("The run.", pattern=r"^[0-9a-f]{16}$")
+    kind: Literal["pretrain"] = _required("What was done.")
+    config: dict[str, Any] = _required("The run as plain data.")
+    outcome: Outcome = _required("How it ended.")
+    detail: str = knob("", "Why, where it did not end well.", max_length=4000)
+    metrics: dict[str, float | bool] = knob({}, "Final measurements.")
+    curve: dict[str, list[float]] = knob({}, "Measurements along the way, at most 64 points each.")
+    cost: dict[str, float] = knob({}, "Seconds, tokens, FLOPs, parameters.")
+    provenance: dict[str, Any] = knob({}, "Commit, device, versions, times: none of it part of the identity.")
+    checksum: str = knob("", "SHA-256 of everything else.")
+
+    @property
+    def final(self) -> bool:
+        """Whether a rerun leaves it alone."""
+        return self.outcome in FINAL
+
+    def run(self) -> Run:
+        """The run it belongs to.
+
+        Raises:
+            ConfigError: If this version of the project cannot read its configuration.
+        """
+        return Run.read(self.config)
+
+
+def checksum(record: dict[str, Any]) -> str:
+    """SHA-256 of a record's plain data without its checksum, keys sorted, numbers as they are written."""
+    rest = {key: value for key, value in record.items() if key != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,203 @@
+"""YAML without surprises: what is written is what is read, and every problem has its line.
+
+PyYAML's safe loader reads ``1e-5`` as text, ``no`` as False, ``012`` as 10, and lets the last of two equal keys
+win in silence. Here its parser builds the tree and our own rules (those of YAML 1.2's core schema, and stricter)
+give the values.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lightning_modules.config import ConfigError, Problem
+
+_LARGEST_FILE = 1 << 20  # bytes; a grid has a few thousand
+_MOST_NODES = 20_000  # values of a file once its aliases are followed
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NOTHING = ("", "~", "null", "Null", "NULL")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
+_REAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_TAG = "tag:yaml.org,2002:"
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass
+class Document:
+    """The data of a file, and the line on which each of its parts stands (path of keys -> line, from 1)."""
+
+    file: Path
+    data: Any = None
+    lines: dict[Path_, int] = field(default_factory=dict)
+    problems: list[tuple[int, Problem]] = field(default_factory=list)
+
+    def line(self, path: Path_) -> int:
+        """The line of a part, or of the nearest part around it that was written."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def complain(self, path: Path_, message: str, line: int | None = None) -> None:
+        """Notes a problem as ``file:line: path: message``."""
+        at = line or self.line(path)
+        dotted = ".".join(map(str, path))
+        where = f"{self.file.name}:{at}" + (f": {dotted}" if dotted else "")
+        self.problems.append((at, Problem(where, message)))
+
+    def check(self) -> None:
+        """Raises every problem noted so far, in the order of the file.
+
+        Raises:
+            ConfigError: If there is one.
+        """
+        if self.problems:
+            raise ConfigError(problem for _, problem in sorted(self.problems, key=lambda item: item[0]))
+
+
+class _Parser(yaml.SafeLoader):
+    """PyYAML's scanner and composer with no implicit types: every plain scalar arrives as its text."""
+
+    yaml_implicit_resolvers: Mapping = {}
+
+
+def load(file: Path) -> Document:
+    """Reads a YAML file. Problems of its syntax are in ``Document.problems``; ``check`` raises them.
+
+    Raises:
+        ConfigError: If the file cannot be read at all.
+    """
+    document = Document(Path(file))
+    try:
+        text = _text(document.file)
+        node = yaml.compose(text, Loader=_Parser)
+    except yaml.MarkedYAMLError as error:
+        _syntax(document, error)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        document.complain((), f"is not YAML text: {' '.join(str(error).split())}")
+    except RecursionError:
+        document.complain((), "is nested too deeply to be read")
+    except OSError as error:
+        raise ConfigError([f"{document.file}: cannot be read: {error.strerror}"]) from None
+    else:
+        if node is None:
+            document.complain((), "is empty")
+        else:
+            document.data = _Reader(document).value(node, ())
+    return document
+
+
+def value(text: str) -> Any:
+    """One value as it would be read from a file: ``0.4`` a number, ``true`` a truth, ``[1, 2]`` a list.
+
+    Raises:
+        ConfigError: If ``text`` is not YAML.
+    """
+    document = Document(Path("value"))
+    try:
+        node = yaml.compose(text, Loader=_Parser)
+    except yaml.YAMLError as error:
+        raise ConfigError([f"{text!r} cannot be read: {' '.join(str(error).split())}"]) from None
+    if node is None:
+        return None
+    read = _Reader(document).value(node, ())
+    if document.problems:
+        raise ConfigError(f"{text!r}: {problem.message}" for _, problem in document.problems)
+    return read
+
+
+def _text(file: Path) -> str:
+    size = file.stat().st_size
+    if size > _LARGEST_FILE:
+        raise yaml.YAMLError(f"it has {size:,} bytes, and at most {_LARGEST_FILE:,} are read")
+    return file.read_text(encoding="utf-8")
+
+
+def _syntax(document: Document, error: yaml.MarkedYAMLError) -> None:
+    mark = error.problem_mark or error.context_mark
+    message = error.problem or error.context or "cannot be parsed"
+    if "'\\t'" in message or "tab" in message:
+        message = "there is a tab where YAML wants spaces; indent with spaces"
+    elif mark is not None:
+        message = f"{message} (column {mark.column + 1})"
+    document.complain((), message, line=mark.line + 1 if mark else 1)
+
+
+class _Reader:
+    """Turns composed nodes into values, following aliases up to a bound."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.seen = 0
+        self.open: set[int] = set()
+
+    def value(self, node: yaml.Node, path: Path_, line: int | None = None) -> Any:
+        self.seen += 1
+        self.document.lines.setdefault(path, line or node.start_mark.line + 1)
+        if self.seen > _MOST_NODES or id(node) in self.open:
+            if self.seen <= _MOST_NODES + 1:
+                self.document.complain(path, f"aliases (*name) unfold to more than {_MOST_NODES:,} values")
+            self.seen = _MOST_NODES + 2
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        self.open.add(id(node))
+        inner = self._list(node, path) if isinstance(node, yaml.SequenceNode) else self._mapping(node, path)
+        self.open.discard(id(node))
+        return inner
+
+    def _list(self, node: yaml.Node, path: Path_) -> list[Any]:
+        self._plain_tag(node, path, "seq")
+        items = []
+        for index, item in enumerate(node.value):
+            items.append(self.value(item, (*path, index)))
+            if self.seen > _MOST_NODES:
+                break
+        return items
+
+    def _mapping(self, node: yaml.Node, path: Path_) -> dict[str, Any]:
+        self._plain_tag(node, path, "map")
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            key = self._scalar(key_node, path) if isinstance(key_node, yaml.ScalarNode) else None
+            if not isinstance(key, str):
+                self.document.complain(path, "a key must be text; put it in quotes", line)
+            elif key in found:
+                first = self.document.lines[(*path, key)]
+                self.document.complain((*path, key), f"is written twice (first on line {first})", line)
+            else:
+                found[key] = self.value(value_node, (*path, key), line)
+            if self.seen > _MOST_NODES:
+                break
+        return found
+
+    def _plain_tag(self, node: yaml.Node, path: Path_, kind: str) -> None:
+        if node.tag not in (_TAG + kind, "!"):
+            self.document.complain(path, f"the tag {node.tag} is not allowed", node.start_mark.line + 1)
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path_) -> Any:
+        text = node.value
+        self._plain_tag(node, path, "str")
+        if node.style is not None:  # quoted or block text is text
+            return text
+        if text in _NOTHING:
+            return None
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INTEGER.fullmatch(text):
+            return int(text) if len(text) < 20 else self._unclear(node, path, "is too large a number")
+        if _LEADING_ZERO.fullmatch(text):
+            return self._unclear(node, path, "could be octal; drop the leading zero, or quote it")
+        if _REAL.fullmatch(text):
+            number = float(text)
+            return number if math.isfinite(number) else self._unclear(node, path, "is too large a number")
+        return text
+
+    def _unclear(self, node: yaml.ScalarNode, path: Path_, why: str) -> None:
+        self.document.complain(path, f"{node.value} {why}", node.start_mark.line + 1)

@@ -1,0 +1,235 @@
+"""The object a notebook holds: a grid at a scale, from its plan to its published page.
+
+Everything it shows it also returns as a value that a notebook displays and a terminal prints.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from IPython.display import SVG, Markdown
+
+from ablations import claims, figures, grids, markup, report, strict_yaml, tables
+from ablations.execute import Summary, execute
+from ablations.frames import frame, metric_by_seed
+from ablations.plan import Plan, plan
+from ablations.progress import display
+from ablations.store import Records
+from lightning_modules.config import ConfigError, Problem, diff
+
+REQUEST = "request.json"  # in a page's folder: what was asked for, where that is not the plain grid at a plain scale
+
+
+class Study:
+    """A grid at a scale.
+
+    Args:
+        grid: A name from ``ablations list``, or the path of a YAML file.
+        scale: One of the grid's scales.
+        axes: Axis -> values instead of the grid's; a value of None, or a text such as ``"[0.15, 0.4]"`` (which is
+            what papermill's ``-p`` makes of a list), is understood.
+        seeds: How many seeds instead of the grid's.
+        filters: Axis -> value or list of values; only cells that agree with all are kept.
+        results_dir: Where records and pages are kept; by default the project's ``results``. A relative path is
+            relative to the project.
+
+    Raises:
+        ConfigError: With everything wrong with the grid or the request.
+    """
+
+    def __init__(
+        self,
+        grid: str | Path,
+        scale: str,
+        *,
+        axes: Mapping[str, Sequence[Any] | str | None] | str | None = None,
+        seeds: int | None = None,
+        filters: Mapping[str, Any] | str | None = None,
+        results_dir: str | Path | None = None,
+    ) -> None:
+        self.source = str(grid)
+        self.grid, self.scale = grids.read(grid), scale
+        wanted = _mapping("axes", axes)
+        self._request: dict[str, Any] = {
+            "axes": {path: _listed(path, values) for path, values in wanted.items() if values is not None} or None,
+            "seeds": seeds,
+            "filters": _mapping("filters", filters) or None,
+        }
+        self.records = Records(results_dir)
+        self.resolve()
+
+    def resolve(self) -> Plan:
+        """The plan as the records stand now."""
+        self._plan = plan(self.grid, self.scale, **self._request, records=self.records)
+        return self._plan
+
+    @property
+    def folder(self) -> Path:
+        """Where the page of this study is published."""
+        return self.records.folder / self.grid.name / self._plan.folder_name
+
+    def about(self) -> Markdown:
+        """The question, the source, and what each cell changes against the baseline."""
+        lines = [f"**{markup.markdown_text(self.grid.question)}**", f"Published: {markup.markdown_text(self.grid.paper)}."]
+        home = self._plan.baseline
+        if home is not None:
+            lines.append(f"Baseline: {markup.markdown_text(home.label)}. Against it,")
+            changes = (
+                (cell.label, diff(home.system, cell.system)) for cell in self._plan.cells if cell.label != home.label
+            )
+            lines.append("\n".join(f"* {markup.markdown_text(name)}: {_changes(change)}" for name, change in changes))
+        lines.append(f"Equal across cells: {self.grid.budget.equal}.")
+        return Markdown("\n\n".join(lines))
+
+    def plan(self) -> Markdown:
+        """Cells and what they cost, before anything runs."""
+        found = self.resolve()
+        rows = found.table()
+        shown = pd.DataFrame({"cell": rows["cell"]})
+        for name, words in {"parameters": markup.quantity, "tokens": markup.quantity, "flops": markup.quantity}.items():
+            shown[name.replace("flops", "FLOPs") + " a run"] = rows[name].map(words)
+        shown["time a run"] = rows["seconds a run"].map(markup.duration)
+        shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
+        notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
+        return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
+
+    def run(self, executor: str = "local", retries: int = 1) -> Summary:
+        """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.
+
+        Args:
+            executor: ``local``, one process a run and core or GPU; or ``inline``, in this process.
+            retries: How often a run that failed or was killed is tried again.
+        """
+        found = self.resolve()
+        with display(found) as on_event:
+            summary = execute(found, self.records, executor=executor, retries=retries, on_event=on_event)
+        self.resolve()
+        return summary
+
+    def frame(self) -> pd.DataFrame:
+        """One row a run, for analyses of one's own."""
+        return frame(self._plan.cells, self.records)
+
+    def table(self) -> Markdown:
+        """One row a cell: means with intervals, differences to the baseline, published values apart."""
+        return Markdown(markup.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
+
+    def claims(self) -> Markdown:
+        """The published claims and the measured answers."""
+        found = claims.verdicts(self.grid, self._plan.cells, self.records)
+        sentences = "\n".join(
+            f"* *{markup.markdown_text(verdict.claim.statement)}* {markup.markdown_text(verdict.sentence)}"
+            for verdict in found
+        )
+        return Markdown(sentences + "\n\n" + markup.markdown(tables.claims(found)[0]))
+
+    def figure(self) -> SVG | Markdown:
+        """The main metric over the knob, published values below on their own axis."""
+        return self._drawn(figures.knob)
+
+    def curves(self) -> SVG | Markdown:
+        """Held-out loss over training tokens."""
+        return self._drawn(figures.curves)
+
+    def _drawn(self, draw: Any) -> SVG | Markdown:
+        drawn = draw(self.grid, self._plan.cells, self.records, report.subtitle(self._plan, self.records))
+        return Markdown("*Nothing to draw: no run has finished.*") if drawn is None else SVG(data=figures.svg(drawn))
+
+    def tokens_to_reach(self, loss: float | None = None) -> pd.DataFrame:
+        """How many training tokens each cell needs to reach a held-out loss.
+
+        Args:
+            loss: In nats; by default the mean final loss of the worst cell, which every cell can reach.
+        """
+        finals = [metric_by_seed(cell, self.records, "heldout.loss") for cell in self._plan.cells]
+        means = [sum(final.values()) / len(final) for final in finals if final]
+        if loss is None and not means:
+            return pd.DataFrame()
+        return tables.tokens_to_reach(self._plan.cells, self.records, max(means) if loss is None else loss)
+
+    def publish(self) -> Markdown:
+        """Writes the page of this study, and the index of all pages."""
+        written = publish(self.source, self.resolve(), self.records)
+        lines = "\n".join(f"* `{_shown_path(path)}`" for path in written.values())
+        return Markdown(f"Written:\n\n{lines}")
+
+
+def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
+    """Writes the page of a plan and the index; pages of overridden grids keep the request they came from."""
+    folder = records.folder / found.grid.name / found.folder_name
+    if found.overrides or source not in grids.available():
+        request = {"grid": source, "scale": found.scale, **found.overrides}
+        tables.replace(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
+    written = report.publish(found, records, folder)
+    return written | {"results/README.md": report.index(records.folder)}
+
+
+def republish(results_dir: str | Path | None = None) -> list[Path]:
+    """Rebuilds every page under a results folder from its records; nothing is trained and no corpus opened.
+
+    Returns:
+        The folders written.
+    """
+    records, folders = Records(results_dir), []
+    known = {path.stem for path in records.files()}
+    for name in grids.available():
+        grid = grids.read(name)
+        for scale in grid.scales:
+            found = plan(grid, scale, records=records)
+            if known & {run.id for run in found.runs}:
+                publish(name, found, records)
+                folders.append(records.folder / name / found.folder_name)
+    for path in sorted(records.folder.glob(f"*/*/{REQUEST}")):
+        request = json.loads(path.read_text(encoding="utf-8"))
+        source, scale = request.pop("grid"), request.pop("scale")
+        found = plan(grids.read(source), scale, **request, records=records)
+        publish(source, found, records)
+        folders.append(records.folder / found.grid.name / found.folder_name)
+    report.index(records.folder)
+    return folders
+
+
+def cost_line(found: Plan) -> str:
+    """What executing a plan takes, in a sentence."""
+    if not found.pending:
+        return f"All {len(found.runs)} runs are finished: nothing will be trained."
+    return (
+        f"{len(found.pending)} of {len(found.runs)} runs to train, {found.slots} at a time: "
+        f"{markup.quantity(found.tokens)} tokens, {markup.quantity(found.flops)} FLOPs, about "
+        f"{markup.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
+    )
+
+
+def _mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any]:
+    if isinstance(given, str):  # papermill's -p
+        given = strict_yaml.value(given)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigError([Problem(name, f"must name knobs and their values, such as {{model.num_layers: [2, 4]}}, not {given!r}")])
+    return dict(given)
+
+
+def _listed(path: str, values: Any) -> list[Any]:
+    if isinstance(values, str):
+        values = strict_yaml.value(values)
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:
+    skipped = ("name", "paper")
+    return ", ".join(f"`{path}` {old} → {new}" for path, (old, new) in change.items() if path not in skipped)
+
+
+def _frame_table(rows: pd.DataFrame) -> str:
+    head = "| " + " | ".join(rows.columns) + " |\n|" + " --- |" * len(rows.columns)
+    lines = ("| " + " | ".join(markup.markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist())
+    return "\n".join([head, *lines])
+
+
+def _shown_path(path: Path) -> str:
+    from lightning_modules.places import project
+
+    return str(path.relative_to(project())) if path.is_relative_to(project()) else str(path)

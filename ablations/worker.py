@@ -1,0 +1,251 @@
+"""One run, start to record. A process of its own (`main`), or a call in this one (`attempt`)."""
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from ablations import provenance
+from ablations.schema import Outcome, Record, Run
+from ablations.store import Records, StoreError, write
+from lightning_modules import speed
+from lightning_modules.config import ConfigError
+from lightning_modules.places import project
+
+# How a worker ends. 0: there is a record, whatever its outcome.
+RECORDED, HELD, DISK_FULL, INTERRUPTED = 0, 75, 74, 143
+
+PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
+_PROGRESS_EVERY = 1.0  # seconds
+_TRACEBACK_LINES = 6
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is asked to do; the content of its one file.
+
+    Attributes:
+        run: The run as plain data.
+        results_dir: Where the record goes.
+        work_dir: Where log, progress and checkpoint go.
+        threads: Threads of torch, None for its own choice.
+        environment: Variables set before anything else.
+    """
+
+    run: dict[str, Any]
+    results_dir: str
+    work_dir: str
+    threads: int | None = None
+    environment: dict[str, str] | None = None
+
+    def save(self) -> Path:
+        """Writes the job into its work folder and returns the file."""
+        path = Path(self.work_dir) / CONFIG
+        write(path, json.dumps(asdict(self)).encode())
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Job":
+        """Reads what `save` wrote."""
+        return cls(**json.loads(Path(path).read_bytes()))
+
+
+def main(config_path: str) -> None:
+    """Entry point of a worker process: does the job and exits with one of the codes above."""
+    sys.exit(work(config_path))
+
+
+def work(config_path: str) -> int:
+    """Does the job of a file in this process, which belongs to it: signals, output and threads are taken over.
+
+    Args:
+        config_path: A file from `Job.save`.
+
+    Returns:
+        One of the exit codes above.
+    """
+    stop = _take_over_signals()
+    _follow_launcher()
+    job = Job.load(config_path)
+    os.environ.update(job.environment or {})
+    _log_to(Path(job.work_dir) / LOG)
+    speed.settle(job.threads)
+    return attempt(job, stop.is_set)
+
+
+def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str, Any]], None] | None = None) -> int:
+    """Makes one attempt at a run: takes its lock, looks whether it is done by now, trains, writes the record.
+
+    Args:
+        job: What to do.
+        stop: Asked after every step; True ends the attempt with a checkpoint and no record.
+        on_progress: Told what ``progress.json`` is told, as often.
+    """
+    run, records = Run.read(job.run), Records(job.results_dir)
+    lock = records.lock(run.id)
+    try:
+        lock.acquire(timeout=0.2, poll_interval=0.05)  # whoever only looks whether it is held lets go at once
+    except Timeout:
+        return HELD
+    try:
+        return _attempt(run, records, Path(job.work_dir), stop, on_progress)
+    except (StoreError, OSError) as error:
+        if error.errno not in _FULL:
+            raise
+        sys.stderr.write(f"disk full: {error}\n")
+        return DISK_FULL
+    finally:
+        lock.release()
+
+
+def _attempt(
+    run: Run,
+    records: Records,
+    folder: Path,
+    stop: Callable[[], bool],
+    on_progress: Callable[[dict[str, Any]], None] | None,
+) -> int:
+    from lightning_modules.fit import CHECKPOINT, Interrupted, fit
+
+    earlier = records.get(run.id)
+    if earlier is not None and earlier.final:
+        return RECORDED
+    attempts = 1 + (int(earlier.provenance.get("attempts", 0)) if earlier else 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    started, report = provenance.now(), _Reporter(folder / PROGRESS, on_progress)
+    _note(folder, f"run {run.id} attempt {attempts} started")
+    found: dict[str, Any]
+    try:
+        fitted = fit(run.system, run.seed, folder, on_progress=report, stop=stop)
+        found = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
+    except Interrupted:
+        _note(folder, f"run {run.id} attempt {attempts} interrupted; it goes on from its checkpoint")
+        return INTERRUPTED
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise
+        traceback.print_exc()
+        outcome, detail = judge(error)
+        found = {"outcome": outcome, "detail": detail}
+    describe(run, records, found, started, attempts)
+    if found["outcome"] == "done":
+        (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
+    _note(folder, f"run {run.id} attempt {attempts} {found['outcome']}")
+    return RECORDED
+
+
+def _note(folder: Path, text: str) -> None:
+    """A line of the run's log with its time; in a process of its own the libraries' output goes there too."""
+    with open(folder / LOG, "a", encoding="utf-8") as log:
+        log.write(f"{provenance.now()} {text}\n")
+
+
+def describe(run: Run, records: Records, found: dict[str, Any], started: str, attempts: int) -> Record:
+    """Writes the record of an attempt, with where it comes from.
+
+    Args:
+        run: The run.
+        records: Where to; the caller holds the run's lock.
+        found: Outcome, and what there is of detail, metrics, curve and cost.
+        started: When the attempt began.
+        attempts: Which attempt it was, from 1.
+    """
+    origin = provenance.describe(records.folder, started, attempts)
+    record = Record(id=run.id, kind=run.kind, config=run.plain(), provenance=origin, **found)
+    return records.put(record)
+
+
+def judge(error: Exception) -> tuple[Outcome, str]:
+    """The outcome an exception stands for, and its detail without any path of this machine."""
+    import torch
+
+    from lightning_modules.fit import Diverged
+
+    if isinstance(error, Diverged):
+        return "diverged", f"loss not finite at step {error.step}"
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return "oom", str(error)[:1000]
+    if isinstance(error, ConfigError):
+        return "invalid", str(error)[:1000]
+    lines = [f"{_place(f.filename)}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
+    said = f"{type(error).__name__}: {_place(str(error))}"[:1000]
+    return "failed", "\n".join([*lines[-_TRACEBACK_LINES:], said])
+
+
+def _place(text: str) -> str:
+    for prefix in (str(project()), *sorted(filter(None, sys.path), key=len, reverse=True), str(Path.home())):
+        if len(prefix) > 1:
+            text = text.replace(prefix + os.sep, "")
+    return text
+
+
+class _Reporter:
+    """Writes progress for whoever watches, at most once a second, and the end always."""
+
+    def __init__(self, path: Path, also: Callable[[dict[str, Any]], None] | None) -> None:
+        self.path, self.also, self.last = path, also, 0.0
+
+    def __call__(self, progress: Any) -> None:
+        if time.monotonic() - self.last < _PROGRESS_EVERY and progress.step < progress.steps:
+            return
+        self.last = time.monotonic()
+        data = asdict(progress)
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        temporary.write_text(json.dumps(data))  # no flush to the disk: it is worth nothing after a crash
+        os.replace(temporary, self.path)
+        if self.also:
+            self.also(data)
+
+
+def _take_over_signals() -> threading.Event:
+    """SIGTERM asks for a checkpoint and an end; SIGINT, which a terminal sends to all, is the launcher's affair.
+
+    SIGTERM is blocked and waited for in a thread rather than handled: Lightning adds a handler of its own, which
+    ends a training in the middle of an evaluation without a checkpoint.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def listen() -> None:
+        signal.sigwait({signal.SIGTERM})
+        stop.set()
+
+    threading.Thread(target=listen, name="listen for SIGTERM", daemon=True).start()
+    return stop
+
+
+def _follow_launcher() -> None:
+    """Ends this process when the one that launched it is gone, whatever it died of."""
+    launcher = multiprocessing.parent_process()
+    if launcher is None:
+        return
+
+    def follow() -> None:
+        wait([launcher.sentinel])
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=follow, name="follow the launcher", daemon=True).start()
+
+
+def _log_to(path: Path) -> None:
+    """Sends everything this process says, libraries in C included, to the end of a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with open(path, "ab", buffering=0) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)

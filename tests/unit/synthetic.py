@@ -1,0 +1,123 @@
+"""A masking-rate study that never ran: a grid, its cells and records with known effects."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ablations.schema import Cell, Claim, Grid, Record, Run
+from lightning_modules.config import identity
+from lightning_modules.systems import SYSTEMS
+
+RATE = "objectives.mlm.masking.rate"
+LAYERS = "model.num_layers"
+EFFECTS = {0.05: 0.16, 0.15: 0.0, 0.3: 0.05, 0.4: 0.12, 0.8: 0.95}  # nats above the loss at 15 %
+TOKENS = np.geomspace(65_536, 16_777_216, 13)
+BASE = SYSTEMS["mask15_large"]
+
+
+def make_claim(**changes: Any) -> Claim:
+    return Claim.read(
+        {
+            "id": "mask15.40_gt_15",
+            "statement": "40 % masking is better than 15 %",
+            "source": "Mask15, README mask-rate",
+            "published_metric": "MNLI (%)",
+            "published": {"a": 84.5, "b": 84.2},
+            "metric": "heldout.loss",
+            "better": "lower",
+            "a": {RATE: 0.4},
+            "b": {RATE: 0.15},
+            "proxy": "fine-tuned accuracy there, held-out loss here",
+        }
+        | changes
+    )
+
+
+def make_grid(**changes: Any) -> Grid:
+    data = {
+        "name": "masking_ratio",
+        "question": "Does hiding more than 15 % of the tokens help?",
+        "paper": "Wettig et al. 2022, arXiv 2202.08005",
+        "base": "mask15_large",
+        "axes": {RATE: list(EFFECTS)},
+        "baseline": {RATE: 0.15},
+        "seeds": 5,
+        "budget": {"equal": "tokens"},
+        "scales": {"laptop": {"description": "two minutes a run", "set": {"model.num_layers": 4}}},
+        "metrics": [
+            {"name": "heldout.loss", "better": "lower", "label": "held-out loss (nats)"},
+            {"name": "heldout.accuracy", "better": "higher", "label": "held-out accuracy"},
+        ],
+        "published": {
+            "file": "mask15",
+            "table": "README mask-rate",
+            "match": {"rate": RATE},
+            "metrics": ["MNLI", "QNLI", "SST-2"],
+        },
+        "figure": {"x": RATE, "y": "heldout.loss"},
+    }
+    claims = changes.pop("claims", [make_claim()])
+    return Grid.read(data | changes | {"claims": [claim.plain() for claim in claims]})
+
+
+def make_cell(values: dict[str, Any], seeds: int = 5, label: str = "") -> Cell:
+    """A cell whose system is the base but for its label: reports never look inside it."""
+    label = label or ", ".join(f"{path.rpartition('.')[2]}={value}" for path, value in values.items())
+    system = BASE.but(**{path: value for path, value in values.items() if path in (RATE, LAYERS)})
+    runs = tuple(Run.pretraining(system, seed, {"text": identity(label)}) for seed in range(seeds))
+    return Cell(values=values, label=label, system=system, runs=runs)
+
+
+def make_record(run: Run, loss: float, **changes: Any) -> Record:
+    """A finished run that ends at ``loss`` nats, on the way down from 9 nats through a plateau at about 6.4."""
+    position = np.linspace(0, 1, len(TOKENS))
+    fall = 1 / (1 + np.exp(-(position - 0.62) * 11))
+    losses = loss + (6.45 - loss) * (1 - fall / fall[-1]) + 2.4 * np.exp(-position * 9)
+    metrics = {
+        "heldout.loss": loss,
+        "heldout.accuracy": float(np.exp(-loss / 3)),
+        "heldout.bigram_loss": 6.21,
+        "heldout.unigram_loss": 7.02,
+        "heldout.plateau": loss > 6.21,
+    }
+    values: dict[str, Any] = {
+        "id": run.id,
+        "kind": "pretrain",
+        "config": {},
+        "outcome": "done",
+        "metrics": metrics,
+        "curve": {"tokens": TOKENS.tolist(), "heldout.loss": losses.tolist()},
+        "cost": {"seconds": 118.0, "tokens": 16_777_216.0, "flops": 3.1e14, "parameters": 5_123_456.0},
+        "provenance": {"device": "cpu", "commit": "0123456789abcdef"},
+    }
+    return Record(**(values | changes))
+
+
+def make_failure(run: Run, outcome: str = "diverged", detail: str = "loss is NaN at step 312") -> Record:
+    return make_record(run, 9.9, outcome=outcome, detail=detail, metrics={}, curve={}, cost={})
+
+
+def make_study(seeds: int = 5, noise: float = 0.03, **changes: Any) -> tuple[Grid, list[Cell], dict[str, Record]]:
+    """Grid, cells and records of the five rates. Seeds differ much, but alike in every cell: pairing sees it."""
+    draws = np.random.default_rng(0)
+    shared = draws.normal(0, 0.08, seeds)
+    cells = [make_cell({RATE: rate}, seeds) for rate in EFFECTS]
+    records = {
+        run.id: make_record(run, 4.61 + EFFECTS[cell.values[RATE]] + shared[run.seed] + draws.normal(0, noise))
+        for cell in cells
+        for run in cell.runs
+    }
+    return make_grid(**changes), cells, records
+
+
+def losses(cell: Cell, values: list[float], **changes: Any) -> dict[str, Record]:
+    """One finished run a value, the first seeds of a cell."""
+    return {run.id: make_record(run, value, **changes) for run, value in zip(cell.runs, values, strict=False)}
+
+
+def make_plan(grid: Grid, cells: list[Cell], **changes: Any) -> Any:
+    """What a page needs of a plan."""
+    return SimpleNamespace(
+        **({"grid": grid, "scale": "laptop", "folder_name": "laptop", "cells": cells, "excluded": ()} | changes)
+    )

@@ -1,0 +1,176 @@
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+
+from ablations import figures
+from ablations.canvas import colours, shown, spread
+from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_failure, make_grid, make_study
+from tests.unit.test_markup import HOSTILE
+
+POSITIONS = "model.positions"
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+
+
+def mean_line(axes):
+    return next(line for line in axes.lines if len(line.get_xdata()) > 2 and line.get_linewidth() == 2)
+
+
+def test_the_knob_figure_has_every_seed_the_means_and_the_published_values_apart():
+    grid, cells, records = make_study()
+    figure = figures.knob(grid, cells, records)
+    measured, *published = figure.axes
+    seeds = sorted(y for line in measured.lines if line.get_marker() == "o" for y in line.get_ydata())
+    assert seeds == pytest.approx(sorted(record.metrics["heldout.loss"] for record in records.values()))
+    mean = mean_line(measured)
+    assert list(mean.get_xdata()) == [0.05, 0.15, 0.3, 0.4, 0.8]
+    assert mean.get_ydata()[1] == pytest.approx(
+        np.mean([records[run.id].metrics["heldout.loss"] for run in cells[1].runs])
+    )
+    assert [axes.get_title(loc="left") for axes in published] == ["MNLI dev (%)", "QNLI dev (%)", "SST-2 dev (%)"]
+    assert list(published[0].lines[0].get_ydata()) == [84.2, 84.1, 84.2, 84.5, 84.1, 83.2, 82.3, 80.8]
+    assert all(axes.get_xlim() == measured.get_xlim() for axes in published)
+    assert "published:\nMask15" in texts(figure)
+    assert "held-out loss (nats)\nlower is better" in texts(figure)
+    assert "baseline" in texts(figure)
+
+
+def test_unfinished_cells_say_so():
+    grid, cells, records = make_study()
+    for run in cells[3].runs[:2]:
+        records[run.id] = make_failure(run)
+    assert "3 of 5 runs" in texts(figures.knob(grid, cells, records))
+
+
+def test_nothing_finished_is_no_figure():
+    grid, cells, records = make_study()
+    failures = {run.id: make_failure(run) for cell in cells for run in cell.runs}
+    for nothing in ({}, failures):
+        assert figures.knob(grid, cells, nothing) is None
+        assert figures.curves(grid, cells, nothing) is None
+    assert figures.knob(make_grid(figure=None), cells, records) is None
+
+
+def test_one_seed_is_drawn_without_a_band():
+    grid, cells, records = make_study(seeds=1)
+    band = figures.knob(grid, cells, records).axes[0].collections[0]
+    assert np.ptp(band.get_paths()[0].vertices[:, 1]) == pytest.approx(
+        np.ptp([record.metrics["heldout.loss"] for record in records.values()])
+    )
+
+
+def test_names_stand_evenly_and_numbers_to_scale():
+    cells = [make_cell({POSITIONS: name}, 2) for name in ("learned", "none", "sinusoidal")]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
+    grid = make_grid(
+        axes={POSITIONS: ["learned"]}, baseline={}, published=None, figure={"x": POSITIONS, "y": "heldout.loss"}
+    )
+    axes = figures.knob(grid, cells, records).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["learned", "none", "sinusoidal"]
+    assert list(axes.get_xticks()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "scale"),
+    [
+        (LAYERS, [2, 4, 8, 16, 32], "log"),
+        (LAYERS, [2, 4, 6, 8, 10], "linear"),
+        ("optimizer.learning_rate", [1e-4, 1e-3, 1e-2], "log"),
+        (RATE, [0.05, 0.1, 0.2, 0.4, 0.8], "linear"),
+    ],
+)
+def test_the_axis_follows_the_steps_of_the_knob(path, values, scale):
+    cells = [make_cell({path: value}, 2) for value in values]
+    records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+    grid = make_grid(axes={path: values}, baseline={}, published=None, figure={"x": path, "y": "heldout.loss"})
+    assert figures.knob(grid, cells, records).axes[0].get_xscale() == scale
+
+
+def test_further_axes_become_lines_with_names():
+    cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4, 0.8) for n in (2, 4)]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
+    figure = figures.knob(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=None), cells, records)
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["num_layers 2", "num_layers 4"]
+
+
+def test_curves_have_seeds_means_names_and_baselines():
+    grid, cells, records = make_study()
+    figure = figures.curves(grid, cells, records)
+    (axes,) = figure.axes
+    assert sum(line.get_linewidth() == 0.7 for line in axes.lines) == 25
+    assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 5
+    assert axes.get_xscale() == "log"
+    assert {"5 %", "15 %", "80 %", "masking rate", "bigram baseline", "unigram baseline"} <= set(texts(figure))
+    thick = next(line for line in axes.lines if line.get_linewidth() == 2.2)
+    ends = [records[run.id].curve["heldout.loss"][-1] for run in cells[0].runs]
+    assert thick.get_ydata()[-1] == pytest.approx(np.mean(ends))
+
+
+def test_curves_of_uneven_length_are_averaged_where_all_have_values():
+    cells = [make_cell({RATE: 0.15}, 2)]
+    records = losses(cells[0], [4.0, 4.0], curve={"tokens": [0, 10, 100, 1000], "heldout.loss": [9, 8, 7, 6]})
+    run = cells[0].runs[1]
+    records |= {run.id: records[run.id].but(curve={"tokens": [10, 1000], "heldout.loss": [7, 5]})}
+    line = next(
+        line for line in figures.curves(make_grid(), cells, records).axes[0].lines if line.get_linewidth() == 2.2
+    )
+    assert list(line.get_xdata()) == [10, 100, 1000]
+    assert list(line.get_ydata()) == pytest.approx([7.5, 6.5, 5.5])
+
+
+@pytest.mark.parametrize("draw", [figures.knob, figures.curves])
+def test_the_same_records_are_the_same_bytes(draw, tmp_path):
+    grid, cells, records = make_study()
+    backwards = dict(reversed(records.items()))
+    first, second = (figures.svg(draw(grid, cells, found, "subtitle")) for found in (records, backwards))
+    assert first == second
+    ElementTree.fromstring(first)
+    assert "<text" not in first  # outlines: the same on every screen
+    assert "dc:date" not in first
+    path = figures.save(draw(grid, cells, records), tmp_path / "new" / "figure.svg")
+    assert path.read_text() == figures.svg(draw(grid, cells, records))
+
+
+def test_hostile_names_are_drawn_literally():
+    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in [*HOSTILE, "\U000e0001\u4e2d" * 40]]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i / 9, 4.1 + i / 9]).items()}
+    grid = make_grid(
+        axes={POSITIONS: HOSTILE},
+        baseline={},
+        published=None,
+        figure={"x": POSITIONS, "y": "heldout.loss"},
+        question=" ".join(HOSTILE),
+    )
+    for draw in (figures.knob, figures.curves):
+        text = figures.svg(draw(grid, cells, records))
+        assert "script>" not in text.lower()
+        ElementTree.fromstring(text)
+
+
+def test_what_the_font_lacks_is_a_question_mark():
+    assert shown("a\u4e2db\nc") == "a?b c"
+    assert shown("x" * 99, 10) == "x" * 9 + "…"
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.08))
+def test_labels_keep_their_order_and_their_distance(heights, gap):
+    heights.sort()
+    moved = spread(heights, gap)
+    assert len(moved) == len(heights)
+    assert all(b - a >= gap - 1e-9 for a, b in pairwise(moved))
+    assert sum(moved) == pytest.approx(sum(heights), abs=1e-9)
+    if all(b - a >= gap for a, b in pairwise(heights)):
+        assert moved == pytest.approx(heights)
+
+
+def test_ordered_knobs_have_ordered_colours():
+    ranks = [sum(colour[:3]) for colour in colours([0.8, 0.05, 0.4])]
+    assert ranks[0] > ranks[2] > ranks[1]
+    assert len(set(colours(["a", "b", "c"]))) == 3

@@ -1,0 +1,152 @@
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ablations import report
+from tests.unit.synthetic import make_claim, make_failure, make_plan, make_study
+from tests.unit.test_markup import HOSTILE
+
+
+@pytest.fixture
+def published(tmp_path):
+    grid, cells, records = make_study()
+    folder = tmp_path / "masking_ratio" / "laptop"
+    return folder, report.publish(make_plan(grid, cells), records, folder)
+
+
+def test_a_folder_has_tables_verdicts_figures_and_a_page(published):
+    folder, written = published
+    names = {f"{stem}.{end}" for stem in ("table", "claims") for end in ("md", "csv", "tex", "json")}
+    names |= {"knob.svg", "curves.svg", "README.md", "page.json"}
+    assert {path.name for path in folder.iterdir()} == set(written) == names
+
+
+def test_the_page_answers_its_question(published):
+    folder, _ = published
+    page = (folder / "README.md").read_text()
+    assert page.startswith("# Does hiding more than 15 % of the tokens help?\n")
+    assert "**25 of 25 runs finished.**" in page
+    assert "incomplete" not in page
+    assert "**contradicts**: at this scale masking rate 40 % is worse than 15 %" in page
+    assert "Every cell gets the number of training tokens of the baseline." in page
+    assert "25 runs, 49 min of computing on cpu" in page
+    assert "`ablations run masking_ratio --scale laptop`" in page
+    for target in re.findall(r"\]\(([^)]+)\)", page):
+        assert (folder / target).exists(), target
+
+
+def test_unfinished_grids_say_so(tmp_path):
+    grid, cells, records = make_study()
+    for run in cells[3].runs[:2]:
+        records[run.id] = make_failure(run)
+    del records[cells[0].runs[0].id]
+    report.publish(make_plan(grid, cells, folder_name="laptop-abc123"), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "**22 of 25 runs finished.** This page is incomplete." in page
+    assert "2 diverged (loss is NaN at step 312)" in page
+    assert "differ from the grid's own" in page
+
+
+def test_without_data_no_figure_is_written_and_an_old_one_goes(published):
+    folder, _ = published
+    grid, cells, _ = make_study()
+    written = report.publish(make_plan(grid, cells), {}, folder)
+    assert "knob.svg" not in written
+    assert not (folder / "knob.svg").exists()
+    page = (folder / "README.md").read_text()
+    assert "**0 of 25 runs finished.**" in page
+    assert "Nothing has been run." in page
+    assert "![" not in page
+
+
+def test_publishing_again_changes_no_byte(published, tmp_path):
+    folder, _ = published
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    grid, cells, records = make_study()
+    report.publish(make_plan(grid, cells), dict(reversed(records.items())), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+SCRIPT = """
+import random, sys
+from pathlib import Path
+from ablations import report
+from tests.unit.synthetic import make_plan, make_study
+grid, cells, records = make_study()
+order = list(records)
+random.shuffle(order)
+report.publish(make_plan(grid, cells), {id: records[id] for id in order}, Path(sys.argv[1]))
+"""
+
+
+def test_bytes_do_not_depend_on_the_surroundings(tmp_path):
+    root = Path(__file__).parents[2]
+    written = []
+    for name, changes in (
+        ("one", {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"}),
+        ("two", {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}),
+    ):
+        environment = {**os.environ, **changes, "PYTHONPATH": str(root)}
+        subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / name)], check=True, env=environment, cwd=tmp_path)
+        written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())})
+    assert len(written[0]) == 12
+    assert written[0] == written[1]
+
+
+def test_the_executed_notebook_is_linked_where_there_is_one(published):
+    folder, _ = published
+    grid, cells, records = make_study()
+    assert "notebook" not in (folder / "README.md").read_text()
+    (folder / "notebook.ipynb").write_text("{}")
+    report.publish(make_plan(grid, cells), records, folder)
+    assert "[notebook.ipynb](notebook.ipynb)" in (folder / "README.md").read_text()
+    assert (folder / "notebook.ipynb").read_text() == "{}"
+
+
+def test_combinations_left_out_are_listed_with_their_reasons(tmp_path):
+    grid, cells, records = make_study()
+    excluded = (({"model.num_layers": 8}, "too slow"),)
+    report.publish(make_plan(grid, cells, excluded=excluded), records, tmp_path)
+    assert "* Left out: num_layers 8: too slow." in (tmp_path / "README.md").read_text()
+
+
+def test_the_index_lists_every_page(tmp_path):
+    grid, cells, records = make_study()
+    for name in ("masking_ratio", "another"):
+        for scale in ("laptop", "smoke"):
+            found = records if scale == "laptop" else {}
+            report.publish(make_plan(grid, cells, folder_name=scale), found, tmp_path / name / scale)
+    text = report.index(tmp_path).read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| [")]
+    assert [re.search(r"\(([^)]+)\)", row)[1] for row in rows] == [
+        "another/laptop/README.md",
+        "another/smoke/README.md",
+        "masking_ratio/laptop/README.md",
+        "masking_ratio/smoke/README.md",
+    ]
+    assert "25 of 25 | 1 contradicts" in rows[0]
+    assert "0 of 25 | 1 not resolved" in rows[1]
+    assert report.index(tmp_path).read_text() == text
+
+
+def test_an_index_of_nothing_is_a_page(tmp_path):
+    assert "Nothing has been published yet." in report.index(tmp_path).read_text()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_words_stay_words(text, tmp_path):
+    claim = make_claim(statement=text, source=text, proxy=text, published_metric=text)
+    grid, cells, records = make_study(question=text, paper=text, claims=[claim])
+    report.publish(make_plan(grid, cells, excluded=(({text: text}, text),)), records, tmp_path / "g" / "s")
+    for page in (tmp_path / "g" / "s" / "README.md", report.index(tmp_path)):
+        content = page.read_text()
+        assert "<script" not in content
+        assert "](javascript" not in content
+        assert not re.search(r"(?<!\\)\$", content)
+    card = json.loads((tmp_path / "g" / "s" / "page.json").read_text())
+    assert card["question"] == text

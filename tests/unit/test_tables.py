@@ -1,0 +1,205 @@
+import csv
+import json
+import math
+
+import pytest
+
+from ablations import claims, tables
+from ablations.frames import frame, summary
+from ablations.markup import markdown
+from lightning_modules.config import ConfigError
+from tests.unit.synthetic import (
+    EFFECTS,
+    LAYERS,
+    RATE,
+    losses,
+    make_cell,
+    make_claim,
+    make_failure,
+    make_grid,
+    make_record,
+    make_study,
+)
+from tests.unit.test_markup import HOSTILE
+
+
+def rows_of(grid, cells, records):
+    reading, _, _ = tables.results(grid, cells, records)
+    return [dict(zip(reading.headings, row, strict=True)) for row in reading.rows]
+
+
+def test_one_row_a_cell_with_measured_and_published_columns_apart():
+    rows = rows_of(*make_study())
+    assert [row["masking rate"] for row in rows] == ["5 %", "15 %", "30 %", "40 %", "80 %"]
+    assert [row["published: MNLI dev (%)"] for row in rows] == ["", "84.2", "84.2", "84.5", "80.8"]
+    assert rows[1]["minus baseline"] == "baseline"
+    assert rows[3]["held-out loss (nats)"].startswith("4.7")
+    assert rows[3]["minus baseline"].startswith("+0.1")
+    assert {row["runs"] for row in rows} == {"5 of 5"}
+    assert rows[0]["parameters"] == "5.12 M"
+    assert "not done" not in rows[0]
+    assert "on the plateau" not in rows[0]
+
+
+def test_rows_ascend_and_names_keep_the_order_of_the_plan():
+    pairs = [("sinusoidal", 4), ("sinusoidal", 2), ("learned", 4), ("learned", 2)]
+    cells = [make_cell({"model.positions": name, LAYERS: n}, 1) for name, n in pairs]
+    rows = rows_of(make_grid(baseline={}, published=None), cells, {})
+    assert [(row["model positions"], row["num_layers"]) for row in rows] == [
+        ("sinusoidal", "2"),
+        ("sinusoidal", "4"),
+        ("learned", "2"),
+        ("learned", "4"),
+    ]
+
+
+def test_pairing_sees_what_means_hide():
+    cells = [make_cell({RATE: rate}) for rate in (0.15, 0.4)]
+    level = [4.0, 4.4, 4.8, 5.2, 5.6]
+    records = losses(cells[0], level) | losses(
+        cells[1], [x + d for x, d in zip(level, (0.1, 0.11, 0.1, 0.09, 0.1), strict=True)]
+    )
+    row = rows_of(make_grid(), cells, records)[1]
+    assert row["held-out loss (nats)"] == "4.90 ± 0.78"
+    assert row["minus baseline"] == "+0.1000 [0.0912, 0.1088]"
+
+
+def test_what_did_not_finish_is_shown_and_not_averaged():
+    grid, cells, records = make_study()
+    for run, outcome in zip(cells[3].runs, ("diverged", "diverged", "oom"), strict=False):
+        records[run.id] = make_failure(run, outcome)
+    del records[cells[4].runs[0].id]
+    rows = rows_of(grid, cells, records)
+    assert rows[3]["runs"] == "2 of 5"
+    assert rows[3]["not done"] == "2 diverged (loss is NaN at step 312), 1 oom (loss is NaN at step 312)"
+    assert rows[4]["not done"] == "1 not run"
+    kept = [records[run.id].metrics["heldout.loss"] for run in cells[3].runs[3:]]
+    assert summary(grid, cells, records)["heldout.loss mean"][3] == pytest.approx(sum(kept) / 2)
+
+
+def test_the_plateau_is_marked():
+    grid, cells, records = make_study()
+    records |= losses(cells[4], [6.4, 6.5, 6.0, 6.1, 6.05])
+    assert rows_of(grid, cells, records)[4]["on the plateau"] == "2 of 5"
+
+
+def test_no_records_is_a_table_of_nothing():
+    grid, cells, _ = make_study()
+    rows = rows_of(grid, cells, {})
+    assert {row["runs"] for row in rows} == {"0 of 5"}
+    assert {row["held-out loss (nats)"] for row in rows} == {""}
+    assert {row["not done"] for row in rows} == {"5 not run"}
+
+
+def test_a_missing_metric_is_missing_for_that_seed_only():
+    grid, cells, records = make_study()
+    run = cells[3].runs[2]
+    metrics = {k: v for k, v in records[run.id].metrics.items() if k != "heldout.accuracy"}
+    records[run.id] = make_record(run, 4.7, metrics=metrics)
+    row = summary(grid, cells, records).iloc[3]
+    assert (row["heldout.loss n"], row["heldout.accuracy n"], row["heldout.accuracy pairs"]) == (5, 4, 4)
+    assert "seeds without a partner: 2" in markdown(tables.results(grid, cells, records)[0])
+
+
+def test_each_cell_is_compared_with_its_own_baseline():
+    cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4) for n in (2, 4)]
+    grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, published=None)
+    records = {}
+    for cell, shift in zip(cells, (0.0, 1.0, 0.25, 1.5), strict=True):
+        records |= losses(cell, [4 + shift, 4.5 + shift])
+    assert [row["minus baseline"] for row in rows_of(grid, cells, records)[2:]] == [
+        "+0.2500 [0.2500, 0.2500]",
+        "+0.5000 [0.5000, 0.5000]",
+    ]
+
+
+def test_an_ambiguous_join_is_refused():
+    grid, cells, records = make_study(published={"file": "mask15", "match": {"rate": RATE}})
+    with pytest.raises(ConfigError, match="both give MNLI"):
+        tables.results(grid, cells, records)
+
+
+def test_every_number_names_its_runs(tmp_path):
+    grid, cells, records = make_study()
+    del records[cells[3].runs[1].id]
+    paths = tables.write(tmp_path, "table", tables.results(grid, cells, records))
+    traced = json.loads(paths["json"].read_text())["cells"][3]
+    ids = [run.id for i, run in enumerate(cells[3].runs) if i != 1]
+    assert traced["metrics"]["heldout.loss"]["runs"] == ids
+    assert [pair[0] for pair in traced["metrics"]["heldout.loss"]["pairs"]] == ids
+    assert traced["published"]["MNLI"]["value"] == "84.5"
+
+
+def test_the_csv_has_the_numbers_themselves(tmp_path):
+    grid, cells, records = make_study()
+    paths = tables.write(tmp_path, "table", tables.results(grid, cells, records))
+    with paths["csv"].open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    expected = summary(grid, cells, records)
+    assert [float(row[RATE]) for row in rows] == list(EFFECTS)
+    for name in ("heldout.loss mean", "heldout.loss low", "heldout.accuracy mean"):
+        assert [float(row[name]) for row in rows] == pytest.approx(list(expected[name]), rel=1e-7)
+    assert rows[3]["published MNLI"] == "84.5"
+
+
+def test_hostile_names_go_through_every_format(tmp_path):
+    cells = [make_cell({"model.positions": name}, 2, label=name) for name in HOSTILE]
+    records = {run.id: make_failure(run, detail=HOSTILE[i]) for i, cell in enumerate(cells) for run in cell.runs}
+    records |= losses(cells[0], [4.0, 4.1])
+    claim = make_claim(statement=HOSTILE[0], source=HOSTILE[1], proxy=HOSTILE[3], published_metric=HOSTILE[9])
+    grid = make_grid(
+        axes={"model.positions": HOSTILE}, baseline={}, published=None, claims=[claim], question=HOSTILE[0]
+    )
+    for name, sheets in (
+        ("table", tables.results(grid, cells, records)),
+        ("claims", tables.claims(claims.verdicts(grid, cells, records))),
+    ):
+        paths = tables.write(tmp_path, name, sheets)
+        assert "<script" not in paths["md"].read_text()
+        with paths["csv"].open(newline="") as stream:
+            rows = list(csv.reader(stream))
+        assert {len(row) for row in rows} == {len(rows[0])}
+        assert not any(cell[:1] in ("=", "@", "+") for row in rows for cell in row)
+        assert "\\write" not in paths["tex"].read_text()
+
+
+def test_claims_have_their_numbers_and_their_runs(tmp_path):
+    grid, cells, records = make_study()
+    paths = tables.write(tmp_path, "claims", tables.claims(claims.verdicts(grid, cells, records)))
+    with paths["csv"].open(newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert row["verdict"] == "contradicts"
+    assert float(row["effect"]) < 0
+    assert float(row["low"]) < float(row["effect"]) < float(row["high"]) < 0
+    assert row["published"] == "MNLI 84.5 against 84.2 %, +0.3"
+    assert len(json.loads(paths["json"].read_text())["claims"][0]["pairs"]) == 5
+
+
+def curve(tokens, values):
+    return {"curve": {"tokens": tokens, "heldout.loss": values}}
+
+
+def test_tokens_to_reach_a_loss_are_read_off_the_curve():
+    cells = [make_cell({RATE: 0.15}, 2), make_cell({RATE: 0.4}, 2)]
+    records = {
+        cells[0].runs[0].id: make_record(cells[0].runs[0], 4.0, **curve([0, 100, 10_000], [9.0, 6.0, 4.0])),
+        cells[0].runs[1].id: make_record(cells[0].runs[1], 4.0, **curve([100, 1000, 2000], [6.0, 5.0, 5.5])),
+        cells[1].runs[0].id: make_record(cells[1].runs[0], 4.0, **curve([100, 200], [4.9, 4.8])),
+        cells[1].runs[1].id: make_record(cells[1].runs[1], 4.0, **curve([100, 200], [6.0, 5.5])),
+    }
+    found = tables.tokens_to_reach(cells, records, 5.0)
+    assert found["mean"][0] == pytest.approx(1000.0)  # half way down in the logarithm, and a point on the curve
+    assert list(found["reached"]) == [2, 1]
+    assert list(found["done"]) == [2, 2]
+    assert math.isnan(found["mean"][1])  # one run never got there
+
+
+def test_the_frame_has_one_row_a_run():
+    _, cells, records = make_study()
+    records[cells[0].runs[0].id] = make_failure(cells[0].runs[0])
+    del records[cells[0].runs[1].id]
+    runs = frame(cells, records)
+    assert len(runs) == 25
+    assert list(runs["outcome"][:3]) == ["diverged", "not run", "done"]
+    assert runs["heldout.loss"].isna().sum() == 2
+    assert list(runs[RATE].unique()) == list(EFFECTS)
