@@ -32,7 +32,9 @@ Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) 
 Scale = Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales: smoke, demo, laptop, gpu, paper.")]
 Seeds = Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")]
 Filter = Annotated[list[str] | None, typer.Option("--filter", help="knob=value: only cells that have it. Repeatable.")]
-Results = Annotated[str | None, typer.Option("--results", help="Results folder; relative paths are relative to the project.")]
+Results = Annotated[
+    str | None, typer.Option("--results", help="Results folder; relative paths are relative to the project.")
+]
 As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")]
 
 
@@ -102,7 +104,12 @@ def list_grids(form: As = Format.table) -> None:
         for name in grids.available():
             grid = grids.read(name)
             rows.append(
-                {"grid": name, "question": grid.question, "axes": ", ".join(grid.axes), "scales": ", ".join(grid.scales)}
+                {
+                    "grid": name,
+                    "question": grid.question,
+                    "axes": ", ".join(grid.axes),
+                    "scales": ", ".join(grid.scales),
+                }
             )
         _print(rows, form, "grid")
 
@@ -147,7 +154,7 @@ def plan(
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, a command's options
     grid: Grid,
     scale: Scale,
     executor: Annotated[str, typer.Option(help="local: one process a run; inline: in this process.")] = "local",
@@ -170,7 +177,13 @@ def run(
 
     with _told():
         filters, parameters = _values(filter, "--filter"), _values(parameter, "--parameter")
-        common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": executor, "results_dir": results}
+        common = {
+            "scale": scale,
+            "seeds": seeds,
+            "filters": filters or None,
+            "executor": executor,
+            "results_dir": results,
+        }
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
             parameters = notebooks.checked(source, grid, common | parameters)

@@ -8,6 +8,7 @@ from ablations.local import Local
 from ablations.plan import Plan
 from ablations.store import Records
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data import open_store
 
 __all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute"]
 
@@ -35,12 +36,20 @@ def execute(
         on_event: Told what happens; `progress.display` makes one.
 
     Raises:
-        ConfigError: For an unknown executor.
+        ConfigError: For an unknown executor; for a corpus that is not at hand, with the ways to get it.
         KeyboardInterrupt: After Ctrl-C, once the runs that went on have written their checkpoints. Executing the
             plan again goes on from there.
     """
     if executor not in EXECUTORS:
         raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
     launch = Launch(plan, records, retries, deadline, on_event)
+    _prepare_text(plan)
     EXECUTORS[executor]().run(launch)
     return launch.finish()
+
+
+def _prepare_text(plan: Plan) -> None:
+    """Builds the token stores that the pending runs read, here, where the user sees it and sees what is missing."""
+    for data in dict.fromkeys(run.system.data for run in plan.pending):
+        for split in ("train", "heldout"):
+            open_store(data, split)

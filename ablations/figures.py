@@ -63,14 +63,6 @@ class _KnobAxis:
             return float(value) if is_number(value) else None
         return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
 
-    def jitter(self, position: float, rank: int, count: int) -> float:
-        """Moves a seed's point aside by a little, so that equal ones stay visible."""
-        step = 0.012 * (rank - (count - 1) / 2)
-        if self.is_log:
-            return float(position * (self.values[-1] / self.values[0]) ** (step / 2))
-        width = self.values[-1] - self.values[0] if self.is_numeric else max(1, len(self.values) - 1)
-        return position + step * width / 2
-
     def dress(self, axes: Axes, *, is_named: bool = True, most: int = 12) -> None:
         """Ticks at the values themselves, at most so many, and the knob's name."""
         if self.is_log:
@@ -165,26 +157,30 @@ def _plateau(axes: Axes, metric: str, records: Sequence[Record]) -> None:
         draw_level(axes, "bigram", level)
 
 
-_Points = list[tuple[float, list[float]]]  # position on the knob's axis, one value a seed
+_Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
 
 
 def _points(cells: Sequence[Cell], metric: str, records: Lookup, axis: _KnobAxis) -> _Points:
     found = [(axis.at(cell.values[axis.path]), metric_by_seed(cell, records, metric)) for cell in cells]
-    kept = [(position, list(values.values())) for position, values in found if position is not None and values]
+    kept = [(position, values) for position, values in found if position is not None and values]
     return sorted(kept, key=lambda point: point[0])
 
 
 def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: str) -> None:
-    """Seeds as points; over a numeric knob the mean as a line in its band, over names a bar beside the points."""
-    intervals = [mean_interval(values) for _, values in points]
+    """Over numbers: one thin line a seed, which shows what pairing sees, and the mean in its band. Over names: bars."""
+    intervals = [mean_interval(list(values.values())) for _, values in points]
     x, means, half = [p for p, _ in points], [i.mean for i in intervals], [i.half or 0.0 for i in intervals]
-    for position, values in points:
-        at = position if axis.is_numeric else position - 0.04
-        aside = [axis.jitter(at, rank, len(values)) for rank in range(len(values))]
-        axes.plot(aside, values, "o", ms=4, color=colour, alpha=0.6, mew=0, zorder=5)
+    for seed in sorted({seed for _, values in points for seed in values}):
+        line = [(position, values[seed]) for position, values in points if seed in values]
+        at, seen = [p for p, _ in line], [value for _, value in line]
+        if axis.is_numeric:
+            axes.plot(at, seen, "-", lw=0.8, color=colour, alpha=0.35, zorder=3)
+        axes.plot(
+            at if axis.is_numeric else np.subtract(at, 0.04), seen, "o", ms=4, color=colour, alpha=0.6, mew=0, zorder=5
+        )
     if axis.is_numeric:
-        axes.plot(x, means, "-", color=colour, lw=2, label=label, zorder=4)
-        axes.fill_between(x, np.subtract(means, half), np.add(means, half), color=colour, alpha=0.16, lw=0)
+        axes.plot(x, means, "-", color=colour, lw=2.4, label=label, zorder=4)
+        axes.fill_between(x, np.subtract(means, half), np.add(means, half), color=colour, alpha=0.13, lw=0)
     else:
         bars = {"fmt": "D", "ms": 5, "capsize": 3, "lw": 1.5, "color": colour, "label": label, "zorder": 4}
         axes.errorbar(np.add(x, 0.02), means, half, **bars)

@@ -122,7 +122,7 @@ def _check_metrics(grid: Grid, document: Document) -> None:
         _check_measured(grid, ("figure", "y"), grid.figure.y, document)
     if grid.published:
         try:
-            literature.read(grid.published.file)
+            literature.read(grid.published.file, grid.published.table)
         except ConfigError as error:
             for problem in error.problems:
                 document.complain(("published", "file"), str(problem))

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from ablations import grids, strict_yaml
-from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -55,7 +55,7 @@ def _text(axes: dict[str, list[Any]], base: System, question: str | None) -> str
     filled = template.substitute(
         question=yaml.safe_dump(question or f"What does {knobs} change?").removesuffix("...\n").strip(),
         base=base.name,
-        axes=_block({path: values for path, values in axes.items()}),
+        axes=_block(axes),
         baseline=_block({path: values[0] for path, values in axes.items()}),
         x=next(iter(axes)),
     )

@@ -1,4 +1,4 @@
-"""Executing notebooks with papermill, safely: unknown parameters are refused, and the output appears whole or not at all.
+"""Executing notebooks with papermill: unknown parameters are refused, the output appears whole or not at all.
 
 Whether a grid succeeded is read from its records; a notebook's own status is never asked.
 """

@@ -15,7 +15,10 @@ from ablations.markup import Sheet, duration, markdown, markdown_text, path_text
 from ablations.schema import Cell, Grid, Record
 
 FIGURES = {
-    "knob": (figures.knob, "The metric over the knob: every seed, mean and interval; published values below."),
+    "knob": (
+        figures.knob,
+        "The metric over the knob: seeds thin, their mean thick, its 95 % interval shaded; published values below.",
+    ),
     "curves": (figures.curves, "Held-out loss over training tokens: seeds thin, their mean thick."),
 }
 
@@ -71,8 +74,10 @@ def _counts(plan: Planned, records: Lookup) -> tuple[int, int]:
 
 
 def subtitle(plan: Planned, records: Lookup) -> str:
+    """The small print of a figure: which grid, how much of it is done, what the marks are."""
     finished, planned = _counts(plan, records)
-    return f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs; points or thin lines are single seeds"
+    done = f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
+    return f"{done}; thin lines and points are single seeds, bands 95 % intervals of the mean"
 
 
 def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ grid at a scale: a value for each axis, and the system they make. A *run* is one
 import hashlib
 import json
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -140,6 +140,10 @@ class Run(Settings):
         return cls(
             kind="pretrain", system=system, seed=seed, fingerprints=fingerprints, numerics=current_numerics("pretrain")
         )
+
+    def resolved(self) -> Self:
+        """Itself: its system is resolved where its essence is taken, which is often enough for ten thousand runs."""
+        return self
 
     @cached_property
     def id(self) -> str:

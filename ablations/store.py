@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from ablations.schema import Record, checksum
 from lightning_modules.config import ConfigError, identity
+from lightning_modules.files import write_atomically
 from lightning_modules.places import cache, project
 
 LARGEST_RECORD = 32_000  # bytes
@@ -216,32 +217,13 @@ def _text(data: dict[str, Any]) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replaces a file whole: a temporary file beside it, flushed to the disk, then renamed over it.
-
-    The temporary name is fixed, so what a killed process leaves is overwritten by the next; one process writes a
-    file at a time (a run's files are written by the holder of its lock).
+    """Replaces a file whole: the old content stays until the new is on the disk.
 
     Raises:
         StoreError: Naming the file and the bytes it needed; the file is as it was.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _flush_folder(path.parent)
+        write_atomically(path, lambda file: file.write(content))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         message = f"{error.strerror or error}: {len(content):,} bytes could not be written; the file is as it was"
         raise StoreError(error.errno or errno.EIO, message, str(path)) from error
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

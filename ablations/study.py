@@ -4,6 +4,7 @@ Everything it shows it also returns as a value that a notebook displays and a te
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, strict_yaml, tables
+from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed
 from ablations.plan import Plan, plan
@@ -72,7 +73,10 @@ class Study:
 
     def about(self) -> Markdown:
         """The question, the source, and what each cell changes against the baseline."""
-        lines = [f"**{markup.markdown_text(self.grid.question)}**", f"Published: {markup.markdown_text(self.grid.paper)}."]
+        lines = [
+            f"**{markup.markdown_text(self.grid.question)}**",
+            f"Published: {markup.markdown_text(self.grid.paper)}.",
+        ]
         home = self._plan.baseline
         if home is not None:
             lines.append(f"Baseline: {markup.markdown_text(home.label)}. Against it,")
@@ -137,17 +141,21 @@ class Study:
         drawn = draw(self.grid, self._plan.cells, self.records, report.subtitle(self._plan, self.records))
         return Markdown("*Nothing to draw: no run has finished.*") if drawn is None else SVG(data=figures.svg(drawn))
 
-    def tokens_to_reach(self, loss: float | None = None) -> pd.DataFrame:
+    def tokens_to_reach(self, loss: float | None = None) -> Markdown:
         """How many training tokens each cell needs to reach a held-out loss.
 
         Args:
-            loss: In nats; by default the mean final loss of the worst cell, which every cell can reach.
+            loss: In nats; by default the highest final loss of all runs, which every run reaches.
         """
-        finals = [metric_by_seed(cell, self.records, "heldout.loss") for cell in self._plan.cells]
-        means = [sum(final.values()) / len(final) for final in finals if final]
-        if loss is None and not means:
-            return pd.DataFrame()
-        return tables.tokens_to_reach(self._plan.cells, self.records, max(means) if loss is None else loss)
+        finals = [v for cell in self._plan.cells for v in metric_by_seed(cell, self.records, "heldout.loss").values()]
+        if not finals:
+            return Markdown("*No run has finished.*")
+        wanted = math.ceil(max(finals) * 100) / 100 if loss is None else loss
+        rows = tables.tokens_to_reach(self._plan.cells, self.records, wanted)
+        shown = pd.DataFrame({"cell": rows["cell"]})
+        shown["reached it"] = [f"{row.reached} of {row.done}" for row in rows.itertuples()]
+        shown[f"tokens to a held-out loss of {wanted:.2f} nats"] = [_tokens(row) for row in rows.itertuples()]
+        return Markdown(_frame_table(shown))
 
     def publish(self) -> Markdown:
         """Writes the page of this study, and the index of all pages."""
@@ -161,7 +169,7 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
     folder = records.folder / found.grid.name / found.folder_name
     if found.overrides or source not in grids.available():
         request = {"grid": source, "scale": found.scale, **found.overrides}
-        tables.replace(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
+        store.write(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
     written = report.publish(found, records, folder)
     return written | {"results/README.md": report.index(records.folder)}
 
@@ -208,7 +216,9 @@ def _mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any]
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise ConfigError([Problem(name, f"must name knobs and their values, such as {{model.num_layers: [2, 4]}}, not {given!r}")])
+        raise ConfigError(
+            [Problem(name, f"must name knobs and their values, such as {{model.num_layers: [2, 4]}}, not {given!r}")]
+        )
     return dict(given)
 
 
@@ -225,8 +235,17 @@ def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:
 
 def _frame_table(rows: pd.DataFrame) -> str:
     head = "| " + " | ".join(rows.columns) + " |\n|" + " --- |" * len(rows.columns)
-    lines = ("| " + " | ".join(markup.markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist())
+    lines = (
+        "| " + " | ".join(markup.markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist()
+    )
     return "\n".join([head, *lines])
+
+
+def _tokens(row: Any) -> str:
+    if pd.isna(row.mean):
+        return "not reached by all"
+    interval = "" if pd.isna(row.low) else f" [{markup.quantity(row.low)}, {markup.quantity(row.high)}]"
+    return markup.quantity(row.mean) + interval
 
 
 def _shown_path(path: Path) -> str:

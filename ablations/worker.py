@@ -22,6 +22,7 @@ from ablations.schema import Outcome, Record, Run
 from ablations.store import Records, StoreError, write
 from lightning_modules import speed
 from lightning_modules.config import ConfigError
+from lightning_modules.data import fingerprints, open_store
 from lightning_modules.places import project
 
 # How a worker ends. 0: there is a record, whatever its outcome.
@@ -129,6 +130,7 @@ def _attempt(
     _note(folder, f"run {run.id} attempt {attempts} started")
     found: dict[str, Any]
     try:
+        _check_text(run)
         fitted = fit(run.system, run.seed, folder, on_progress=report, stop=stop)
         found = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
     except Interrupted:
@@ -145,6 +147,21 @@ def _attempt(
         (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
     _note(folder, f"run {run.id} attempt {attempts} {found['outcome']}")
     return RECORDED
+
+
+class TextUnavailableError(Exception):
+    """The text that a run names is not there, or is another; it may be there for the next attempt."""
+
+
+def _check_text(run: Run) -> None:
+    found = fingerprints(run.system.data)
+    if found != run.fingerprints:
+        raise TextUnavailableError(f"the text has changed since the run was planned: {found} instead of {run.fingerprints}")
+    try:
+        for split in ("train", "heldout"):
+            open_store(run.system.data, split)
+    except ConfigError as error:
+        raise TextUnavailableError(str(error)) from error
 
 
 def _note(folder: Path, text: str) -> None:

@@ -120,7 +120,8 @@ class Example(_Movable):
 @dataclass
 class Encoded:
     """What a backbone returns. ``layers[0]`` is the embedding output, ``layers[-1]`` equals ``last``
-    unless a final normalisation follows the last layer."""
+    unless a final normalisation follows the last layer.
+    """
 
     layers: list[Float[Tensor, "b t d"]]
     last: Float[Tensor, "b t d"]

@@ -5,7 +5,6 @@ is neither atomic nor safe when the disk is full; and it saves no random state. 
 """
 
 import ast
-import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,31 +15,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-
-def write_atomically(path: Path, write: Any) -> None:
-    """Calls ``write(file)`` on a new file beside ``path``, then puts it in place in one step.
-
-    Whatever happens (kill, full disk), ``path`` holds either the old content or the new.
-
-    Raises:
-        OSError: From writing; the new file is removed first.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+from .files import write_atomically
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
@@ -84,4 +59,3 @@ class RandomState(pl.Callback):
         random.setstate(ast.literal_eval(state["python"]))
         if "cuda" in state and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["cuda"])
-

@@ -126,8 +126,9 @@ class Settings(BaseModel):
         return kept
 
     def resolved(self) -> Self:
-        """The settings with every ``None`` that stands for a derived value replaced by that value."""
-        return self
+        """The settings with every ``None`` that stands for a derived value replaced by that value, in all parts."""
+        parts = {name: getattr(self, name) for name in type(self).model_fields}
+        return self.model_copy(update={n: part.resolved() for n, part in parts.items() if isinstance(part, Settings)})
 
 
 def _essence(value: Any) -> Any:
@@ -189,7 +190,7 @@ def diff(a: Settings, b: Settings) -> dict[str, tuple[Any, Any]]:
 
 
 def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
-    """pydantic's complaints as sentences for people, with suggestions."""
+    """Pydantic's complaints as sentences for people, with suggestions."""
     known = paths(cls)
     found = []
     for item in error.errors(include_url=False):

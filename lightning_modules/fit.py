@@ -10,7 +10,8 @@ import pytorch_lightning as pl
 import torch
 from safetensors.torch import save
 
-from .checkpoint import AtomicCheckpoints, RandomState, write_atomically
+from .checkpoint import AtomicCheckpoints, RandomState
+from .files import write_atomically
 from .pretrain import Pretrain
 from .system import System
 
@@ -202,7 +203,6 @@ def _trainer(system: System, callbacks: list[pl.Callback], folder: Path) -> pl.T
 
 
 def _save_weights(module: Pretrain, file: Any) -> None:
-
 
     file.write(save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
 

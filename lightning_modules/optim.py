@@ -17,9 +17,7 @@ class AdamW(Settings):
     beta2: float = knob(0.999, "Decay of the second moment.", ge=0, lt=1)
     eps: float = knob(1e-6, "Added to the denominator.", gt=0)
     weight_decay: float = knob(0.01, "Decoupled decay, multiplied by the learning rate.", ge=0)
-    decay_all: bool = knob(
-        False, "Decay biases and LayerNorm too, as RoBERTa's released code does; BERT spares them."
-    )
+    decay_all: bool = knob(False, "Decay biases and LayerNorm too, as RoBERTa's released code does; BERT spares them.")
 
     def build(self, module: nn.Module) -> torch.optim.AdamW:
         """The optimiser over a module's parameters, each once (tied tables are one parameter)."""

@@ -41,8 +41,9 @@ class Transformer(Settings):
         "gelu", "Non-linearity; gelu is the exact form of BERT's first release, gelu_tanh that since February 2019."
     )
     positions: Literal["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "none"] = knob(
-        "learned", "How order is known; linear_bias is ALiBi, symmetric; sided_linear_bias lets half the heads look "
-        "left and half right."
+        "learned",
+        "How order is known; linear_bias is ALiBi, symmetric; sided_linear_bias lets half the heads look "
+        "left and half right.",
     )
     max_positions: int = knob(512, "Rows of the position table (learned and sinusoidal).", ge=1)
     segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
@@ -84,7 +85,7 @@ class Transformer(Settings):
         return TransformerEncoder(self.resolved(), vocab_size)
 
     def flops_per_sequence(self, length: int) -> float:
-        """Multiply-adds x 2 of the matrix products of one forward pass over one sequence (elementwise work is not counted)."""
+        """FLOPs of the matrix products of one forward pass over one sequence; elementwise work is not counted."""
         d, f = self.hidden_size, self.resolved().ffn_size
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
         return float(self.num_layers * length * per_token)
@@ -115,10 +116,8 @@ class Embeddings(nn.Module):
         tokens = example.inputs
         x = self.word(tokens.ids)
         for name, table in self.tables.items():
-            if name in tokens.tables:
-                x = x + table(tokens.tables[name])
-            else:  # an input format without this table uses its first row throughout, as BERT does
-                x = x + table.weight[0]
+            # an input format without this table uses its first row throughout, as BERT does
+            x = x + (table(tokens.tables[name]) if name in tokens.tables else table.weight[0])
         rows = self.fixed if self.position is None else self.position.weight
         if rows is not None:
             x = x + self._placed(rows, tokens.positions, x.shape[1])
@@ -132,10 +131,12 @@ class Embeddings(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer::
+    """One layer.
 
-        post:  x = norm(x + drop(attention(x)));  x = norm(x + drop(ffn(x)))
-        pre:   x = x + drop(attention(norm(x)));  x = x + drop(ffn(norm(x)))
+    ::
+
+    post:  x = norm(x + drop(attention(x)));  x = norm(x + drop(ffn(x)))
+    pre:   x = x + drop(attention(norm(x)));  x = x + drop(ffn(norm(x)))
     """
 
     def __init__(self, settings: Transformer) -> None:

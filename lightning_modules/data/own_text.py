@@ -26,7 +26,7 @@ def text_files(pattern: str) -> list[Path]:
         raise ConfigError(
             [
                 f"No file matches 'text:{pattern}' (looked for {full}). Write a glob of UTF-8 text files, "
-                "such as 'text:/home/me/corpus/*.txt'."
+                "such as 'text:~/corpus/*.txt'."
             ]
         )
     return found

@@ -83,41 +83,10 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
     Raises:
         ConfigError: When the text does not support a vocabulary of that size, saying which it supports.
     """
-    from tokenizers import models, trainers
+    from tokenizers import models
 
     sentences = list(sentences)
-    if settings.kind == "wordpiece":
-        letters, inner = _letters(settings, sentences)
-        room = settings.vocab_size - len(SPECIALS) - len(letters) - len(inner)
-        if room < 0:
-            raise ConfigError(
-                [
-                    f"vocab_size {settings.vocab_size} has no room for the letters of the text alone; "
-                    f"it needs at least {settings.vocab_size - room}."
-                ]
-            )
-        first = (*SPECIALS, *letters, *("##" + letter for letter in inner))
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=settings.vocab_size,
-            min_frequency=2,
-            show_progress=False,
-            special_tokens=list(first),
-            initial_alphabet=letters,
-            limit_alphabet=len(letters),
-            continuing_subword_prefix="##",
-        )
-        raw = _shell(settings, models.WordPiece(unk_token="[UNK]"))
-    else:
-        from tokenizers.pre_tokenizers import ByteLevel
-
-        trainer = trainers.BpeTrainer(
-            vocab_size=settings.vocab_size,
-            min_frequency=2,
-            show_progress=False,
-            special_tokens=list(SPECIALS),
-            initial_alphabet=sorted(ByteLevel.alphabet()),
-        )
-        raw = _shell(settings, models.BPE())
+    raw, trainer = (_wordpiece if settings.kind == "wordpiece" else _byte_bpe)(settings, sentences)
     raw.train_from_iterator(sentences, trainer)
     if raw.get_vocab_size() < settings.vocab_size:
         raise ConfigError(
@@ -135,6 +104,46 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
             models.WordPiece(model["vocab"], unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD),
         )
     return _shell(settings, models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]]))
+
+
+def _wordpiece(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
+    """An empty WordPiece tokenizer and its trainer, the letters handed over in a fixed order."""
+    from tokenizers import models, trainers
+
+    letters, inner = _letters(settings, sentences)
+    room = settings.vocab_size - len(SPECIALS) - len(letters) - len(inner)
+    if room < 0:
+        raise ConfigError(
+            [
+                f"vocab_size {settings.vocab_size} has no room for the letters of the text alone; "
+                f"it needs at least {settings.vocab_size - room}."
+            ]
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=settings.vocab_size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[*SPECIALS, *letters, *("##" + letter for letter in inner)],
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        continuing_subword_prefix="##",
+    )
+    return _shell(settings, models.WordPiece(unk_token="[UNK]")), trainer
+
+
+def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
+    """An empty byte-level BPE tokenizer and its trainer; every byte is in the alphabet, whatever the text."""
+    from tokenizers import models, trainers
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    trainer = trainers.BpeTrainer(
+        vocab_size=settings.vocab_size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=sorted(ByteLevel.alphabet()),
+    )
+    return _shell(settings, models.BPE()), trainer
 
 
 def _shell(settings: Tokenizer, model: object) -> "tokenizers.Tokenizer":

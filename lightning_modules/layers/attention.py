@@ -96,9 +96,7 @@ class MultiHeadAttention(nn.Module):
         self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(
-        self, x: Float[Tensor, "b t d"], added: Float[Tensor, "#b #h t s"] | None
-    ) -> Float[Tensor, "b t d"]:
+    def forward(self, x: Float[Tensor, "b t d"], added: Float[Tensor, "#b #h t s"] | None) -> Float[Tensor, "b t d"]:
         """One round of attention of ``x`` on itself; ``added`` comes from `score_bias`."""
         b, t, d = x.shape
         qkv = self.qkv(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)

@@ -60,9 +60,7 @@ class Objectives(Settings):
                 terms[term] = (total, count, objective.weight)
         return terms
 
-    def measure(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out measures of every objective whose target the example carries, as (sum, count)."""
         measures: dict[str, tuple[Tensor, Tensor]] = {}
         for name, objective in self.present():

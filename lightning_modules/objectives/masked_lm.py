@@ -70,9 +70,7 @@ class MaskedLM(Settings):
         hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["mlm"].where]
         return heads["vocabulary"](hidden, encoded)
 
-    def measure(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy, each as (sum, count)."""
         logits, target = self.logits(heads, encoded, example), example.targets["mlm"]
         count = torch.tensor(float(target.ids.numel()))

@@ -48,7 +48,9 @@ class Masking(Settings):
     def _shares_add_up(self) -> Self:
         total = self.mask + self.same + self.random
         if abs(total - 1) > 1e-9:
-            raise ValueError(f"mask + same + random must be 1, but {self.mask} + {self.same} + {self.random} = {total:.6g}")
+            raise ValueError(
+                f"mask + same + random must be 1, but {self.mask} + {self.same} + {self.random} = {total:.6g}"
+            )
         return self
 
     def choose(self, tokens: Tokens, draws: Draws) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Should you mask 15 % in masked language modeling? (Wettig et al. 2023, arXiv 2202.08005.)
+"""Should you mask 15 % in masked language modeling?
+
+Wettig et al. 2023, arXiv 2202.08005.
 
 The efficient pretraining recipe of its section 2 and the released training script: a BERT-large body with
 LayerNorm first, short blocks that ignore sentence borders, few large steps at a high rate, and [MASK] alone in
@@ -21,7 +23,9 @@ MASK15_LARGE = System(
         mlm=MaskedLM(masking=Masking(rate=0.40, mask=1.0, same=0.0, random=0.0, count="stochastic_round"))
     ),
     format=FullSentences(sequence_length=128, break_mode="none"),
-    data=Data(corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)),
+    data=Data(
+        corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)
+    ),
     optimizer=AdamW(peak_lr=2e-3, beta2=0.98, eps=1e-6, weight_decay=0.01, decay_all=True),
     schedule=Schedule(warmup_fraction=0.06),
     training=Training(steps=23_000, batch_size=4096, clip_norm=0.0),

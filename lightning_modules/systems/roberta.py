@@ -18,7 +18,9 @@ ROBERTA_BASE = System(
     model=Transformer(num_layers=12, hidden_size=768, segment_types=0, norm_eps=1e-5, init="normal"),
     objectives=Objectives(mlm=MaskedLM(masking=Masking(count="stochastic_round"))),
     format=FullSentences(sequence_length=512),
-    data=Data(corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)),
+    data=Data(
+        corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)
+    ),
     optimizer=AdamW(peak_lr=6e-4, beta2=0.98, eps=1e-6, weight_decay=0.01, decay_all=True),
     schedule=Schedule(warmup_fraction=24_000 / 500_000),
     training=Training(steps=500_000, batch_size=8192, clip_norm=0.0),

@@ -1,4 +1,4 @@
-"""Training as a whole: it learns, it resumes to the bit, it splits into micro-batches exactly, it stops when it diverges."""
+"""Training as a whole: it learns, resumes to the bit, splits into micro-batches exactly, stops when it diverges."""
 
 import math
 
@@ -126,7 +126,11 @@ def test_building_leaves_the_callers_generator_alone(tiny):
 
 def test_divergence_is_noticed(tiny, tmp_path):
     with pytest.raises(Diverged) as caught:
-        fit(tiny.but(**{"optimizer.peak_lr": 1e30, "training.clip_norm": 0.0, "schedule.warmup_fraction": 0.0}), 0, tmp_path)
+        fit(
+            tiny.but(**{"optimizer.peak_lr": 1e30, "training.clip_norm": 0.0, "schedule.warmup_fraction": 0.0}),
+            0,
+            tmp_path,
+        )
     assert 1 <= caught.value.step <= 12
 
 

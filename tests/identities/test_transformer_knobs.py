@@ -6,7 +6,6 @@ import torch
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Visibility
 from lightning_modules.layers.attention import attend, explicit_attention, score_bias
-
 from lightning_modules.layers.positions import sided_linear_bias, sided_slopes
 
 from ..conftest import make_tokens

@@ -20,7 +20,7 @@ def texts(figure):
 
 
 def mean_line(axes):
-    return next(line for line in axes.lines if len(line.get_xdata()) > 2 and line.get_linewidth() == 2)
+    return next(line for line in axes.lines if len(line.get_xdata()) > 2 and line.get_linewidth() == 2.4)
 
 
 def test_the_knob_figure_has_every_seed_the_means_and_the_published_values_apart():

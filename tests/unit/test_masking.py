@@ -74,7 +74,9 @@ def test_bernoulli_count_varies_around_the_rate():
     assert abs(counts.mean() - 0.3 * 32) < 0.25
 
 
-@pytest.mark.parametrize(("mask", "same", "random"), [(0.8, 0.1, 0.1), (1, 0, 0), (0, 0, 1), (0.8, 0.2, 0), (0, 0.2, 0.8)])
+@pytest.mark.parametrize(
+    ("mask", "same", "random"), [(0.8, 0.1, 0.1), (1, 0, 0), (0, 0, 1), (0.8, 0.2, 0), (0, 0.2, 0.8)]
+)
 def test_the_mixture_is_what_was_asked_for(mask, same, random):
     """The mixtures of BERT's Table 8, measured on 100,000 predictions."""
     tokens, vocabulary = make_tokens(rows=2000, length=128, vocab_size=1000), make_vocabulary(1000)

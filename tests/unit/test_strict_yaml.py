@@ -86,7 +86,10 @@ def test_every_problem_is_said_with_its_line(load):
         ("a: *missing", "grid.yaml:1: found undefined alias 'missing' (column 4)"),
         ("--- 1\n--- 2\n", "grid.yaml:2: but found another document (column 1)"),
         ("", "grid.yaml:1: is empty"),
-        ("a: !!python/object/apply:os.system [ls]", "tag tag:yaml.org,2002:python/object/apply:os.system is not allowed"),
+        (
+            "a: !!python/object/apply:os.system [ls]",
+            "python/object/apply:os.system is not allowed",
+        ),
     ],
 )
 def test_broken_yaml_names_the_line(load, text, message):
@@ -105,10 +108,15 @@ def test_anchors_work_within_bounds(load):
     assert document.data == {"a": [0.15, 0.4], "b": [0.15, 0.4]}
 
 
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+
+
 @pytest.mark.parametrize(
     "bomb",
     [
-        "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]),
+        LAUGHS,
         "a: &a [*a]",
         "a: &a {b: *a}",
     ],

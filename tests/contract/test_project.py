@@ -1,0 +1,130 @@
+"""Promises that hold over everything on disk: rooms, sizes, dependencies, notebooks, documents."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from ablations import grids
+from lightning_modules.places import project
+
+ROOT = project()
+SOURCES = sorted(p for room in ("ablations", "lightning_modules", "benchmarks") for p in (ROOT / room).rglob("*.py"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# parameters beyond seven, with the reason
+MANY_PARAMETERS = {
+    "Pretrain.__init__": "the parts a training is made of",
+    "run": "a command's options",
+    "plan": "a command's options",
+    "PretrainingData.__init__": "the parts a data module is made of",
+}
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_named)
+def test_the_tail_is_guarded(path):
+    """No file above 350 lines, no function above 50, none with more than seven parameters."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= 350
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno - node.lineno < 50, node.name
+            arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            counted = [name for name in arguments if name not in ("self", "cls")]
+            allowed = any(known.split(".")[-1] == node.name for known in MANY_PARAMETERS)
+            assert len(counted) <= 7 or allowed, node.name
+
+
+def test_rooms_import_in_one_direction():
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_help_answers_without_the_heavy_libraries():
+    code = (
+        "import sys, ablations.cli; print(sorted({'torch', 'pandas', 'pytorch_lightning', 'scipy'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"
+
+
+def test_conda_and_pip_ask_for_the_same_things():
+    project_file = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    (pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
+    (install,) = [line for line in pip if line.startswith("-e")]
+    extras = set(re.search(r"\[(.*)\]", install)[1].split(","))
+    assert extras <= set(project_file["optional-dependencies"])
+    assert {"demo", "dev"} <= extras
+    (python,) = [e for e in environment["dependencies"] if isinstance(e, str) and e.startswith("python=")]
+    minimum = project_file["requires-python"].removeprefix(">=")
+    assert tuple(map(int, python.removeprefix("python=").split("."))) >= tuple(map(int, minimum.split(".")))
+
+
+def test_every_dependency_is_pinned():
+    pinned = {
+        re.split("==", line)[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [*needed["dependencies"], *needed["optional-dependencies"]["demo"], *needed["optional-dependencies"]["dev"]]
+    missing = {re.split(r"[<>=!\[ ]", name)[0].lower().replace("_", "-") for name in names} - pinned
+    assert not missing
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=_named)
+def test_notebooks_tell_and_libraries_do(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code), "committed with outputs"
+    (parameters,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    for statement in ast.parse(parameters.source).body:
+        assert isinstance(statement, ast.Assign)
+        ast.literal_eval(statement.value)
+    nodes = [node for cell in code for node in ast.walk(ast.parse(cell.source))]
+    banned = (ast.FunctionDef, ast.ClassDef, ast.For, ast.While, ast.Lambda)
+    assert not [node for node in nodes if isinstance(node, banned)]
+    assert sum(len(cell.source.splitlines()) for cell in code) <= 45
+    declared = {target.id for statement in ast.parse(parameters.source).body for target in statement.targets}
+    assert {"scale", "seeds", "filters", "executor", "results_dir"} <= declared
+    axes = notebook.metadata.get("ablations", {}).get("axes", {})
+    assert set(axes) <= declared
+    if axes:
+        assert set(axes.values()) <= set(grids.read(path.stem).axes)
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_every_grid_reads_and_has_the_small_scales(name):
+    grid = grids.read(name)
+    assert {"smoke", "laptop"} <= set(grid.scales)
+    assert grid.question.endswith("?")
+    for claim in grid.claims:
+        assert claim.published, claim.id
+        assert claim.proxy or claim.published_metric == claim.metric, "what stands in for the paper's metric is said"
+
+
+def test_the_project_speaks_of_itself_alone():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    texts = [
+        ROOT / name for name in listed if name.endswith((".py", ".md", ".yaml", ".yml", ".toml", ".ipynb", "Makefile"))
+    ]
+    for path in texts:
+        if path.exists() and path != Path(__file__):
+            found = re.search(r"(?<![\w.])/(home|root|tmp|work)/\w", path.read_text(encoding="utf-8"))
+            assert not found, f"{path}: {found[0]}"

@@ -1,0 +1,129 @@
+"""What every system and every objective on disk promises."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from lightning_modules import objectives
+from lightning_modules.batch import Example, Size
+from lightning_modules.config import ConfigError, diff
+from lightning_modules.objectives import Objectives
+from lightning_modules.system import System
+from lightning_modules.systems import SYSTEMS
+
+from ..conftest import make_draws, make_tokens, make_vocabulary
+
+SIZE = Size(hidden_size=16, embedding_size=16, vocab_size=50)
+OBJECTIVES = {name: Objectives.model_fields[name] for name in Objectives.model_fields}
+SHRUNK = {
+    "model.num_layers": 1, "model.hidden_size": 16, "model.num_heads": 2, "data.tokenizer.vocab_size": 64,
+    "format.sequence_length": 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+class TestSystem:
+    def test_it_is_named_sourced_and_survives_a_round_trip(self, name):
+        system = SYSTEMS[name]
+        assert system.name == name
+        assert system.paper
+        assert System.read(json.loads(json.dumps(system.plain()))) == system
+
+    def test_every_parameter_gets_a_gradient(self, name):
+        system = SYSTEMS[name].but(**SHRUNK)
+        module = system.build(seed=0)
+        example = system.objectives.corrupt(Example.of(make_tokens(64, 16, 64)), make_draws(64), make_vocabulary(64))
+        terms = system.objectives.loss(module.heads, module.backbone(example), example)
+        total = sum(weight * loss / count for loss, count, weight in terms.values())
+        assert total.isfinite()
+        total.backward()
+        missing = [n for n, p in module.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+        assert not missing
+
+    def test_counts_agree_with_what_is_built(self, name):
+        system = SYSTEMS[name].but(**SHRUNK)
+        built = sum(parameter.numel() for parameter in system.build(seed=0).parameters())
+        assert system.parameters() == built
+
+    def test_a_seed_determines_the_weights(self, name):
+        system = SYSTEMS[name].but(**SHRUNK)
+        one, same, other = (system.build(seed).state_dict() for seed in (0, 0, 1))
+        assert all(torch.equal(one[key], same[key]) for key in one)
+        assert any(not torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize(("name", "published"), [("roberta_base", 125), ("roberta_large", 355), ("mask15_large", 354)])
+def test_published_parameter_counts(name, published):
+    """Table 9 of RoBERTa and the released models of Wettig et al.: millions, within 1.5 %."""
+    assert abs(SYSTEMS[name].parameters() / 1e6 - published) <= 0.015 * published
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.5])
+def test_the_flop_formula_agrees_with_torchs_counter(rate):
+    system = SYSTEMS["roberta_base"].but(
+        **SHRUNK | {"model.hidden_size": 64, "model.num_layers": 2, "format.sequence_length": 40,
+                    "training.batch_size": 32, "objectives.mlm.masking.rate": rate, "objectives.mlm.masking.count": "round"}
+    )  # fmt: skip
+    tokens = make_tokens(32, 40, 64)
+    example = system.objectives.corrupt(Example.of(tokens), make_draws(32), make_vocabulary(64))
+    module = system.build(seed=0)
+    with FlopCounterMode(display=False) as counter:
+        total, count, _ = system.objectives.loss(module.heads, module.backbone(example), example)["mlm"]
+        (total / count).backward()
+    assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+class TestObjective:
+    @pytest.fixture
+    def objective(self, name):
+        annotation = OBJECTIVES[name].annotation
+        (settings,) = [option for option in annotation.__args__ if option is not type(None)]
+        return settings()
+
+    def test_it_is_exported(self, name, objective):
+        assert type(objective).__name__ in objectives.__all__
+
+    def test_corruption_repeats_and_targets_are_real_positions(self, name, objective):
+        tokens = make_tokens(padding=4)
+        made = [objective.corrupt(Example.of(tokens), make_draws(), make_vocabulary()) for _ in range(2)]
+        for target, again in zip(made[0].targets.values(), made[1].targets.values(), strict=True):
+            assert torch.equal(target.where, again.where)
+            assert torch.equal(target.ids, again.ids)
+            assert tokens.real.reshape(-1)[target.where].all()
+        assert torch.equal(made[0].inputs.ids, made[1].inputs.ids)
+
+    def test_losses_are_finite_sums_with_counts(self, name, objective):
+        from lightning_modules.backbones import Transformer
+
+        example = objective.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
+        settings = Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
+        encoded, heads = settings.build(50)(example), objective.heads(SIZE)
+        for term, (total, count) in objective.loss(heads, encoded, example).items():
+            assert total.isfinite(), term
+            assert float(count) == example.targets[term].count()
+        for total, count in objective.measure(heads, encoded, example).values():
+            assert total.isfinite()
+            assert float(count) > 0
+
+
+def test_exactly_one_objective_corrupts():
+    with pytest.raises(ConfigError, match="exactly one objective must corrupt"):
+        SYSTEMS["roberta_base"].but(**{"objectives.mlm": None})
+
+
+def test_a_system_differs_from_another_by_what_its_paper_changed():
+    changed = diff(SYSTEMS["roberta_base"], SYSTEMS["roberta_large"])
+    assert set(changed) == {
+        "name", "model.num_layers", "model.hidden_size", "model.num_heads", "model.ffn_size", "optimizer.peak_lr",
+        "schedule.warmup_fraction",
+    }  # fmt: skip
+
+
+def test_sequences_must_fit_the_position_table():
+    with pytest.raises(ConfigError, match=r"sequence_length 512 is longer than model\.max_positions 128"):
+        SYSTEMS["roberta_base"].but(**{"model.max_positions": 128})
+    SYSTEMS["roberta_base"].but(**{"model.max_positions": 128, "model.positions": "sided_linear_bias"})

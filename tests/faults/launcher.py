@@ -1,0 +1,27 @@
+"""A launcher in a process of its own, for tests that kill it; without a ``__main__`` guard, as users write scripts."""
+
+import sys
+
+import torch
+
+from ablations import grids
+from ablations.execute import execute
+from ablations.plan import plan
+from ablations.store import Records
+
+torch.set_num_threads(1)  # as the processes of the local executor do
+grid, results, executor = sys.argv[1:4]
+records = Records(results)
+
+
+def tell(event):
+    print(event.kind, event.run_id, event.done, flush=True)
+
+
+print("launcher", flush=True)
+try:
+    summary = execute(plan(grids.read(grid), "smoke", records=records), records, executor, on_event=tell)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(130)
+print("executed", summary.executed, "elsewhere", summary.elsewhere, flush=True)

@@ -1,0 +1,115 @@
+"""kill -9, two launchers, a dying kernel: every run is made once, and nothing is left running."""
+
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from ablations import grids
+from ablations.execute import execute
+from ablations.plan import plan
+from ablations.store import Records
+from tests import tiny
+from tests.faults.conftest import LAUNCHER
+from tests.faults.support import attempts, contents, family, gone, kill, until, wait_for
+
+STEPS = 150
+
+
+def undisturbed(folder, grid):
+    records = Records(folder / "reference")
+    execute(plan(grids.read(grid), "smoke", records=records), records, "inline")
+    return contents(records)
+
+
+@pytest.mark.slow
+def test_a_grid_killed_at_five_moments_loses_and_repeats_nothing(cached, launch):
+    grid = tiny.grid(cached, steps=STEPS, seeds=3)
+    expected = undisturbed(cached, grid)
+    records, noise = Records(cached / "results"), random.Random(0)
+    kept: dict[str, dict] = {}
+    for _ in range(5):
+        process = launch(grid)
+        if "executed" not in wait_for(process, ("started", "executed"))[-1]:
+            time.sleep(noise.uniform(0.0, 1.5))
+        assert kill(process) == []
+        now = contents(records)
+        assert {run_id: now[run_id] for run_id in kept} == kept
+        assert records.verify() == []
+        kept = now
+    process = launch(grid)
+    wait_for(process, "executed")
+    assert process.wait() == 0
+    assert contents(records) == expected
+    for run_id, story in attempts(records).items():
+        assert story[-1].endswith("done"), run_id
+        assert sum(line.endswith("done") for line in story) == 1, run_id
+    assert list(records.folder.rglob("*.tmp")) == []
+
+
+def test_two_launchers_make_each_run_once(cached, launch):
+    grid = tiny.grid(cached, rates="[0.15, 0.3, 0.4]", steps=STEPS)
+    both = [launch(grid) for _ in range(2)]
+    ends = [wait_for(process, "executed")[-1].split() for process in both]
+    assert [process.wait() for process in both] == [0, 0]
+    records = Records(cached / "results")
+    assert [record.outcome for record in records.all()] == ["done"] * 6
+    assert sum(int(end[1]) for end in ends) == 6
+    assert all(len(story) == 2 for story in attempts(records).values())
+
+
+def test_a_program_from_stdin_runs_and_is_not_run_again_by_its_workers(cached):
+    grid = tiny.grid(cached, rates="[0.15]", seeds=1)
+    program = (
+        f"import sys; sys.argv = ['-', {str(grid)!r}, {str(cached / 'results')!r}, 'local']\n{LAUNCHER.read_text()}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=program,
+        env=tiny.environment(cached),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.splitlines()[0] == "launcher", done.stderr
+    assert done.stdout.count("launcher") == 1
+    assert "executed 1" in done.stdout
+
+
+def test_killing_a_notebook_kernel_leaves_no_process(cached):
+    grid = tiny.grid(cached, steps=100_000)
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(env=tiny.environment(cached), cwd=str(cached))
+    client = manager.blocking_client()
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=60)
+        client.execute(f"""
+from ablations import grids
+from ablations.execute import execute
+from ablations.plan import plan
+from ablations.progress import display
+from ablations.store import Records
+records = Records({str(cached / "results")!r})
+found = plan(grids.read({str(grid)!r}), "smoke", records=records)
+with display(found) as on_event:
+    execute(found, records, on_event=on_event)
+""")
+        records = Records(cached / "results")
+        until(lambda: any((folder / "progress.json").exists() for folder in records.work_folders()), 60)
+        shown = []
+        until(lambda: shown.append(client.get_iopub_msg(timeout=30)) or shown[-1]["msg_type"] == "update_display_data")
+        assert "tokens/s" in shown[-1]["content"]["data"]["text/plain"]
+        below = family(manager.provisioner.process.pid)
+        assert len(below) >= 2
+        manager.provisioner.process.kill()
+        assert gone(below) == []
+        run_id = records.work_folders()[0].name
+        assert not records.is_locked(run_id)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
