@@ -5,27 +5,18 @@ Heavy imports (torch, pandas) happen inside the commands that need them, so that
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Ablations of pretrained language models: grids, runs, records, tables, verdicts.",
 )
-
-
-class Format(StrEnum):
-    """How listings are printed."""
-
-    table = "table"
-    json = "json"
-    names = "names"
 
 
 Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
@@ -38,68 +29,12 @@ Results = Annotated[
 As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")]
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Errors of configuration are messages for people, not tracebacks."""
-    from lightning_modules.config import ConfigError
-
-    try:
-        yield
-    except ConfigError as error:
-        for problem in error.problems:
-            typer.secho(str(problem), err=True, fg="red")
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        typer.echo("interrupted; a rerun goes on from here", err=True)
-        raise typer.Exit(130) from None
-
-
-def _print(rows: list[dict[str, Any]], form: Format, name: str) -> None:
-    if form is Format.json:
-        typer.echo(json.dumps(rows, indent=1, ensure_ascii=False, default=str))
-    elif form is Format.names:
-        typer.echo("\n".join(str(row[name]) for row in rows))
-    else:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=box.SIMPLE_HEAD)
-        for column in rows[0] if rows else ():
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(str(value) for value in row.values()))
-        Console().print(table)
-
-
-def _show(*pieces: Any) -> None:
-    """Prints Markdown: rendered in a terminal, as it is elsewhere."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    console = Console()
-    for piece in pieces:
-        text = str(piece.data)
-        console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
-
-
-def _values(pairs: list[str] | None, option: str) -> dict[str, Any]:
-    from ablations import strict_yaml
-    from lightning_modules.config import ConfigError, Problem
-
-    wrong = [pair for pair in pairs or [] if "=" not in pair]
-    if wrong:
-        raise ConfigError(Problem(option, f"{pair!r} is not of the form name=value") for pair in wrong)
-    split = (pair.split("=", 1) for pair in pairs or [])
-    return {name: strict_yaml.value(text) for name, text in split}
-
-
 @app.command("list")
 def list_grids(form: As = Format.table) -> None:
     """Lists the grids: what each asks, its axes and scales."""
     from ablations import grids
 
-    with _told():
+    with told():
         rows = []
         for name in grids.available():
             grid = grids.read(name)
@@ -111,7 +46,7 @@ def list_grids(form: As = Format.table) -> None:
                     "scales": ", ".join(grid.scales),
                 }
             )
-        _print(rows, form, "grid")
+        listing(rows, form, "grid")
 
 
 @app.command()
@@ -145,12 +80,12 @@ def plan(
     """Shows cells, runs and what they cost, before anything is trained."""
     from ablations.study import Study
 
-    with _told():
-        study = Study(grid, scale, seeds=seeds, filters=_values(filter, "--filter"), results_dir=results)
+    with told():
+        study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results)
         if form is Format.table:
-            _show(study.about(), study.plan())
+            show(study.about(), study.plan())
         else:
-            _print(study.resolve().table().to_dict("records"), form, "cell")
+            listing(study.resolve().table().to_dict("records"), form, "cell")
 
 
 @app.command()
@@ -175,8 +110,8 @@ def run(  # noqa: PLR0913, a command's options
     from ablations import notebooks
     from ablations.study import Study, cost_line
 
-    with _told():
-        filters, parameters = _values(filter, "--filter"), _values(parameter, "--parameter")
+    with told():
+        filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
         common = {
             "scale": scale,
             "seeds": seeds,
@@ -197,7 +132,7 @@ def run(  # noqa: PLR0913, a command's options
         if source is not None:
             notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
             study.publish()
-        _show(study.table(), study.claims())
+        show(study.table(), study.claims())
         _say_where(study)
         if study.resolve().pending or set(study.resolve().counts) != {"done"}:
             raise typer.Exit(1)
@@ -214,13 +149,13 @@ def tables(results: Results = None) -> None:
     """Rebuilds every table, figure and page from the records; trains nothing and opens no corpus."""
     from ablations.study import republish
 
-    with _told():
+    with told():
         for folder in republish(results):
             typer.echo(str(folder))
 
 
-@app.command()
-def show(
+@app.command("show")
+def show_record(
     what: Annotated[str, typer.Argument(help="A run id (or its first digits), or a grid.")],
     scale: Annotated[str, typer.Option("--scale", "-s", help="For a grid: the scale.")] = "laptop",
     results: Results = None,
@@ -229,10 +164,10 @@ def show(
     from ablations import grids
     from ablations.study import Study
 
-    with _told():
+    with told():
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results)
-            _show(study.plan(), study.table(), study.claims())
+            show(study.plan(), study.table(), study.claims())
         else:
             typer.echo(json.dumps(_record(what, results).plain(), indent=1, ensure_ascii=False))
 
@@ -243,7 +178,7 @@ def logs(run: Annotated[str, typer.Argument(help="A run id, or its first digits.
     from ablations.store import Records
     from lightning_modules.config import ConfigError
 
-    with _told():
+    with told():
         folders = Records(results).work_folders()
         found = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
         if len(found) != 1:
@@ -277,7 +212,7 @@ def systems(form: As = Format.table) -> None:
         {"system": name, "parameters": f"{system.parameters() / 1e6:.1f} M", "paper": system.paper}
         for name, system in SYSTEMS.items()
     ]
-    _print(rows, form, "system")
+    listing(rows, form, "system")
 
 
 def _system(name: str) -> Any:
@@ -294,10 +229,10 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
     """What changed from one system to another, knob by knob."""
     from lightning_modules.config import diff
 
-    with _told():
+    with told():
         changes = diff(_system(a), _system(b))
         rows = [{"knob": path, a: old, b: new} for path, (old, new) in changes.items() if path not in ("name", "paper")]
-        _print(rows, form, "knob")
+        listing(rows, form, "knob")
 
 
 @app.command()
@@ -305,14 +240,14 @@ def params(system: str, form: As = Format.table) -> None:
     """Every knob of a system, and where its parameters are."""
     from lightning_modules.config import flat, paths
 
-    with _told():
+    with told():
         value = _system(system)
         docs = paths(type(value))
         knobs = flat(value.resolved())
-        _print([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
+        listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
         if form is Format.table:
             rows = [{"part": part, "parameters": f"{count:,}"} for part, count in value.parameters_by_part().items()]
-            _print([*rows, {"part": "all", "parameters": f"{value.parameters():,}"}], form, "part")
+            listing([*rows, {"part": "all", "parameters": f"{value.parameters():,}"}], form, "part")
 
 
 @app.command()
@@ -325,7 +260,7 @@ def new(
     """Writes a new grid with smoke and laptop scales, checked and ready to run."""
     from ablations import new_grid
 
-    with _told():
+    with told():
         path = new_grid.write(name, axis, _system(base), question)
         typer.echo(f"wrote {path}\nnext:  ablations plan {name} --scale laptop")
 

@@ -10,24 +10,11 @@ from types import TracebackType
 from typing import Self
 
 from ablations.launch import Event
+from ablations.markup import duration
 from ablations.plan import Plan
 
 _PLAIN_EVERY = 10.0  # seconds between plain lines
 _NOTEBOOK_EVERY = 0.5  # seconds between updates of a notebook's line
-
-
-def duration(seconds: float) -> str:
-    """A time as one would say it.
-
-    >>> duration(12), duration(150), duration(5400), duration(200_000)
-    ('12 s', '2 min 30 s', '1 h 30 min', '55 h 33 min')
-    """
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class Display:

@@ -123,6 +123,8 @@ class Study:
     def claims(self) -> Markdown:
         """The published claims and the measured answers."""
         found = claims.verdicts(self.grid, self._plan.cells, self.records)
+        if not found:
+            return Markdown("*This grid tests no published claim.*")
         sentences = "\n".join(
             f"* *{markup.markdown_text(verdict.claim.statement)}* {markup.markdown_text(verdict.sentence)}"
             for verdict in found

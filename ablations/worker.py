@@ -156,7 +156,9 @@ class TextUnavailableError(Exception):
 def _check_text(run: Run) -> None:
     found = fingerprints(run.system.data)
     if found != run.fingerprints:
-        raise TextUnavailableError(f"the text has changed since the run was planned: {found} instead of {run.fingerprints}")
+        raise TextUnavailableError(
+            f"the text has changed since the run was planned: {found} instead of {run.fingerprints}"
+        )
     try:
         for split in ("train", "heldout"):
             open_store(run.system.data, split)

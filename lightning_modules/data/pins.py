@@ -21,7 +21,7 @@ from .settings import Data
 _PINS = Path(__file__).with_name("pins.json")
 
 
-class DataMismatch(ConfigError):  # noqa: N818
+class DataMismatch(ConfigError):
     """The text at hand is not the text that was pinned."""
 
 

@@ -65,7 +65,8 @@ def test_published_parameter_counts(name, published):
 def test_the_flop_formula_agrees_with_torchs_counter(rate):
     system = SYSTEMS["roberta_base"].but(
         **SHRUNK | {"model.hidden_size": 64, "model.num_layers": 2, "format.sequence_length": 40,
-                    "training.batch_size": 32, "objectives.mlm.masking.rate": rate, "objectives.mlm.masking.count": "round"}
+                    "training.batch_size": 32, "objectives.mlm.masking.rate": rate,
+                    "objectives.mlm.masking.count": "round"}
     )  # fmt: skip
     tokens = make_tokens(32, 40, 64)
     example = system.objectives.corrupt(Example.of(tokens), make_draws(32), make_vocabulary(64))

@@ -1,0 +1,68 @@
+"""Stored configurations keep their identities for ever; otherwise every record made so far would be lost.
+
+A new knob with a neutral value leaves these alone. If this test fails, a neutral value, a name, the meaning of a
+derived default or the canonical form was changed: restore it, or give the old spelling a meaning. Rows are added,
+never rewritten; a system that is corrected gets another row::
+
+    python -m tests.contract.test_stored_identities
+"""
+
+import json
+from pathlib import Path
+
+from ablations.schema import Run
+from lightning_modules.config import identity
+from lightning_modules.systems import SYSTEMS
+
+STORED = Path(__file__).with_name("stored_identities.json")
+PRINTS = {"wikipedia-mini": "0" * 64}
+SMALL = {
+    "model.num_layers": 2,
+    "model.hidden_size": 128,
+    "data.corpora": ["wikipedia-mini"],
+    "data.tokenizer.vocab_size": 4096,
+    "format.sequence_length": 64,
+    "training.steps": 1000,
+}
+VARIANTS = {
+    "small": {},
+    "rate": {"objectives.mlm.masking.rate": 0.1 + 0.05},
+    "whole numbers": {"model.dropout": 0, "optimizer.weight_decay": 1},
+    "pre-norm": {"model.norm": "pre"},
+    "linear biases": {"model.positions": "linear_bias"},
+    "no positions": {"model.positions": "none", "model.max_positions": 77},
+    "heads": {"model.num_heads": 4, "model.ffn_size": 300},
+    "capped static masks": {"objectives.mlm.masking.cap": 20, "objectives.mlm.masking.copies": 10},
+    "micro-batches": {"training.micro_batch_size": 8, "training.batch_size": 64, "training.clip_norm": 0.0},
+    "fp32": {"training.precision": "fp32"},
+}
+
+
+def runs():
+    """The configurations whose identities are kept; add to them freely."""
+    found = {name: Run.pretraining(system, 0, PRINTS) for name, system in SYSTEMS.items()}
+    for number, (name, changes) in enumerate(VARIANTS.items()):
+        system = SYSTEMS["roberta_base"].but(**{**SMALL, **changes})
+        found[name] = Run.pretraining(system, number, PRINTS)
+    return found
+
+
+def stored():
+    return json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+
+
+def test_stored_configurations_keep_their_identities():
+    now = {name: identity(Run.read(row["config"]).essence())[:16] for name, row in stored().items()}
+    assert now == {name: row["id"] for name, row in stored().items()}
+
+
+def test_there_are_a_dozen_and_each_is_stored():
+    assert len(stored()) >= 12
+    assert set(runs()) <= set(stored()), "python -m tests.contract.test_stored_identities adds the new ones"
+
+
+if __name__ == "__main__":
+    rows = stored()
+    for name, run in runs().items():
+        rows.setdefault(name, {"id": run.id, "config": run.plain()})
+    STORED.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items()) + "\n}\n")
