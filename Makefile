@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table, figure, verdict
-	$(BIN)/ablations demo
+	$(BIN)/ablations run masking_ratio --scale demo --notebook quickstart
 
 test: $(VENV)/.installed ## the whole suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal

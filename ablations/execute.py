@@ -1,5 +1,6 @@
 """Executing a plan: every pending run is made once, whoever else works on the same results."""
 
+import os
 from collections.abc import Callable
 
 from ablations.inline import Inline
@@ -36,16 +37,28 @@ def execute(
         on_event: Told what happens; `progress.display` makes one.
 
     Raises:
-        ConfigError: For an unknown executor; for a corpus that is not at hand, with the ways to get it.
+        ConfigError: For an unknown executor; for a results folder that cannot be written; for a corpus that is not at
+            hand, with the ways to get it.
         KeyboardInterrupt: After Ctrl-C, once the runs that went on have written their checkpoints. Executing the
             plan again goes on from there.
     """
     if executor not in EXECUTORS:
         raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
     launch = Launch(plan, records, retries, deadline, on_event)
+    _check_writable(records)
     _prepare_text(plan)
     EXECUTORS[executor]().run(launch)
     return launch.finish()
+
+
+def _check_writable(records: Records) -> None:
+    folder = records.folder
+    try:
+        (folder / "records").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError([f"results cannot be kept in {folder}: {error.strerror}"]) from None
+    if not os.access(folder / "records", os.W_OK):
+        raise ConfigError([f"results cannot be kept in {folder}: it may not be written to"])
 
 
 def _prepare_text(plan: Plan) -> None:

@@ -272,7 +272,8 @@ def curves(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "
         levels = reference_losses(record for cell, _ in drawn for record in done(cell, records).values())
         _limits(axes, [curve for _, found in drawn for curve in found], levels)
         for name, value in levels.items():
-            draw_level(axes, name, value)
+            if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
+                draw_level(axes, name, value)
         _name_ends(axes, ends, ", ".join(map(path_text, paths)))
         axes.set_xlabel("training tokens (logarithmic)")
         axes.set_ylabel("held-out loss (nats)\nlower is better")

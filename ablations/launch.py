@@ -175,7 +175,8 @@ class Launch:
                     return
                 attempts = 1 + (int(earlier.provenance.get("attempts", 0)) if earlier else 0)
                 outcome: Outcome = asked or ("killed" if code < 0 else "failed")
-                worker.describe(run, self.records, {"outcome": outcome, "detail": detail}, now(), attempts)
+                found = {"outcome": outcome, "detail": detail}
+                worker.keep(run, self.records, found, now(), attempts, here=False)
         except Timeout:
             return  # another launcher has taken the run up already
 

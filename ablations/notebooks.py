@@ -94,7 +94,12 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
     logging.getLogger("papermill").setLevel(logging.WARNING)
     try:
         papermill.execute_notebook(
-            str(source), str(temporary), parameters=dict(parameters), progress_bar=False, cwd=str(project())
+            str(source),
+            str(temporary),
+            parameters=dict(parameters),
+            progress_bar=False,
+            cwd=str(project()),
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of loopback connections
         )
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -68,10 +68,16 @@ def _installed() -> tuple[str, ...]:
     return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
 
 
-def device_class() -> str:
-    """``cpu``, or the name of the CUDA device. Runs of different classes are never paired."""
+def device_class(here: bool = True) -> str:
+    """``cpu``, or the name of the CUDA device. Runs of different classes are never paired.
+
+    Args:
+        here: Whether this process computes, and may ask CUDA itself; a launcher asks the driver's tool.
+    """
     from torch import cuda
 
+    if not here:
+        return next(iter(gpus().values()), "cpu")
     return cuda.get_device_name() if cuda.is_available() else "cpu"
 
 
@@ -94,19 +100,20 @@ def environment(results: Path) -> str:
     return name
 
 
-def describe(results: Path, started: str, attempts: int) -> dict[str, Any]:
+def describe(results: Path, started: str, attempts: int, here: bool = True) -> dict[str, Any]:
     """Everything a record says about how it came to be.
 
     Args:
         results: The results folder.
         started: When this attempt began, as from `now`.
         attempts: How many were made, this one included.
+        here: Whether the run was computed in this process.
     """
     import torch
 
     return {
         **code(),
-        "device": device_class(),
+        "device": device_class(here),
         "threads": torch.get_num_threads(),
         "environment": environment(results),
         "python": platform.python_version(),

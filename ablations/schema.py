@@ -141,10 +141,6 @@ class Run(Settings):
             kind="pretrain", system=system, seed=seed, fingerprints=fingerprints, numerics=current_numerics("pretrain")
         )
 
-    def resolved(self) -> Self:
-        """Itself: its system is resolved where its essence is taken, which is often enough for ten thousand runs."""
-        return self
-
     @cached_property
     def id(self) -> str:
         """16 hexadecimal digits of the identity of all that determines the numbers."""

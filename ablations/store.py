@@ -148,7 +148,7 @@ class Records:
         text = _text(data)
         if len(text) > LARGEST_RECORD:
             message = f"the record would have {len(text):,} bytes, more than the {LARGEST_RECORD:,} a record may have"
-            raise StoreError(errno.EFBIG, message, str(path))
+            raise StoreError(errno.EMSGSIZE, message, str(path))
         write(path, text)
         return Record.model_validate(data)
 

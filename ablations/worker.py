@@ -19,7 +19,7 @@ from filelock import Timeout
 
 from ablations import provenance
 from ablations.schema import Outcome, Record, Run
-from ablations.store import Records, StoreError, write
+from ablations.store import Records, write
 from lightning_modules import speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_store
@@ -103,7 +103,7 @@ def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str,
         return HELD
     try:
         return _attempt(run, records, Path(job.work_dir), stop, on_progress)
-    except (StoreError, OSError) as error:
+    except OSError as error:
         if error.errno not in _FULL:
             raise
         sys.stderr.write(f"disk full: {error}\n")
@@ -142,7 +142,7 @@ def _attempt(
         traceback.print_exc()
         outcome, detail = judge(error)
         found = {"outcome": outcome, "detail": detail}
-    describe(run, records, found, started, attempts)
+    keep(run, records, found, started, attempts)
     if found["outcome"] == "done":
         (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
     _note(folder, f"run {run.id} attempt {attempts} {found['outcome']}")
@@ -172,7 +172,7 @@ def _note(folder: Path, text: str) -> None:
         log.write(f"{provenance.now()} {text}\n")
 
 
-def describe(run: Run, records: Records, found: dict[str, Any], started: str, attempts: int) -> Record:
+def keep(run: Run, records: Records, found: dict[str, Any], started: str, attempts: int, here: bool = True) -> Record:
     """Writes the record of an attempt, with where it comes from.
 
     Args:
@@ -181,10 +181,10 @@ def describe(run: Run, records: Records, found: dict[str, Any], started: str, at
         found: Outcome, and what there is of detail, metrics, curve and cost.
         started: When the attempt began.
         attempts: Which attempt it was, from 1.
+        here: Whether it was made in this process.
     """
-    origin = provenance.describe(records.folder, started, attempts)
-    record = Record(id=run.id, kind=run.kind, config=run.plain(), provenance=origin, **found)
-    return records.put(record)
+    origin = provenance.describe(records.folder, started, attempts, here)
+    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), provenance=origin, **found))
 
 
 def judge(error: Exception) -> tuple[Outcome, str]:

@@ -5,6 +5,7 @@ A *knob* is one field of one settings class. Grids, the command line and tables 
 """
 
 import difflib
+import functools
 import hashlib
 import json
 import unicodedata
@@ -66,7 +67,7 @@ def label(default: str, doc: str) -> Any:
 
 
 def _extra(info: FieldInfo) -> Mapping[str, Any]:
-    return info.json_schema_extra if isinstance(info.json_schema_extra, Mapping) else {}
+    return info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
 
 
 class Settings(BaseModel):
@@ -117,9 +118,12 @@ class Settings(BaseModel):
 
     def essence(self) -> dict[str, Any]:
         """What determines the numbers: no labels, nothing at its neutral value, derived defaults filled in."""
-        resolved, kept = self.resolved(), {}
+        return self.resolved()._bare()
+
+    def _bare(self) -> dict[str, Any]:
+        kept = {}
         for name, info in type(self).model_fields.items():
-            value, extra = getattr(resolved, name), _extra(info)
+            value, extra = getattr(self, name), _extra(info)
             if extra.get("label") or ("neutral" in extra and value == extra["neutral"]):
                 continue
             kept[name] = _essence(value)
@@ -133,10 +137,10 @@ class Settings(BaseModel):
 
 def _essence(value: Any) -> Any:
     if isinstance(value, Settings):
-        return value.essence()
+        return value._bare()
     if isinstance(value, (list, tuple)):
         return [_essence(item) for item in value]
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _essence(item) for key, item in value.items()}
     return value
 
@@ -146,6 +150,7 @@ def _settings_class(info: FieldInfo) -> type[Settings] | None:
     return next((o for o in options if isinstance(o, type) and issubclass(o, Settings)), None)
 
 
+@functools.cache
 def paths(cls: type[Settings], prefix: str = "") -> dict[str, FieldInfo]:
     """Every dotted path of a settings class, branches included, with its field."""
     found: dict[str, FieldInfo] = {}
@@ -223,7 +228,7 @@ def _normal(value: Any) -> Any:
         return float(f"{value:.12g}") + 0.0
     if isinstance(value, str):
         return unicodedata.normalize("NFC", value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {_normal(str(key)): _normal(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_normal(item) for item in value]

@@ -63,7 +63,7 @@ class Pretrain(pl.LightningModule):
 
     def _keep(self, name: str, total: Tensor, count: Tensor) -> None:
         both = torch.stack([total.float(), count.to(total.device)])
-        self.running[name] = self.running[name] + both if name in self.running else both
+        self.running[name] = self.running[name].to(both.device) + both if name in self.running else both
 
     def training_loss(self) -> dict[str, float]:
         """Mean loss of each term over the steps since the last call. Waits for the device: not for every step."""
@@ -78,6 +78,14 @@ class Pretrain(pl.LightningModule):
             self.log(
                 f"heldout.{name}", total / count, on_epoch=True, batch_size=int(count), sync_dist=True, logger=False
             )
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keeps the losses that were not read yet, so that a resumed training's curve is that of a straight one."""
+        checkpoint["running"] = {name: both.tolist() for name, both in self.running.items()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restores what `on_save_checkpoint` kept."""
+        self.running = {name: torch.tensor(both) for name, both in checkpoint["running"].items()}
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The system's optimiser, its rate set at each optimiser step."""

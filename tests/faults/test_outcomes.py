@@ -98,6 +98,18 @@ def test_missing_text_is_said_before_anything_runs(cached, records):
     assert records.work_folders() == []
 
 
+def test_results_that_cannot_be_kept_are_said_before_anything_runs(cached):
+    (cached / "file").write_text("")
+    inside = Records(cached / "file" / "results")
+    with pytest.raises(ConfigError, match=r"results cannot be kept in .*: Not a directory"):
+        execute(planned(cached, inside), inside, "inline")
+
+
+def test_an_unknown_executor_is_refused(cached, records):
+    with pytest.raises(ConfigError, match=r"there is no executor 'locale'\. Did you mean 'local'\?"):
+        execute(planned(cached, records), records, "locale")
+
+
 def test_text_that_changed_after_planning_is_no_final_outcome(cached, records):
     found = planned(cached, records)
     execute_plan = execute(found, records, "inline")

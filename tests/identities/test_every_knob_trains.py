@@ -1,0 +1,107 @@
+"""If a knob exists, it changes the training; at its neutral value it changes nothing, to the bit."""
+
+import pytest
+
+from lightning_modules.config import flat, identity, paths
+from lightning_modules.fit import fit
+from lightning_modules.system import System
+
+# path -> (another spelling of what the tiny system has, or None where there is none; a value that must change the loss)
+ROWS = {
+    "model.num_layers": (1, 2),
+    "model.hidden_size": (16, 32),
+    "model.num_heads": (2, 4),
+    "model.ffn_size": (64, 32),
+    "model.norm": ("post", "pre"),
+    "model.activation": ("gelu", "relu"),
+    "model.positions": ("learned", "sided_linear_bias"),
+    "model.max_positions": (16, 32),
+    "model.segment_types": (0, 2),
+    "model.embedding_dropout": (0.1, 0.0),
+    "model.dropout": (0.1, 0.0),
+    "model.attention_dropout": (0.1, 0.0),
+    "model.norm_eps": (1e-5, 0.1),
+    "model.init_std": (0.02, 0.1),
+    "model.init": ("normal", "truncated_normal"),
+    "objectives.mlm.weight": (1.0, 0.01),
+    "objectives.mlm.masking.rate": (0.15, 0.4),
+    "objectives.mlm.masking.mask": None,  # one of three shares that add up to one: the mixture has tests of its own
+    "objectives.mlm.masking.same": None,
+    "objectives.mlm.masking.random": None,
+    "objectives.mlm.masking.count": ("stochastic_round", "round"),
+    "objectives.mlm.masking.cap": (16, 1),
+    "objectives.mlm.masking.copies": (0, 1),
+    "format.sequence_length": (16, 12),
+    "format.break_mode": ("sentences", "none"),
+    "data.corpora": None,  # a test of the data room
+    "data.tokenizer.kind": None,
+    "data.tokenizer.vocab_size": (64, 70),
+    "data.tokenizer.lowercase": None,  # the text has no capitals
+    "optimizer.peak_lr": (1e-2, 2e-2),
+    "optimizer.beta1": (0.9, 0.5),
+    "optimizer.beta2": (0.98, 0.5),
+    "optimizer.eps": (1e-6, 1e-2),
+    "optimizer.weight_decay": (0.01, 0.5),
+    "optimizer.decay_all": (True, False),
+    "schedule.warmup_fraction": (0.048, 0.5),
+    "schedule.decay": ("linear", "constant"),
+    "schedule.decay_origin": ("warmup_end", "zero"),
+    "training.steps": (12, 13),
+    "training.batch_size": (8, 9),
+    "training.micro_batch_size": (8, 4),
+    "training.clip_norm": (0.0, 0.05),
+    "training.precision": ("fp32", "bf16"),
+    "evaluation.sequences": (16, 12),
+    "evaluation.rate": (0.15, 0.3),
+    "evaluation.points": (3, 2),  # seen in the curve
+}
+LABELS = {"name", "paper"}
+
+
+@pytest.fixture
+def warm(tiny):
+    """With a warm-up that is more than nothing in twelve steps, so that where the decay starts matters."""
+    return tiny.but(**{"schedule.warmup_fraction": 0.3})
+
+
+def test_every_knob_has_a_row(tiny):
+    assert set(flat(tiny)) - LABELS == set(ROWS)
+
+
+@pytest.mark.parametrize("path", [path for path, row in ROWS.items() if row])
+def test_a_knob_does_what_it_says_and_only_that(warm, tmp_path, path):
+    same, other = ROWS[path]
+    if path == "schedule.warmup_fraction":
+        same = 0.3
+    if path == "optimizer.decay_all":
+        warm = warm.but(**{"optimizer.weight_decay": 0.5})
+    reference = fit(warm, 0, tmp_path / "reference")
+    repeated = fit(warm.but(**{path: same}), 0, tmp_path / "same")
+    changed = fit(warm.but(**{path: other}), 0, tmp_path / "other")
+    assert repeated.metrics == reference.metrics
+    assert changed.curve != reference.curve
+    assert identity(warm.but(**{path: other}).essence()) != identity(warm.essence())
+
+
+@pytest.mark.parametrize(("path", "derived"), [("model.ffn_size", 64), ("model.num_heads", 1)])
+def test_a_derived_value_spelled_out_is_the_same_run(tiny, path, derived):
+    silent, spelled = tiny.but(**{path: None}), tiny.but(**{path: derived})
+    assert identity(silent.essence()) == identity(spelled.essence())
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, info in paths(System).items() if "neutral" in (info.json_schema_extra or {})]
+)
+def test_a_neutral_value_is_left_out_of_the_identity(tiny, path):
+    """So a knob that is added later leaves the records of earlier versions valid."""
+    if path == "objectives.mlm":
+        pytest.skip("the only objective there is cannot be absent")
+    here = tiny.but(**{path: paths(System)[path].json_schema_extra["neutral"]}).essence()
+    *branches, leaf = path.split(".")
+    for name in branches:
+        here = here[name]
+    assert leaf not in here
+
+
+def test_labels_are_no_part_of_the_identity(tiny):
+    assert identity(tiny.but(name="x", paper="y").essence()) == identity(tiny.essence())
