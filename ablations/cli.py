@@ -154,6 +154,20 @@ def tables(results: Results = None) -> None:
             typer.echo(str(folder))
 
 
+@app.command()
+def verify(results: Results = None) -> None:
+    """Reads every record and lists those that are damaged, altered or of another version."""
+    from ablations.store import Records
+
+    records = Records(results)
+    damages = records.verify()
+    for damage in damages:
+        typer.secho(str(damage), err=True, fg="red")
+    typer.echo(f"{len(records.files()) - len(damages)} of {len(records.files())} records are sound")
+    if damages:
+        raise typer.Exit(1)
+
+
 @app.command("show")
 def show_record(
     what: Annotated[str, typer.Argument(help="A run id (or its first digits), or a grid.")],

@@ -64,6 +64,14 @@ class Summary:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())) or "no runs"
+        made = f"{self.executed} trained here" if self.executed else "nothing had to be trained"
+        return ". ".join([f"{counts}; {made}", *self.problems]) + "."
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
     @property
     def complete(self) -> bool:
         """Whether every run of the plan has ended for good."""

@@ -8,7 +8,7 @@ grid at a scale: a value for each axis, and the system they make. A *run* is one
 import hashlib
 import json
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field
 

@@ -1,0 +1,177 @@
+"""The doors people use: the command line, notebooks under papermill, and rebuilding results from records."""
+
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+from typer.testing import CliRunner
+
+from ablations import grids, notebooks
+from ablations.cli import app
+from ablations.study import Study, republish
+from lightning_modules.places import project
+
+RATES = "objectives.mlm.masking.rate"
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Runs a command in this process and returns its result."""
+    runner = CliRunner()
+    return lambda *words: runner.invoke(app, [str(word) for word in words], catch_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def one_store(tmp_path_factory, monkeypatch):
+    """The embedded corpus is tokenised once for all tests here."""
+    folder = tmp_path_factory.getbasetemp() / "doors-cache"
+    monkeypatch.setenv("ABLATIONS_CACHE", str(folder))
+
+
+def test_listings_come_for_people_and_for_programs(command):
+    assert "masking_ratio" in command("list").output
+    assert json.loads(command("list", "--format", "json").output)[0]["grid"] == "masking_ratio"
+    assert command("list", "--format", "names").output.split() == list(grids.available())
+    changes = json.loads(command("diff", "roberta_base", "roberta_large", "--format", "json").output)
+    assert {"knob": "model.num_layers", "roberta_base": 12, "roberta_large": 24} in changes
+    assert "124,695,129" in command("params", "roberta_base").output
+    assert "mask15_large" in command("systems").output
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["diff", "roberta_bose", "roberta_base"], "Did you mean 'roberta_base'?"),
+        (["plan", "masking_ration", "--scale", "smoke"], "Did you mean 'masking_ratio'?"),
+        (["plan", "masking_ratio", "--scale", "smok"], "Did you mean 'smoke'?"),
+        (["plan", "masking_ratio", "--scale", "smoke", "--filter", "rate"], "not of the form name=value"),
+        (["run", "masking_ratio", "--scale", "smoke", "-p", "raets=[0.15]"], "Did you mean 'rates'?"),
+        (["run", "masking_ratio", "--scale", "smoke", "--notebook", "quickstrat"], "Did you mean 'quickstart'?"),
+        (["new", "x", "--axis", "model.num_leyers=2,4"], "Did you mean 'model.num_layers'?"),
+        (["new", "masking_ratio", "--axis", "model.num_layers=2,4"], "there is a grid 'masking_ratio' already"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(command, words, hint):
+    result = command(*words)
+    assert result.exit_code == 2
+    assert hint in " ".join((result.output + result.stderr).split())
+    assert "Traceback" not in result.output
+
+
+def test_a_new_grid_runs_without_another_edit(command, monkeypatch, tmp_path):
+    folder = tmp_path / "grids"
+    shutil.copytree(grids.FOLDER, folder)
+    monkeypatch.setattr(grids, "FOLDER", folder)
+    made = command("new", "depth_vs_width", "--axis", "model.num_layers=1,2", "--axis", "model.hidden_size=16,32")
+    assert made.exit_code == 0, made.output
+    assert command("check", "depth_vs_width").exit_code == 0
+    assert "8 of 8 runs to train" in command("plan", "depth_vs_width", "--scale", "smoke").output
+    options = ["--scale", "smoke", "--no-notebook", "--executor", "inline", "--results", tmp_path / "results"]
+    first = command("run", "depth_vs_width", *options, "--filter", "model.hidden_size=16")
+    assert first.exit_code == 0, first.output
+    assert len(list((tmp_path / "results/records").glob("*/*.json"))) == 4
+    whole = command("run", "depth_vs_width", *options)
+    assert whole.exit_code == 0
+    assert "4 of 8 runs to train" in whole.output
+    again = command("run", "depth_vs_width", *options)
+    assert "nothing will be trained" in again.output
+    assert (tmp_path / "results/depth_vs_width/smoke/table.md").exists()
+    shown = command("show", "depth_vs_width", "--scale", "smoke", "--results", tmp_path / "results")
+    assert "2 of 2" in shown.output
+    record = next((tmp_path / "results/records").glob("*/*.json")).stem
+    assert json.loads(command("show", record[:8], "--results", tmp_path / "results").output)["outcome"] == "done"
+    assert "8 of 8 records are sound" in command("verify", "--results", tmp_path / "results").output
+    assert "removed 8 folders" in command("clean", "--results", tmp_path / "results").output
+
+
+@pytest.mark.parametrize("rates", [[0.15, 0.4], "[0.15, 0.4]"], ids=["list", "text"])
+def test_a_notebook_runs_under_papermill_and_by_command_alike(tmp_path, rates, command):
+    results = tmp_path / "results"
+    source = notebooks.find("masking_ratio")
+    parameters = {"scale": "smoke", "rates": rates, "seeds": 2, "executor": "inline", "results_dir": str(results)}
+    papermill.execute_notebook(str(source), str(tmp_path / "out.ipynb"), parameters=parameters, progress_bar=False)
+    (page,) = (results / "masking_ratio").iterdir()
+    assert page.name.startswith("smoke-"), "other rates than the grid's are another page"
+    table = (page / "table.md").read_bytes()
+    cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
+    assert any("svg" in str(output) for cell in cells for output in cell.get("outputs", []))
+
+    ran = command(
+        "run", "masking_ratio", "--scale", "smoke", "--seeds", 2, "-p", "rates=[0.15, 0.4]", "--results", results
+    )
+    assert ran.exit_code == 0, ran.output
+    assert "nothing will be trained" in ran.output
+    assert (page / "notebook.ipynb").exists()
+    assert (page / "table.md").read_bytes() == table
+
+
+@pytest.mark.parametrize("name", ["grid", "quickstart"])
+def test_the_other_notebooks_run_at_smoke_scale(tmp_path, name):
+    source = notebooks.find("masking_ratio", name)
+    parameters = {"scale": "smoke", "seeds": 1, "executor": "inline", "results_dir": str(tmp_path / "results")}
+    papermill.execute_notebook(str(source), str(tmp_path / "out.ipynb"), parameters=parameters, progress_bar=False)
+    assert len(list((tmp_path / "results/records").glob("*/*.json"))) == len(grids.read("masking_ratio").axes[RATES])
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
+    """Everything but records and requests deleted, another locale, time zone and hash seed, no corpus at hand."""
+    results = tmp_path / "results"
+    for axes in (None, {RATES: [0.15, 0.8]}):
+        study = Study("masking_ratio", "smoke", axes=axes, seeds=None, results_dir=results)
+        study.run(executor="inline")
+        study.publish()
+    before = tmp_path / "before"
+    shutil.copytree(results, before)
+    for path in results.glob("*/*/*"):
+        if path.parent.parent.name != "records" and path.name != "request.json":
+            path.unlink()
+    (results / "README.md").unlink()
+    environment = os.environ | {
+        "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "ABLATIONS_CACHE": str(tmp_path / "nothing"),
+    }  # fmt: skip
+    code = "import sys; from ablations.study import republish; republish(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(results)], env=environment, check=True, cwd=tmp_path)
+    assert _files(results) == _files(before)
+    _, different, broken = filecmp.cmpfiles(before, results, _files(before), shallow=False)
+    assert not different + broken
+
+
+def test_what_is_committed_is_what_the_records_say(tmp_path):
+    """The project's own results, rebuilt elsewhere from a copy of the records, are equal to those in the repository."""
+    here = project() / "results"
+    shutil.copytree(here / "records", tmp_path / "records")
+    for request in here.glob("*/*/request.json"):
+        target = tmp_path / request.relative_to(here)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(request, target)
+    listed = subprocess.run(["git", "ls-files", "results"], cwd=project(), capture_output=True, text=True, check=False)
+    pages = {name.removeprefix("results/") for name in listed.stdout.split()}
+    for notebook in (name for name in pages if name.endswith("notebook.ipynb")):  # the page links to it
+        (tmp_path / notebook).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(here / notebook, tmp_path / notebook)
+    republish(tmp_path)
+    for name in pages - {"README.md"}:
+        if not name.startswith(("records/", "environments/")):
+            assert (tmp_path / name).read_bytes() == (here / name).read_bytes(), name
+
+
+def test_the_readme_quotes_the_results(tmp_path):
+    """Every row of results in the README stands in the page it comes from."""
+    readme = (project() / "README.md").read_text()
+    quoted = readme.split("<!-- results -->")[1].split("<!-- /results -->")[0].strip().splitlines()
+    page = (project() / "results/masking_ratio/laptop/README.md").read_text()
+    assert len(quoted) > 6
+    for row in quoted[2:]:
+        cells = [cell.strip() for cell in row.strip("| ").split("|")]
+        assert any(all(cell in line for cell in cells) for line in page.splitlines() if line.startswith("|")), row
