@@ -103,4 +103,12 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
         )
     finally:
         with contextlib.suppress(FileNotFoundError):
+            _name_relatively(temporary, source, output)
             os.replace(temporary, output)
+
+
+def _name_relatively(executed: Path, source: Path, output: Path) -> None:
+    """Papermill notes absolute paths in the notebook; a published one says nothing of the machine it ran on."""
+    notebook = nbformat.read(executed, as_version=4)
+    notebook.metadata["papermill"] |= {"input_path": source.name, "output_path": output.name}
+    nbformat.write(notebook, executed)

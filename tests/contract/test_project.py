@@ -122,7 +122,9 @@ def test_every_grid_reads_and_has_the_small_scales(name):
 def test_the_project_speaks_of_itself_alone():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     texts = [
-        ROOT / name for name in listed if name.endswith((".py", ".md", ".yaml", ".yml", ".toml", ".ipynb", "Makefile"))
+        ROOT / name
+        for name in listed
+        if name.endswith((".py", ".svg", ".json", ".csv", ".md", ".yaml", ".yml", ".toml", ".ipynb", "Makefile"))
     ]
     for path in texts:
         if path.exists() and path != Path(__file__):
