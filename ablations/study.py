@@ -54,7 +54,7 @@ class Study:
         self.grid, self.scale = grids.read(grid), scale
         wanted = _mapping("axes", axes)
         self._request: dict[str, Any] = {
-            "axes": {path: _listed(path, values) for path, values in wanted.items() if values is not None} or None,
+            "axes": {path: _listed(values) for path, values in wanted.items() if values is not None} or None,
             "seeds": seeds,
             "filters": _mapping("filters", filters) or None,
         }
@@ -92,8 +92,8 @@ class Study:
         found = self.resolve()
         rows = found.table()
         shown = pd.DataFrame({"cell": rows["cell"]})
-        for name, words in {"parameters": markup.quantity, "tokens": markup.quantity, "flops": markup.quantity}.items():
-            shown[name.replace("flops", "FLOPs") + " a run"] = rows[name].map(words)
+        for name in ("parameters", "tokens", "flops"):
+            shown[name.replace("flops", "FLOPs") + " a run"] = rows[name].map(markup.quantity)
         shown["time a run"] = rows["seconds a run"].map(markup.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
@@ -224,7 +224,7 @@ def _mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any]
     return dict(given)
 
 
-def _listed(path: str, values: Any) -> list[Any]:
+def _listed(values: Any) -> list[Any]:
     if isinstance(values, str):
         values = strict_yaml.value(values)
     return list(values) if isinstance(values, (list, tuple)) else [values]

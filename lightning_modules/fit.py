@@ -74,7 +74,7 @@ class Recorder(pl.Callback):
         self.seconds = 0.0  # of training, over all resumptions
         self._since = self._saved = time.monotonic()
         self._window: dict[str, list[float]] = {}
-        self._first_step = 0
+        self._first_step = self._step = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed training must go on from."""
@@ -91,13 +91,14 @@ class Recorder(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, module: Pretrain) -> None:
         """Starts the clock."""
         self._since = self._saved = time.monotonic()
-        self._first_step = trainer.global_step
+        self._first_step = self._step = trainer.global_step
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Pretrain, *_: Any) -> None:
         """After each micro-batch; acts at the end of an optimiser step, at a tick, or when asked to stop."""
         step = trainer.global_step
-        if trainer.fit_loop._should_accumulate():
+        if step == self._step:  # a micro-batch that is accumulated
             return
+        self._step = step
         if step % self.tick == 0 or step == self.system.training.steps:
             self._read(step, module)
         if step % measured_every(self.system):

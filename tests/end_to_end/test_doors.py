@@ -166,7 +166,7 @@ def test_what_is_committed_is_what_the_records_say(tmp_path):
             assert (tmp_path / name).read_bytes() == (here / name).read_bytes(), name
 
 
-def test_the_readme_quotes_the_results(tmp_path):
+def test_the_readme_quotes_the_results():
     """Every row of results in the README stands in the page it comes from."""
     readme = (project() / "README.md").read_text()
     quoted = readme.split("<!-- results -->")[1].split("<!-- /results -->")[0].strip().splitlines()
