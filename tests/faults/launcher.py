@@ -1,5 +1,6 @@
 """A launcher in a process of its own, for tests that kill it; without a ``__main__`` guard, as users write scripts."""
 
+import signal
 import sys
 
 import torch
@@ -8,6 +9,9 @@ from ablations import grids
 from ablations.execute import execute
 from ablations.plan import plan
 from ablations.store import Records
+
+# a test run started in the background hands down an ignored Ctrl-C, which these tests are about
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)  # as the processes of the local executor do
 grid, results, executor = sys.argv[1:4]
