@@ -9,8 +9,15 @@ from torch import nn
 from .config import Settings, knob
 
 
-class AdamW(Settings):
-    """Adam with decoupled weight decay and bias correction (Loshchilov and Hutter 2019), torch's arithmetic."""
+class Optimizer(Settings):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), or LAMB (You et al. 2020)."""
+
+    algorithm: Literal["adamw", "lamb"] = knob("adamw", "adamw, or lamb as ALBERT uses it.", neutral="adamw")
+    bias_correction: bool = knob(
+        True,
+        "Whether the moments are corrected for their start at zero; BERT's AdamWeightDecay and ALBERT's LAMB do not.",
+        neutral=True,
+    )
 
     peak_lr: float = knob(1e-4, "Learning rate at the end of the warm-up.", gt=0)
     beta1: float = knob(0.9, "Decay of the first moment.", ge=0, lt=1)

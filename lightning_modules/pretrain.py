@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .batch import Encoded, Example
 from .objectives import Objectives
-from .optim import AdamW, Schedule
+from .optim import Optimizer, Schedule
 
 
 class Pretrain(pl.LightningModule):
@@ -32,7 +32,7 @@ class Pretrain(pl.LightningModule):
         backbone: nn.Module,
         objectives: Objectives,
         heads: nn.ModuleDict,
-        optimizer: AdamW,
+        optimizer: Optimizer,
         schedule: Schedule,
         steps: int,
         clip_norm: float,

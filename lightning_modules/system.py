@@ -5,6 +5,7 @@ seed. Two systems can be compared field by field (`config.diff`), and any field 
 """
 
 import functools
+import itertools
 from typing import TYPE_CHECKING, Literal, Self
 
 import torch
@@ -14,10 +15,10 @@ from torch import nn
 from .backbones import Transformer
 from .batch import Example, Tokens, Vocabulary
 from .config import Settings, canonical, knob, label
-from .data import Data, FullSentences
+from .data import Data, InputFormat
 from .draws import Draws
 from .objectives import MaskedLM, Masking, Objectives
-from .optim import AdamW, Schedule
+from .optim import Optimizer, Schedule
 
 if TYPE_CHECKING:
     from .data.loader import PretrainingData
@@ -31,6 +32,12 @@ class Training(Settings):
     batch_size: int = knob(256, "Sequences in an optimiser step, over all micro-batches and devices.", ge=1)
     micro_batch_size: int | None = knob(
         None, "Sequences in one forward pass, for small memories; by default the whole batch.", neutral=None, ge=1
+    )
+    warm_start: tuple[int, ...] = knob(
+        (),
+        "Depths of the runs of this system, each shallower, whose weights are stacked to start this one; each run of "
+        "the chain starts from the one before (ALBERT, section 4.8).",
+        neutral=(),
     )
     clip_norm: float = knob(1.0, "Largest global gradient norm; 0 does not clip.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bfloat16 autocast over fp32 weights.")
@@ -49,6 +56,12 @@ class Evaluation(Settings):
 
     sequences: int = knob(1024, "Held-out sequences.", ge=1)
     rate: float = knob(0.15, "Share of their tokens hidden, all shown as [MASK].", gt=0, le=1)
+    pairs: int = knob(
+        0,
+        "Held-out segment pairs of each construction, random and swapped, on which sentence accuracies are measured.",
+        neutral=0,
+        ge=0,
+    )
     points: int = knob(12, "Measurements during a training, evenly spaced, the last at its end.", ge=1, le=64)
 
     @property
@@ -64,9 +77,9 @@ class System(Settings):
     paper: str = label("", "Where it was published.")
     model: Transformer = Transformer()
     objectives: Objectives = Objectives(mlm=MaskedLM())
-    format: FullSentences = FullSentences()
+    format: InputFormat = InputFormat()
     data: Data = Data()
-    optimizer: AdamW = AdamW()
+    optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
@@ -79,7 +92,22 @@ class System(Settings):
                 f"format.sequence_length {length} is longer than model.max_positions {table}: "
                 "raise the one or lower the other"
             )
+        if self.objectives.sentence is not None and self.format.kind != "segment_pairs":
+            raise ValueError("objectives.sentence needs pairs: format.kind must be 'segment_pairs'")
+        chain = (*self.training.warm_start, self.model.num_layers)
+        if any(deeper <= shallower for shallower, deeper in itertools.pairwise((0, *chain))):
+            raise ValueError(
+                f"training.warm_start {list(self.training.warm_start)} must name depths that grow, "
+                f"each below model.num_layers {self.model.num_layers}"
+            )
         return self
+
+    def shallower(self) -> Self | None:
+        """The system whose weights start this one; None where training starts from scratch."""
+        *earlier, depth = self.training.warm_start or (None,)
+        if depth is None:
+            return None
+        return self.but(**{"model.num_layers": depth, "training.warm_start": list(earlier)})
 
     def build(self, seed: int) -> "Pretrain":
         """The Lightning module, its weights drawn from ``seed`` without touching the caller's generator."""

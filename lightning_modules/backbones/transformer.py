@@ -34,6 +34,19 @@ class Transformer(Settings):
 
     num_layers: int = knob(12, "Number of blocks L.", ge=1)
     hidden_size: int = knob(768, "Width d of the stream.", ge=1)
+    embedding_size: int | None = knob(
+        None,
+        "Width e of the embedding tables; below hidden_size they are projected up (ALBERT, section 3.1). "
+        "By default hidden_size.",
+        neutral=None,
+        ge=1,
+    )
+    sharing: Literal["none", "attention", "ffn", "all"] = knob(
+        "none", "Which sub-layers, with their LayerNorm, all layers of a group share (ALBERT).", neutral="none"
+    )
+    sharing_groups: int = knob(
+        1, "Groups of consecutive layers that share parameters among themselves.", neutral=1, ge=1
+    )
     num_heads: int | None = knob(None, f"Attention heads h; by default one for each {HEAD_SIZE} of hidden_size.", ge=1)
     ffn_size: int | None = knob(None, "Inner width of the feed-forward layers; by default 4 x hidden_size.", ge=1)
     norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
@@ -64,12 +77,21 @@ class Transformer(Settings):
                 f"hidden_size {self.hidden_size} does not divide into {self.num_heads} heads; "
                 f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
             )
+        if self.sharing_groups > self.num_layers:
+            raise ValueError(f"{self.sharing_groups} sharing_groups cannot be made of {self.num_layers} layers")
         return self
 
     def resolved(self) -> Self:
-        """num_heads and ffn_size filled in; max_positions dropped to 0 where no table has that many rows."""
+        """Derived values filled in, and values that do nothing at their neutral one.
+
+        max_positions drops to 0 where no table has that many rows; sharing to none where no layer has a partner.
+        """
+        alone = self.sharing == "none" or self.sharing_groups == self.num_layers
         return self.model_copy(
             update={
+                "embedding_size": None if self.embedding_size == self.hidden_size else self.embedding_size,
+                "sharing": "none" if alone else self.sharing,
+                "sharing_groups": 1 if alone else self.sharing_groups,
                 "num_heads": self.num_heads or _default_heads(self.hidden_size),
                 "ffn_size": self.ffn_size or 4 * self.hidden_size,
                 "max_positions": self.max_positions if self.positions in ("learned", "sinusoidal") else 0,
@@ -78,7 +100,7 @@ class Transformer(Settings):
 
     def size(self, vocab_size: int) -> Size:
         """The widths heads are built for."""
-        return Size(self.hidden_size, self.hidden_size, vocab_size)
+        return Size(self.hidden_size, self.embedding_size or self.hidden_size, vocab_size)
 
     def build(self, vocab_size: int) -> "TransformerEncoder":
         """The encoder, initialised from torch's current generator."""

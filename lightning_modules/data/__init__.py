@@ -1,13 +1,13 @@
 """Text in, sequences out: corpora, tokenizers, token stores, input formats, loaders.
 
->>> from lightning_modules.data import Data, FullSentences, open_store
->>> sequences = FullSentences(sequence_length=64).arrange(open_store(Data(), "train"))  # doctest: +SKIP
+>>> from lightning_modules.data import Data, InputFormat, open_store
+>>> sequences = InputFormat(sequence_length=64).arrange(open_store(Data(), "train"))  # doctest: +SKIP
 
 ``loader`` (Lightning's data module) and ``bigram`` (the neighbour baseline) are imported by name.
 """
 
 from .corpora import CORPORA, Corpus
-from .formats import FullSentences, Sequences
+from .formats import InputFormat, Sequences
 from .pins import DataMismatch, fingerprints
 from .settings import Data
 from .store import TokenStore, open_store
@@ -18,7 +18,7 @@ __all__ = [
     "Corpus",
     "Data",
     "DataMismatch",
-    "FullSentences",
+    "InputFormat",
     "Sequences",
     "TokenStore",
     "Tokenizer",

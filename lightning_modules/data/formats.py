@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from ..config import Settings, identity, knob
 from .store import TokenStore
 
 
-class FullSentences(Settings):
+class InputFormat(Settings):
     """One segment of running text: ``[CLS] text [SEP]``, an extra ``[SEP]`` where a new document begins inside.
 
     RoBERTa's FULL-SENTENCES (Liu et al. 2019, section 4.2): whole sentences, packed until the next does not fit,
@@ -21,10 +21,50 @@ class FullSentences(Settings):
     Wettig et al. 2023): no padding, where short sequences of whole sentences are a fifth padding.
     """
 
+    kind: Literal["full_sentences", "segment_pairs"] = knob(
+        "full_sentences", "One segment of running text, or BERT's two segments.", neutral="full_sentences"
+    )
     sequence_length: int = knob(512, "Positions of a sequence, special tokens included.", ge=8, le=1 << 20)
     break_mode: Literal["sentences", "none"] = knob(
         "sentences", "Whether sequences end at sentence boundaries or at fixed lengths.", neutral="sentences"
     )
+    negatives: Literal["random", "swapped"] = knob(
+        "random",
+        "Segment pairs: what stands in half of the pairs instead of the text that follows: a segment of another "
+        "document (BERT), or the two segments in the wrong order (ALBERT).",
+        neutral="random",
+    )
+    short_fraction: float = knob(
+        0.1, "Segment pairs: share of pairs that are filled to a random shorter length only.", neutral=0.0, ge=0, le=1
+    )
+    duplicates: int = knob(
+        1, "Segment pairs: how often each text is arranged, with fresh draws (BERT's dupe_factor).", neutral=1, ge=1
+    )
+    short_documents: bool = knob(
+        False,
+        "Segment pairs: draw the shorter length once a document, as BERT's released code does, instead of once a pair.",
+        neutral=False,
+    )
+    lone_negatives: bool = knob(
+        False,
+        "Segment pairs, swapped: a chunk of one sentence gets a random second segment and counts as out of order, "
+        "as in ALBERT's released code; else it is left out.",
+        neutral=False,
+    )
+
+    def resolved(self) -> Self:
+        """What the other kind has is at its neutral value."""
+        if self.kind == "full_sentences":
+            pairs = {"negatives": "random", "short_fraction": 0.0, "duplicates": 1, "short_documents": False}
+            return self.model_copy(update=pairs | {"lone_negatives": False})
+        lone = self.lone_negatives and self.negatives == "swapped"
+        return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone})
+
+    def heldout(self) -> Self:
+        """The format of the held-out text: running text for every kind, so that one measure serves all."""
+        if self.kind == "full_sentences":
+            return self
+        return self.model_copy(update={"kind": "full_sentences", "break_mode": "none"})
 
     def arrange(self, store: TokenStore) -> "Sequences":
         """The sequences of a store, in the order of the text. The index is cached beside the store."""

@@ -17,7 +17,7 @@ from ..batch import Example, Tokens, Vocabulary
 from ..config import ConfigError
 from ..draws import Draws, permutation
 from . import bigram
-from .formats import FullSentences, Sequences
+from .formats import InputFormat, Sequences
 from .settings import Data
 from .store import open_store
 
@@ -223,7 +223,7 @@ class PretrainingData(pl.LightningDataModule):
     """
 
     data: Data
-    format: FullSentences
+    format: InputFormat
     seed: int
     steps: int
     batch_size: int

@@ -15,14 +15,18 @@ from ..config import Settings, knob
 from ..draws import Draws
 from .masked_lm import MaskedLM
 from .masking import Masking
+from .sentence_pair import SentencePair
 
-__all__ = ["MaskedLM", "Masking", "Objectives"]
+__all__ = ["MaskedLM", "Masking", "Objectives", "SentencePair"]
 
 
 class Objectives(Settings):
     """The objectives of a system, each present or absent. Exactly one corrupts the input."""
 
     mlm: MaskedLM | None = knob(None, "Masked language modelling.", neutral=None)
+    sentence: SentencePair | None = knob(
+        None, "Whether two segments follow each other; NSP or SOP by the format's negatives.", neutral=None
+    )
 
     @model_validator(mode="after")
     def _one_corrupter(self) -> Self:

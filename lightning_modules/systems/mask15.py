@@ -8,9 +8,9 @@ place of the hidden tokens.
 """
 
 from ..backbones import Transformer
-from ..data import Data, FullSentences, Tokenizer
+from ..data import Data, InputFormat, Tokenizer
 from ..objectives import MaskedLM, Masking, Objectives
-from ..optim import AdamW, Schedule
+from ..optim import Optimizer, Schedule
 from ..system import System, Training
 
 MASK15_LARGE = System(
@@ -22,11 +22,11 @@ MASK15_LARGE = System(
     objectives=Objectives(
         mlm=MaskedLM(masking=Masking(rate=0.40, mask=1.0, same=0.0, random=0.0, count="stochastic_round"))
     ),
-    format=FullSentences(sequence_length=128, break_mode="none"),
+    format=InputFormat(sequence_length=128, break_mode="none"),
     data=Data(
         corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)
     ),
-    optimizer=AdamW(peak_lr=2e-3, beta2=0.98, eps=1e-6, weight_decay=0.01, decay_all=True),
+    optimizer=Optimizer(peak_lr=2e-3, beta2=0.98, eps=1e-6, weight_decay=0.01, decay_all=True),
     schedule=Schedule(warmup_fraction=0.06),
     training=Training(steps=23_000, batch_size=4096, clip_norm=0.0),
 )

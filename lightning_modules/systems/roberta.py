@@ -7,9 +7,9 @@ Differs from the released code in that special tokens are never chosen for predi
 """
 
 from ..backbones import Transformer
-from ..data import Data, FullSentences, Tokenizer
+from ..data import Data, InputFormat, Tokenizer
 from ..objectives import MaskedLM, Masking, Objectives
-from ..optim import AdamW, Schedule
+from ..optim import Optimizer, Schedule
 from ..system import System, Training
 
 ROBERTA_BASE = System(
@@ -17,11 +17,11 @@ ROBERTA_BASE = System(
     paper="Liu et al. 2019, arXiv 1907.11692, Table 9",
     model=Transformer(num_layers=12, hidden_size=768, segment_types=0, norm_eps=1e-5, init="normal"),
     objectives=Objectives(mlm=MaskedLM(masking=Masking(count="stochastic_round"))),
-    format=FullSentences(sequence_length=512),
+    format=InputFormat(sequence_length=512),
     data=Data(
         corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)
     ),
-    optimizer=AdamW(peak_lr=6e-4, beta2=0.98, eps=1e-6, weight_decay=0.01, decay_all=True),
+    optimizer=Optimizer(peak_lr=6e-4, beta2=0.98, eps=1e-6, weight_decay=0.01, decay_all=True),
     schedule=Schedule(warmup_fraction=24_000 / 500_000),
     training=Training(steps=500_000, batch_size=8192, clip_norm=0.0),
 )

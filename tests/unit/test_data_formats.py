@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data import FullSentences, TokenStore, Vocabulary
+from lightning_modules.data import InputFormat, TokenStore, Vocabulary
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=8).filter(
     lambda documents: sum(map(sum, documents)) > 0
@@ -45,7 +45,7 @@ def packed_slowly(store, room):
 @given(documents=DOCUMENTS, length=st.integers(8, 40), mode=st.sampled_from(["sentences", "none"]))
 def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, documents, length, mode):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    sequences = FullSentences(sequence_length=length, break_mode=mode).arrange(store)
+    sequences = InputFormat(sequence_length=length, break_mode=mode).arrange(store)
     tokens = sequences.batch(np.arange(len(sequences)))
     ids, real, special = tokens.ids.numpy(), tokens.real.numpy(), tokens.special.numpy()
     assert ids.shape == (len(sequences), length)
@@ -75,20 +75,20 @@ def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, d
 )
 def test_sentences_are_packed_greedily_and_long_ones_cut(tmp_path_factory, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    bounds = FullSentences(sequence_length=length).arrange(store).bounds.tolist()
+    bounds = InputFormat(sequence_length=length).arrange(store).bounds.tolist()
     assert list(itertools.pairwise(bounds)) == packed_slowly(store, length - 2)
 
 
 def test_fixed_lengths_leave_no_padding_but_the_last(tmp_path):
     store = make_store(tmp_path, [[7, 9, 40], [3, 50]])
-    sequences = FullSentences(sequence_length=12, break_mode="none").arrange(store)
+    sequences = InputFormat(sequence_length=12, break_mode="none").arrange(store)
     tokens = sequences.batch(np.arange(len(sequences)))
     assert tokens.real[:-1].all()
     assert len(sequences) == 11  # 109 tokens and one separator in stretches of 10
 
 
 def test_rows_do_not_depend_on_their_company(tmp_path):
-    sequences = FullSentences(sequence_length=10).arrange(make_store(tmp_path, [[3, 9, 2], [1], [1, 1], [20]]))
+    sequences = InputFormat(sequence_length=10).arrange(make_store(tmp_path, [[3, 9, 2], [1], [1, 1], [20]]))
     together = sequences.batch(np.arange(len(sequences)))
     for n in range(len(sequences)):
         assert sequences.batch(np.array([n])).ids[0].tolist() == together.ids[n].tolist()
@@ -96,16 +96,16 @@ def test_rows_do_not_depend_on_their_company(tmp_path):
 
 def test_the_index_is_cached_beside_the_store_and_a_damaged_one_is_made_again(tmp_path):
     store = make_store(tmp_path, [[3, 9, 2], [1], [20]])
-    first = FullSentences(sequence_length=10).arrange(store)
+    first = InputFormat(sequence_length=10).arrange(store)
     (cached,) = tmp_path.glob("sequences-*.npy")
-    assert FullSentences(sequence_length=10).arrange(store).bounds.tolist() == first.bounds.tolist()
+    assert InputFormat(sequence_length=10).arrange(store).bounds.tolist() == first.bounds.tolist()
     cached.write_bytes(b"\x93NUMPY torn")
-    assert FullSentences(sequence_length=10).arrange(store).bounds.tolist() == first.bounds.tolist()
-    for other in (FullSentences(sequence_length=11), FullSentences(sequence_length=10, break_mode="none")):
+    assert InputFormat(sequence_length=10).arrange(store).bounds.tolist() == first.bounds.tolist()
+    for other in (InputFormat(sequence_length=11), InputFormat(sequence_length=10, break_mode="none")):
         other.arrange(store)
     assert len(list(tmp_path.glob("sequences-*.npy"))) == 3
 
 
 def test_a_misspelt_mode_is_refused():
     with pytest.raises(ConfigError, match="Did you mean 'sentences'"):
-        FullSentences.read({"break_mode": "sentence"})
+        InputFormat.read({"break_mode": "sentence"})

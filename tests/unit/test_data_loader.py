@@ -7,7 +7,7 @@ import torch
 
 from lightning_modules.batch import Example, Target
 from lightning_modules.config import ConfigError
-from lightning_modules.data import Data, FullSentences, Sequences, Tokenizer, TokenStore, Vocabulary
+from lightning_modules.data import Data, InputFormat, Sequences, Tokenizer, TokenStore, Vocabulary
 from lightning_modules.data.loader import Batches, HeldOut, Portions, PretrainingData
 
 
@@ -18,7 +18,7 @@ def sequences(tmp_path):
     vocabulary = Vocabulary(tuple(map(str, range(size + 5))), np.ones(size + 5, dtype=bool))
     ids, sentences = np.arange(5, size + 5, dtype=np.uint16), np.arange(0, size + 1, 6)
     store = TokenStore(tmp_path, ids, sentences, np.array([0, 10]), vocabulary, size)
-    return FullSentences(sequence_length=8).arrange(store)
+    return InputFormat(sequence_length=8).arrange(store)
 
 
 def hide(tokens, draws, vocabulary):
@@ -171,7 +171,7 @@ def make_module(folder, seed=0):
     data = Data(corpora=(f"text:{folder}/text.txt",), tokenizer=Tokenizer(vocab_size=64))
     return PretrainingData(
         data,
-        FullSentences(sequence_length=16),
+        InputFormat(sequence_length=16),
         seed=seed,
         steps=7,
         batch_size=4,

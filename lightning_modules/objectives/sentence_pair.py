@@ -1,0 +1,74 @@
+"""Two segments: do they belong together (NSP, Devlin et al. 2019), are they in order (SOP, Lan et al. 2020)?
+
+The two are one objective, a two-way question about a pair of segments; what makes them different is what the input
+format puts in the place of half of the second segments (``format.negatives``).
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..batch import Encoded, Example, Size, Target, Vocabulary
+from ..config import Settings, knob
+from ..draws import Draws
+
+
+class PairHead(nn.Module):
+    """BERT's pooler and classifier: tanh(W h + b) of the first position, then two logits."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(size.hidden_size, size.hidden_size)
+        self.classifier = nn.Linear(size.hidden_size, 2)
+        for layer in (self.pooler, self.classifier):
+            nn.init.trunc_normal_(layer.weight, std=0.02, a=-0.04, b=0.04)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, first: Tensor) -> Tensor:
+        """Logits ``[n 2]`` of first positions ``[n d]``."""
+        return self.classifier(torch.tanh(self.pooler(first)))
+
+
+class SentencePair(Settings):
+    """Tell pairs of segments that follow each other (0) from those that do not (1), from the first position."""
+
+    corrupts: ClassVar[bool] = False
+    needs: ClassVar[frozenset[str]] = frozenset({"full"})
+
+    weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
+
+    def heads(self, size: Size) -> nn.ModuleDict:
+        """The parameters this objective adds."""
+        return nn.ModuleDict({"pair": PairHead(size)})
+
+    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """Adds the target ``sentence`` at the first position of each row; the input stays as it is."""
+        rows, length = example.inputs.ids.shape
+        target = Target(where=torch.arange(rows) * length, ids=example.inputs.labels["sentence"])
+        return replace(example, targets=example.targets | {"sentence": target})
+
+    def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Tensor:
+        """Logits ``[b 2]``."""
+        hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["sentence"].where]
+        return heads["pair"](hidden)
+
+    def loss(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, teacher: Encoded | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Summed cross-entropy in nats over the pairs, and their count; never a mean."""
+        logits, target = self.logits(heads, encoded, example), example.targets["sentence"]
+        nats = F.cross_entropy(logits.float(), target.ids, reduction="sum")
+        return {"sentence": (nats, torch.tensor(float(target.ids.numel())))}
+
+    def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
+        """Held-out accuracy as (sum, count)."""
+        logits, target = self.logits(heads, encoded, example), example.targets["sentence"]
+        right = (logits.argmax(-1) == target.ids).sum().float()
+        return {"sentence_accuracy": (right, torch.tensor(float(target.ids.numel())))}
+
+    def flops_per_sequence(self, length: int, size: Size) -> float:
+        """Multiply-adds x 2 of the head's forward pass over one sequence."""
+        return 2.0 * size.hidden_size * (size.hidden_size + 2)
