@@ -1,7 +1,8 @@
 """The composable transformer encoder: BERT's, RoBERTa's, and what lies between and beyond.
 
 Vaswani et al. (2017) section 3.1 as varied by Devlin et al. (2019) section 3: word, position and segment
-embeddings are summed, normalised and dropped out; blocks of attention and feed-forward follow.
+embeddings are summed, normalised and dropped out; layers of attention and feed-forward follow. Lan et al. (2020)
+section 3.1 make the embeddings narrower than the stream, and let layers share their parameters.
 """
 
 from collections.abc import Callable
@@ -102,15 +103,27 @@ class Transformer(Settings):
         """The widths heads are built for."""
         return Size(self.hidden_size, self.embedding_size or self.hidden_size, vocab_size)
 
+    def owners(self, layer: int) -> dict[str, int]:
+        """For each kind of sub-layer, the first layer that uses the one of ``layer``: layer itself if not shared.
+
+        Groups are of consecutive layers, and layer i of L belongs to group ``i * G // L`` of G (ALBERT's released
+        code). A sub-layer takes its LayerNorm along, which the paper leaves open where only one kind is shared.
+        """
+        group = layer * self.sharing_groups // self.num_layers
+        first = -(-group * self.num_layers // self.sharing_groups)
+        return {kind: first if self.sharing in (kind, "all") else layer for kind in ("attention", "ffn")}
+
     def build(self, vocab_size: int) -> "TransformerEncoder":
         """The encoder, initialised from torch's current generator."""
         return TransformerEncoder(self.resolved(), vocab_size)
 
     def flops_per_sequence(self, length: int) -> float:
         """FLOPs of the matrix products of one forward pass over one sequence; elementwise work is not counted."""
-        d, f = self.hidden_size, self.resolved().ffn_size
+        settings = self.resolved()
+        d, e, f = settings.hidden_size, settings.embedding_size, settings.ffn_size
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
-        return float(self.num_layers * length * per_token)
+        projected = 0 if e is None else 2 * e * d
+        return float(length * (self.num_layers * per_token + projected))
 
 
 def _default_heads(hidden_size: int) -> int:
@@ -119,20 +132,26 @@ def _default_heads(hidden_size: int) -> int:
 
 
 class Embeddings(nn.Module):
-    """Word + position + segment embeddings, LayerNorm, dropout."""
+    """Word + position + segment embeddings, LayerNorm, dropout; then up to the stream's width where theirs is smaller.
+
+    Tables, LayerNorm and dropout are of width e; the projection has a bias and nothing after it (ALBERT's released
+    code, ``embedding_hidden_mapping_in``).
+    """
 
     def __init__(self, settings: Transformer, vocab_size: int) -> None:
         super().__init__()
         d = settings.hidden_size
-        self.word = nn.Embedding(vocab_size, d)
+        e = settings.embedding_size or d
+        self.word = nn.Embedding(vocab_size, e)
         self.tables = nn.ModuleDict()
         if settings.segment_types:
-            self.tables["segment"] = nn.Embedding(settings.segment_types, d)
-        self.position = nn.Embedding(settings.max_positions, d) if settings.positions == "learned" else None
-        fixed = sinusoids(settings.max_positions, d) if settings.positions == "sinusoidal" else None
+            self.tables["segment"] = nn.Embedding(settings.segment_types, e)
+        self.position = nn.Embedding(settings.max_positions, e) if settings.positions == "learned" else None
+        fixed = sinusoids(settings.max_positions, e) if settings.positions == "sinusoidal" else None
         self.register_buffer("fixed", fixed, persistent=False)
-        self.norm = nn.LayerNorm(d, eps=settings.norm_eps)
+        self.norm = nn.LayerNorm(e, eps=settings.norm_eps)
         self.dropout = nn.Dropout(settings.embedding_dropout)
+        self.projection = nn.Identity() if e == d else nn.Linear(e, d)
 
     def forward(self, example: Example) -> Float[Tensor, "b t d"]:
         tokens = example.inputs
@@ -143,55 +162,73 @@ class Embeddings(nn.Module):
         rows = self.fixed if self.position is None else self.position.weight
         if rows is not None:
             x = x + self._placed(rows, tokens.positions, x.shape[1])
-        return self.dropout(self.norm(x))
+        return self.projection(self.dropout(self.norm(x)))
 
     @staticmethod
-    def _placed(rows: Float[Tensor, "p d"], positions: Int[Tensor, "b t"] | None, length: int) -> Tensor:
+    def _placed(rows: Float[Tensor, "p e"], positions: Int[Tensor, "b t"] | None, length: int) -> Tensor:
         if length > rows.shape[0]:
             raise ValueError(f"sequences of {length} positions, but model.max_positions is {rows.shape[0]}")
         return rows[:length] if positions is None else rows[positions]
 
 
-class Block(nn.Module):
-    """One layer.
-
-    ::
-
-    post:  x = norm(x + drop(attention(x)));  x = norm(x + drop(ffn(x)))
-    pre:   x = x + drop(attention(norm(x)));  x = x + drop(ffn(norm(x)))
-    """
+class FeedForward(nn.Module):
+    """Two linear layers and the non-linearity between them."""
 
     def __init__(self, settings: Transformer) -> None:
         super().__init__()
-        d = settings.hidden_size
-        self.attention = MultiHeadAttention(d, settings.num_heads, settings.attention_dropout)
-        self.attention_norm = nn.LayerNorm(d, eps=settings.norm_eps)
-        self.ffn_in, self.ffn_out = nn.Linear(d, settings.ffn_size), nn.Linear(settings.ffn_size, d)
-        self.ffn_norm = nn.LayerNorm(d, eps=settings.norm_eps)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.expand = nn.Linear(settings.hidden_size, settings.ffn_size)
+        self.contract = nn.Linear(settings.ffn_size, settings.hidden_size)
         self.activation = ACTIVATIONS[settings.activation]
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        return self.contract(self.activation(self.expand(x)))
+
+
+class SubLayer(nn.Module):
+    """A function f of the stream with its dropout, residual connection and LayerNorm.
+
+    ::
+
+    post:  norm(x + drop(f(x)))
+    pre:   x + drop(f(norm(x)))
+    """
+
+    def __init__(self, function: nn.Module, settings: Transformer) -> None:
+        super().__init__()
+        self.function = function
+        self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_eps)
+        self.dropout = nn.Dropout(settings.dropout)
         self.pre = settings.norm == "pre"
 
-    def _feed_forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
-        return self.ffn_out(self.activation(self.ffn_in(x)))
-
-    def forward(self, x: Float[Tensor, "b t d"], added: Tensor | None) -> Float[Tensor, "b t d"]:
+    def forward(self, x: Float[Tensor, "b t d"], *rest: Any) -> Float[Tensor, "b t d"]:
         if self.pre:
-            x = x + self.dropout(self.attention(self.attention_norm(x), added))
-            return x + self.dropout(self._feed_forward(self.ffn_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, added)))
-        return self.ffn_norm(x + self.dropout(self._feed_forward(x)))
+            return x + self.dropout(self.function(self.norm(x), *rest))
+        return self.norm(x + self.dropout(self.function(x, *rest)))
+
+
+def _sub_layer(kind: str, settings: Transformer) -> SubLayer:
+    if kind == "ffn":
+        return SubLayer(FeedForward(settings), settings)
+    return SubLayer(MultiHeadAttention(settings.hidden_size, settings.num_heads, settings.attention_dropout), settings)
 
 
 class TransformerEncoder(nn.Module):
-    """The encoder of `Transformer`'s settings; every layer's output is returned."""
+    """The encoder of `Transformer`'s settings; every layer's output is returned.
+
+    A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
+    ``owners[i]`` says for each kind in which block that of layer i is found.
+    """
 
     supports: ClassVar[frozenset[str]] = frozenset({"full", "causal", "pairs"})
 
     def __init__(self, settings: Transformer, vocab_size: int) -> None:
         super().__init__()
         self.embeddings = Embeddings(settings, vocab_size)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_layers))
+        self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict({kind: _sub_layer(kind, settings) for kind, owner in owners.items() if owner == layer})
+            for layer, owners in enumerate(self.owners)
+        )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
         self.register_buffer("slopes", slopes and slopes(settings.num_heads), persistent=False)
@@ -201,8 +238,9 @@ class TransformerEncoder(nn.Module):
         x = self.embeddings(example)
         added = self._added(example, x)
         layers = [x]
-        for block in self.blocks:
-            x = block(x, added)
+        for owners in self.owners:
+            x = self.blocks[owners["attention"]]["attention"](x, added)
+            x = self.blocks[owners["ffn"]]["ffn"](x)
             layers.append(x)
         last = x if self.final_norm is None else self.final_norm(x)
         return Encoded(layers=layers, last=last, unembed=self.unembed)
@@ -225,7 +263,7 @@ class TransformerEncoder(nn.Module):
         return F.linear(x, self.embeddings.word.weight)
 
     def depth(self, name: str) -> int:
-        """How deep a parameter lies: 0 for embeddings, i + 1 for block i, L + 1 above."""
+        """How deep a parameter lies: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
         if name.startswith("embeddings."):
             return 0
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1

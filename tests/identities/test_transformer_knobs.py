@@ -16,6 +16,9 @@ TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32)
 ROWS = {
     "num_layers": (2, 3),
     "hidden_size": (32, 64),
+    "embedding_size": (32, 8),
+    "sharing": ("none", "all"),
+    "sharing_groups": (2, 1),  # of two shared layers
     "num_heads": (2, 4),
     "ffn_size": (128, 64),  # 4 x hidden_size is the default, spelled out
     "norm": ("post", "pre"),
@@ -46,9 +49,10 @@ def test_every_knob_has_a_row():
 @pytest.mark.parametrize("knob", ROWS)
 def test_knob(knob):
     same, other = ROWS[knob]
-    reference = _output(TINY)
-    assert torch.equal(_output(TINY.but(**{knob: same})), reference)
-    changed = _output(TINY.but(**{knob: other}))
+    base = TINY.but(sharing="all", sharing_groups=2) if knob == "sharing_groups" else TINY
+    reference = _output(base)
+    assert torch.equal(_output(base.but(**{knob: same})), reference)
+    changed = _output(base.but(**{knob: other}))
     assert changed.shape != reference.shape or not torch.allclose(changed, reference)
 
 

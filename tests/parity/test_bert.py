@@ -26,12 +26,12 @@ def _pairs(backbone, head):
         }[name]
         yield parameter, [f"bert.embeddings.{theirs}"]
     parts = {
-        "attention.qkv": ["attention.self.query", "attention.self.key", "attention.self.value"],
-        "attention.output": ["attention.output.dense"],
-        "attention_norm": ["attention.output.LayerNorm"],
-        "ffn_in": ["intermediate.dense"],
-        "ffn_out": ["output.dense"],
-        "ffn_norm": ["output.LayerNorm"],
+        "attention.function.qkv": ["attention.self.query", "attention.self.key", "attention.self.value"],
+        "attention.function.output": ["attention.output.dense"],
+        "attention.norm": ["attention.output.LayerNorm"],
+        "ffn.function.expand": ["intermediate.dense"],
+        "ffn.function.contract": ["output.dense"],
+        "ffn.norm": ["output.LayerNorm"],
     }
     for index, block in enumerate(backbone.blocks):
         for ours, theirs in parts.items():
