@@ -8,6 +8,7 @@
 
 from .corpora import CORPORA, Corpus
 from .formats import InputFormat, Sequences
+from .pairs import PairSequences
 from .pins import DataMismatch, fingerprints
 from .settings import Data
 from .store import TokenStore, open_store
@@ -19,6 +20,7 @@ __all__ = [
     "Data",
     "DataMismatch",
     "InputFormat",
+    "PairSequences",
     "Sequences",
     "TokenStore",
     "Tokenizer",

@@ -1,6 +1,7 @@
 """Input formats: how documents become sequences (the verb *arrange*). Static; corruption comes later."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -9,16 +10,21 @@ import torch
 
 from ..batch import Tokens
 from ..config import Settings, identity, knob
+from . import pairs
+from .pairs import PairSequences
 from .store import TokenStore
 
 
 class InputFormat(Settings):
-    """One segment of running text: ``[CLS] text [SEP]``, an extra ``[SEP]`` where a new document begins inside.
+    """One segment of running text, or two segments that may or may not belong together.
 
+    ``full_sentences`` is ``[CLS] text [SEP]`` with an extra ``[SEP]`` where a new document begins inside:
     RoBERTa's FULL-SENTENCES (Liu et al. 2019, section 4.2): whole sentences, packed until the next does not fit,
     across documents. A sentence longer than a sequence is cut into pieces; nothing is dropped. With
     ``break_mode="none"`` text is cut at fixed lengths instead, wherever that falls (fairseq's name for it; used by
     Wettig et al. 2023): no padding, where short sequences of whole sentences are a fifth padding.
+
+    ``segment_pairs`` is BERT's and ALBERT's ``[CLS] A [SEP] B [SEP]``; see `pairs`.
     """
 
     kind: Literal["full_sentences", "segment_pairs"] = knob(
@@ -66,18 +72,26 @@ class InputFormat(Settings):
             return self
         return self.model_copy(update={"kind": "full_sentences", "break_mode": "none"})
 
-    def arrange(self, store: TokenStore) -> "Sequences":
+    def arrange(self, store: TokenStore) -> "Sequences | PairSequences":
         """The sequences of a store, in the order of the text. The index is cached beside the store."""
-        path = store.folder / f"sequences-{identity([self.essence(), _RECIPE])[:12]}.npy"
+        if self.kind == "segment_pairs":
+            index = self._cached(store, "pairs", pairs.RECIPE, lambda: pairs.arrange(store, self.resolved()))
+            return PairSequences(store, index, self.sequence_length)
+        return Sequences(
+            store, self._cached(store, "sequences", _RECIPE, lambda: self._bounds(store)), self.sequence_length
+        )
+
+    def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+        path = store.folder / f"{name}-{identity([self.essence(), recipe])[:12]}.npy"
         try:
-            return Sequences(store, np.asarray(np.load(path, mmap_mode="r")), self.sequence_length)
+            return np.asarray(np.load(path, mmap_mode="r"))
         except (OSError, ValueError):
-            bounds = self._bounds(store)
+            made = make()
         temporary = path.with_suffix(f".{os.getpid()}")
         with open(temporary, "wb") as file:
-            np.save(file, bounds)
+            np.save(file, made)
         os.replace(temporary, path)
-        return Sequences(store, bounds, self.sequence_length)
+        return made
 
     def _bounds(self, store: TokenStore) -> np.ndarray:
         room = self.sequence_length - 2

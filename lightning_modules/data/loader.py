@@ -8,6 +8,7 @@ epochs and none is short. Ranks and micro-batches are slices of that one global 
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 import pytorch_lightning as pl
@@ -17,7 +18,9 @@ from ..batch import Example, Tokens, Vocabulary
 from ..config import ConfigError
 from ..draws import Draws, permutation
 from . import bigram
+from .corpora import Split
 from .formats import InputFormat, Sequences
+from .pairs import PairSequences
 from .settings import Data
 from .store import open_store
 
@@ -70,7 +73,7 @@ class Batches:
 
     def __init__(
         self,
-        sequences: Sequences,
+        sequences: Sequences | PairSequences,
         portions: Portions,
         prepare: Prepare = uncorrupted,
         *,
@@ -186,7 +189,9 @@ class HeldOut:
     Every rank evaluates all of them, so that each has the whole result.
     """
 
-    def __init__(self, sequences: Sequences, count: int, batch_size: int, prepare: Prepare = uncorrupted) -> None:
+    def __init__(
+        self, sequences: Sequences | PairSequences, count: int, batch_size: int, prepare: Prepare = uncorrupted
+    ) -> None:
         self.sequences, self.batch_size, self.prepare = sequences, batch_size, prepare
         self.chosen = permutation(_HELDOUT_SEED, "heldout", 0, len(sequences))[:count]
         self._examples: list[Example] | None = None
@@ -246,16 +251,37 @@ class PretrainingData(pl.LightningDataModule):
         _ = self.sequences, self.heldout
 
     @functools.cached_property
-    def sequences(self) -> Sequences:
+    def sequences(self) -> Sequences | PairSequences:
         """What is trained on."""
         return self.format.arrange(open_store(self.data, "train"))
 
     @functools.cached_property
     def heldout(self) -> HeldOut:
         """The held-out examples, for validation and the neighbour baseline alike."""
-        sequences = self.format.arrange(open_store(self.data, "heldout"))
+        sequences = self.format.heldout().arrange(open_store(self.data, "heldout"))
         size = self.micro_batch_size or self.batch_size
         return HeldOut(sequences, self.heldout_sequences, size, self.prepare_heldout)
+
+    def heldout_pairs(
+        self, negatives: Literal["random", "swapped"], count: int, prepare: Prepare | None = None
+    ) -> HeldOut:
+        """Held-out segment pairs of one construction, the same for every run of this data and sequence length.
+
+        They fill their sequences and come from chunks of at least two sentences, so about half of them are
+        negatives. The labels are in ``inputs.labels["sentence"]``.
+
+        Args:
+            negatives: What stands in half of the pairs; see `InputFormat`.
+            count: How many pairs, at most.
+            prepare: Makes the examples; ``prepare_heldout`` unless something else is asked of them.
+        """
+        pairs = self._pairs("heldout", negatives)
+        return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
+
+    def _pairs(self, split: Split, negatives: Literal["random", "swapped"]) -> PairSequences:
+        length = self.format.sequence_length
+        form = InputFormat(kind="segment_pairs", sequence_length=length, negatives=negatives, short_fraction=0.0)
+        return form.arrange(open_store(self.data, split)).of_several_sentences()
 
     def train_dataloader(self) -> Batches:
         """The training batches of this rank."""
