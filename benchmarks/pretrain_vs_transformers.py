@@ -1,22 +1,52 @@
-"""Step time of masked-LM pretraining: this project against Hugging Face's Trainer, side by side in one run.
+"""Step time of masked-LM pretraining: this project against Hugging Face's Trainer, interleaved in one run.
 
 Same text, tokenizer, sizes, batch, precision, dropouts, masking rate and thread count; each side as its own
-users would run it (ours through `System` and Lightning, theirs through `BertForMaskedLM`, `Trainer` and
-`DataCollatorForLanguageModeling`). The sides alternate, each round in a fresh process; medians over all steps
-but the first few of each round.
+users would run it: ours through `System` and Lightning's Trainer, theirs through `BertForMaskedLM`, `Trainer`
+and `DataCollatorForLanguageModeling`. A third side, our module in a bare loop, shows what Lightning costs.
 
-    python benchmarks/pretrain_vs_transformers.py --rounds 5 --threads 1
+For each row of the table, the sides are processes that take turns of some steps each, one working while the
+others wait, so that all of them see the same machine. Reported are medians over all steps but those of the
+first turn, the ratio of the medians, and the range over turns of the ratio of a turn's medians. The last column
+is the parity of the two models: dropout off, fp32, the same weights and batch; the largest difference between
+two gradients of a parameter, each as a share of that gradient's largest entry.
+
+    python benchmarks/pretrain_vs_transformers.py --turns 6 --steps 5
 """
 
 import argparse
+import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-SKIPPED = 4  # steps at the start of a round that warm caches up
+SIDES = ("ours", "theirs", "loop")
+REPORT = "times "  # starts the lines that are for the parent
+HEADER = (
+    "| vocabulary | attention dropout | this project, ms | `Trainer`, ms | ratio | range over turns | steps timed "
+    "| over a bare loop | gradient difference |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+RENAMED = {  # in the names of parameters
+    "backbone.embeddings.word.": "bert.embeddings.word_embeddings.",
+    "backbone.embeddings.position.": "bert.embeddings.position_embeddings.",
+    "backbone.embeddings.tables.segment.": "bert.embeddings.token_type_embeddings.",
+    "backbone.embeddings.norm.": "bert.embeddings.LayerNorm.",
+    "backbone.blocks.": "bert.encoder.layer.",
+    "attention.function.qkv.": "attention.self.qkv.",
+    "attention.function.output.": "attention.output.dense.",
+    "attention.norm.": "attention.output.LayerNorm.",
+    "ffn.function.expand.": "intermediate.dense.",
+    "ffn.function.contract.": "output.dense.",
+    "ffn.norm.": "output.LayerNorm.",
+    "heads.mlm.vocabulary.bias": "cls.predictions.bias",
+    "heads.mlm.vocabulary.dense.": "cls.predictions.transform.dense.",
+    "heads.mlm.vocabulary.norm.": "cls.predictions.transform.LayerNorm.",
+}
 
 
 def system(arguments: argparse.Namespace):
@@ -25,46 +55,79 @@ def system(arguments: argparse.Namespace):
     return ROBERTA_BASE.but(
         **{
             "model.num_layers": arguments.layers, "model.hidden_size": arguments.hidden, "model.segment_types": 2,
-            "model.attention_dropout": arguments.attention_dropout,
-            "data.corpora": ["wikipedia-mini"], "data.tokenizer.kind": "wordpiece", "data.tokenizer.lowercase": True,
-            "data.tokenizer.vocab_size": arguments.vocab, "format.sequence_length": arguments.length,
-            "format.break_mode": "none", "training.batch_size": arguments.batch, "training.clip_norm": 1.0,
-            "training.steps": arguments.steps + SKIPPED, "objectives.mlm.masking.count": "bernoulli",
+            "model.norm_eps": 1e-12, "model.attention_dropout": arguments.attention_dropout,
+            "data.corpora": ["wikipedia-mini"], "data.tokenizer.vocab_size": arguments.vocab,
+            "format.sequence_length": arguments.length, "format.break_mode": "none",
+            "objectives.mlm.masking.count": "bernoulli", "training.batch_size": arguments.batch,
+            "training.clip_norm": 1.0, "training.steps": arguments.steps * (arguments.turns + 1),
         }
     )  # fmt: skip
 
 
-def ours(arguments: argparse.Namespace) -> list[float]:
-    from lightning_modules.speed import environment, settle
+class Turns:
+    """The clock of a side: after each turn it reports the seconds of the turn's steps and waits to be called."""
 
-    environment()
+    def __init__(self, steps: int) -> None:
+        self.steps, self.seconds, self.before = steps, [], time.perf_counter()
+
+    def mark(self) -> None:
+        """A step has ended."""
+        self.seconds.append(time.perf_counter() - self.before)
+        if len(self.seconds) == self.steps:
+            print(REPORT + json.dumps(self.seconds), flush=True)
+            sys.stdin.readline()
+            self.seconds = []
+        self.before = time.perf_counter()
+
+
+def ours(arguments: argparse.Namespace, turns: Turns) -> None:
     import pytorch_lightning as pl
 
-    settle(arguments.threads)
-
     class Clock(pl.Callback):
-        def __init__(self) -> None:
-            self.marks: list[float] = []
-
         def on_train_batch_end(self, *_: object) -> None:
-            self.marks.append(time.perf_counter())
+            turns.mark()
 
-    clock, value = Clock(), system(arguments)
+    value = system(arguments)
     trainer = pl.Trainer(
-        max_steps=value.training.steps, precision="bf16-mixed", accelerator="cpu", callbacks=[clock], logger=False,
+        max_steps=value.training.steps, precision="bf16-mixed", accelerator="cpu", callbacks=[Clock()], logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0,
     )  # fmt: skip
     trainer.fit(value.build(0), value.data_module(0))
-    return clock.marks
 
 
-def theirs(arguments: argparse.Namespace) -> list[float]:
+def loop(arguments: argparse.Namespace, turns: Turns) -> None:
     import torch
+
+    value = system(arguments)
+    module = value.build(0).train()
+    chosen = module.configure_optimizers()
+    optimizer, rate = chosen["optimizer"], chosen["lr_scheduler"]["scheduler"]
+    for example in value.data_module(0).train_dataloader():
+        with torch.autocast("cpu", torch.bfloat16):
+            total, count, _ = module.objectives.loss(module.heads, module.backbone(example), example)["mlm"]
+        optimizer.zero_grad()
+        (total / count).backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), value.training.clip_norm)
+        optimizer.step()
+        rate.step()
+        turns.mark()
+
+
+def bert(arguments: argparse.Namespace, dropout: float, attention_dropout: float):
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        vocab_size=arguments.vocab, hidden_size=arguments.hidden, num_hidden_layers=arguments.layers,
+        num_attention_heads=max(1, arguments.hidden // 64), intermediate_size=4 * arguments.hidden,
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=attention_dropout,
+    )  # fmt: skip
+    return BertForMaskedLM(config)
+
+
+def theirs(arguments: argparse.Namespace, turns: Turns) -> None:
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from transformers import (
-        BertConfig,
-        BertForMaskedLM,
         DataCollatorForLanguageModeling,
         PreTrainedTokenizerFast,
         Trainer,
@@ -74,85 +137,161 @@ def theirs(arguments: argparse.Namespace) -> list[float]:
 
     from lightning_modules.data import open_store
 
-    torch.set_num_threads(arguments.threads)
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_: object, **__: object) -> None:
+            turns.mark()
+
     value = system(arguments)
     sequences = value.format.arrange(open_store(value.data, "train"))
-    pieces = {piece: number for number, piece in enumerate(sequences.store.vocabulary.pieces)}
     rows = [{"input_ids": row} for row in sequences.batch(range(len(sequences))).ids.tolist()]
+    pieces = {piece: number for number, piece in enumerate(sequences.store.vocabulary.pieces)}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel(pieces, unk_token="[UNK]")),
-        pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        mask_token="[MASK]",
-    )  # fmt: skip
-
-    class Clock(TrainerCallback):
-        def __init__(self) -> None:
-            self.marks: list[float] = []
-
-        def on_step_end(self, *_: object, **__: object) -> None:
-            self.marks.append(time.perf_counter())
-
-    clock = Clock()
-    config = BertConfig(
-        vocab_size=arguments.vocab, hidden_size=arguments.hidden, num_hidden_layers=arguments.layers,
-        num_attention_heads=max(1, arguments.hidden // 64), intermediate_size=4 * arguments.hidden,
-        max_position_embeddings=512, attention_probs_dropout_prob=arguments.attention_dropout,
+        pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
     )  # fmt: skip
     settings = TrainingArguments(
-        output_dir=str(arguments.folder), max_steps=arguments.steps + SKIPPED, bf16=True, use_cpu=True,
+        output_dir=str(arguments.folder), max_steps=value.training.steps, bf16=True, use_cpu=True,
         per_device_train_batch_size=arguments.batch, report_to=[], save_strategy="no", logging_strategy="no",
         disable_tqdm=True,
     )  # fmt: skip
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
-    Trainer(BertForMaskedLM(config), settings, data_collator=collator, train_dataset=rows, callbacks=[clock]).train()
-    return clock.marks
+    Trainer(
+        bert(arguments, value.model.dropout, arguments.attention_dropout), settings, train_dataset=rows,
+        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15), callbacks=[Clock()],
+    ).train()  # fmt: skip
 
 
-def seconds(marks: list[float]) -> list[float]:
-    return [after - before for before, after in zip(marks[SKIPPED - 1 :], marks[SKIPPED:], strict=False)]
+def same_parameters(module) -> Iterator[tuple[object, list[str]]]:
+    """Each parameter of ours with the names of theirs; queries, keys and values are one projection here."""
+    for name, parameter in module.named_parameters():
+        for part, other in RENAMED.items():
+            name = name.replace(part, other)
+        parts = ("query", "key", "value") if "qkv" in name else ("",)
+        yield parameter, [name.replace("qkv", part) for part in parts]
 
 
-def child(side: str, arguments: argparse.Namespace) -> list[float]:
-    """One round of one side in a fresh process."""
-    command = [sys.executable, __file__, "--side", side, *sys.argv[1:]]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        sys.exit(f"the round of {side} failed:\n{ended.stderr[-3000:]}")
-    return json.loads(ended.stdout.strip().splitlines()[-1])
+def parity(arguments: argparse.Namespace, turns: Turns) -> None:
+    """Reports the largest relative difference of a gradient between the two models."""
+    import torch
+
+    value = system(arguments)
+    module, model = value.build(0).eval(), bert(arguments, 0.0, 0.0)
+    example = next(iter(value.data_module(0).train_dataloader()))
+    target = example.targets["mlm"]
+    labels = torch.full_like(example.inputs.ids, -100)
+    labels.view(-1)[target.where] = target.ids
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for own, names in same_parameters(module):
+            own.copy_(torch.cat([parameters[name] for name in names]))
+    model(input_ids=example.inputs.ids, attention_mask=example.inputs.real.long(), labels=labels).loss.backward()
+    total, count, _ = module.objectives.loss(module.heads, module.backbone(example), example)["mlm"]
+    (total / count).backward()
+    differences = []
+    for own, names in same_parameters(module):
+        wanted = torch.cat([parameters[name].grad for name in names])
+        differences.append(float((own.grad - wanted).abs().max() / wanted.abs().max()))
+    print(REPORT + json.dumps(max(differences)), flush=True)
+
+
+class Side:
+    """A side at work in a process of its own."""
+
+    def __init__(self, name: str, arguments: argparse.Namespace) -> None:
+        given = [f"--{key.replace('_', '-')}={value}" for key, value in vars(arguments).items() if key != "side"]
+        self.name, self.errors = name, arguments.folder / f"{name}.txt"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, f"--side={name}", *given],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+            )  # fmt: skip
+
+    def report(self):
+        """What it says next."""
+        for line in self.process.stdout:
+            if line.startswith(REPORT):
+                return json.loads(line.removeprefix(REPORT))
+        sys.exit(f"{self.name} ended early:\n{self.errors.read_text()[-3000:]}")
+
+    def turn(self) -> list[float]:
+        """The seconds of its next steps."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.report()
+
+    def end(self) -> None:
+        """Ends the process, which is waiting."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def row(arguments: argparse.Namespace) -> str:
+    """Measures one row of the table."""
+    check = Side("parity", arguments)
+    difference = check.report()
+    check.end()
+    sides = []
+    for name in SIDES:  # one after the other, so that no start disturbs a first turn
+        sides.append(Side(name, arguments))
+        sides[-1].report()
+    times: dict[str, list[list[float]]] = {name: [] for name in SIDES}
+    for _ in range(arguments.turns):
+        for side in sides:
+            times[side.name].append(side.turn())
+    for side in sides:
+        side.end()
+    medians = {name: statistics.median(itertools.chain(*turns)) for name, turns in times.items()}
+    ratios = [statistics.median(b) / statistics.median(a) for a, b in zip(times["ours"], times["theirs"], strict=True)]
+    return (
+        f"| {arguments.vocab:,} | {arguments.attention_dropout:g} | {medians['ours'] * 1e3:.0f} "
+        f"| {medians['theirs'] * 1e3:.0f} | {medians['theirs'] / medians['ours']:.2f} "
+        f"| {min(ratios):.2f} to {max(ratios):.2f} | {arguments.turns * arguments.steps} "
+        f"| {medians['ours'] / medians['loop']:.2f} | {difference:.0e} |"
+    )
+
+
+def work(arguments: argparse.Namespace) -> None:
+    """What a side's process does."""
+    import torch
+
+    if arguments.side == "theirs":
+        torch.set_num_threads(arguments.threads)
+    else:
+        from lightning_modules.speed import settle
+
+        settle(arguments.threads)
+    kinds: dict[str, Callable] = {"ours": ours, "theirs": theirs, "loop": loop, "parity": parity}
+    kinds[arguments.side](arguments, Turns(arguments.steps))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in {
-        "rounds": 5, "steps": 12, "threads": 1, "layers": 4, "hidden": 256, "batch": 32, "length": 128, "vocab": 8192
-    }.items():  # fmt: skip
+    sizes = {"turns": 6, "steps": 5, "threads": 1, "layers": 4, "hidden": 256, "batch": 32, "length": 128}
+    for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--attention-dropout", type=float, default=0.1)
+    parser.add_argument("--vocab", type=int, help="one vocabulary instead of 8192 and 30522")
+    parser.add_argument("--attention-dropout", type=float, help="one rate instead of 0.1 and 0")
     parser.add_argument("--folder", type=Path, default=Path(".cache/benchmark"))
-    parser.add_argument("--side", choices=["ours", "theirs"], help=argparse.SUPPRESS)
+    parser.add_argument("--side", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
-        print(json.dumps(seconds({"ours": ours, "theirs": theirs}[arguments.side](arguments))))
-        return
-    system(arguments).data_module(0).prepare_data()
-    times: dict[str, list[float]] = {"ours": [], "theirs": []}
-    ratios = []
-    for number in range(arguments.rounds):
-        round_times = {side: child(side, arguments) for side in times}
-        for side, found in round_times.items():
-            times[side] += found
-        ratios.append(statistics.median(round_times["theirs"]) / statistics.median(round_times["ours"]))
-        print(f"round {number + 1}: {ratios[-1]:.2f}x", flush=True)
-    tokens = arguments.batch * arguments.length
-    title = f"L{arguments.layers} H{arguments.hidden} S{arguments.length} B{arguments.batch} V{arguments.vocab}"
-    print(f"\n{title}, bf16, dropout 0.1, in attention {arguments.attention_dropout}, {arguments.threads} thread(s)\n")
-    print("| side | median ms a step | tokens/s |\n| --- | ---: | ---: |")
-    for side, found in times.items():
-        median = statistics.median(found)
-        print(f"| {side} | {median * 1e3:.0f} | {tokens / median:,.0f} |")
-    ratio = statistics.median(times["theirs"]) / statistics.median(times["ours"])
-    print(f"\nratio of medians {ratio:.2f}x; of single rounds {min(ratios):.2f}x to {max(ratios):.2f}x")
+        return work(arguments)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    print(
+        f"L{arguments.layers} H{arguments.hidden} S{arguments.length} B{arguments.batch}, bf16, hidden dropout 0.1, "
+        f"{arguments.threads} thread(s)\n\n{HEADER}",
+        flush=True,
+    )
+    for vocab in [arguments.vocab] if arguments.vocab else [8192, 30522]:
+        for rate in [0.1, 0.0] if arguments.attention_dropout is None else [arguments.attention_dropout]:
+            chosen = argparse.Namespace(**vars(arguments) | {"vocab": vocab, "attention_dropout": rate})
+            system(chosen).data_module(0).prepare_data()
+            print(row(chosen), flush=True)
+    return None
 
 
 if __name__ == "__main__":
+    from lightning_modules.speed import environment
+
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    environment()
     main()
