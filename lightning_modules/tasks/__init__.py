@@ -1,0 +1,18 @@
+"""Downstream tasks: what pretrained models are fine-tuned on, and how.
+
+A data set of a known shape is one row of ``TASKS`` and a pin from ``python -m lightning_modules.tasks.pin NAME``.
+
+>>> from lightning_modules.tasks import TASKS
+>>> TASKS["cola"].main
+'matthews'
+
+``inputs``, ``loader`` (Lightning's data module) and ``baselines`` are imported by name.
+"""
+
+from .pins import fingerprint
+from .settings import FineTuning
+from .table import TASKS, task_named
+from .task import Examples, Task
+from .work import expected_work
+
+__all__ = ["TASKS", "Examples", "FineTuning", "Task", "expected_work", "fingerprint", "task_named"]

@@ -1,0 +1,59 @@
+"""How answers are scored. All are better when higher; for a constant answer correlations are 0 by convention."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measure of ``of(labels, answers)``.
+
+    Attributes:
+        description: What it is and its range, in a line.
+        of: The measure itself.
+    """
+
+    description: str
+    of: Callable[[np.ndarray, np.ndarray], float]
+
+
+def accuracy(labels: np.ndarray, answers: np.ndarray) -> float:
+    """The share of right answers."""
+    return float((labels == answers).mean())
+
+
+def f1(labels: np.ndarray, answers: np.ndarray) -> float:
+    """The harmonic mean of precision and recall of class 1; 0 where nothing of it was found."""
+    from sklearn.metrics import f1_score  # seconds to import, which planning does without
+
+    return float(f1_score(labels, answers, zero_division=0.0))
+
+
+def matthews(labels: np.ndarray, answers: np.ndarray) -> float:
+    """The correlation of two classifications (Matthews 1975)."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(labels, answers))
+
+
+def spearman(labels: np.ndarray, answers: np.ndarray) -> float:
+    """The correlation of ranks."""
+    from scipy.stats import spearmanr
+
+    return 0.0 if np.ptp(answers) == 0 else float(spearmanr(labels, answers).statistic)
+
+
+def pearson(labels: np.ndarray, answers: np.ndarray) -> float:
+    """The linear correlation."""
+    return 0.0 if np.ptp(answers) == 0 else float(np.corrcoef(labels, answers)[0, 1])
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric("share of answers that are right, 0 to 1", accuracy),
+    "f1": Metric("harmonic mean of precision and recall of class 1, 0 to 1", f1),
+    "matthews": Metric("Matthews correlation of answers and labels, -1 to 1", matthews),
+    "spearman": Metric("rank correlation of answers and labels, -1 to 1", spearman),
+    "pearson": Metric("linear correlation of answers and labels, -1 to 1", pearson),
+}

@@ -1,0 +1,16 @@
+"""``python -m lightning_modules.tasks.pin NAME ...`` measures tasks and rewrites their pins."""
+
+import sys
+
+from .pins import pin, pinned
+from .table import TASKS, task_named
+
+if __name__ == "__main__":
+    names = sys.argv[1:]
+    if not names:
+        sys.exit(f"usage: python -m lightning_modules.tasks.pin NAME ...   (names: {', '.join(TASKS)})")
+    for name in names:
+        task_named(name)
+    pin(names)
+    for name in names:
+        print(name, pinned()[name])

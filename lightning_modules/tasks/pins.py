@@ -1,0 +1,92 @@
+"""Pinned fingerprints of tasks, so that a score means the same examples everywhere; compare ``data.pins``.
+
+``pins.json`` holds, for each task of ``TASKS``, the SHA-256 and the size of its splits as they leave
+``Task.examples``. Planning and tables read the pins and open no data.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..config import identity
+from ..data.pins import DataMismatch
+from ..files import write_atomically
+from .table import TASKS, task_named
+from .task import Examples, Split
+
+_PINS = Path(__file__).with_name("pins.json")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The digest and the size of one split."""
+
+    sha256: str
+    examples: int
+    words: int
+
+    @classmethod
+    def of(cls, examples: Examples) -> "Part":
+        """The fingerprint of some examples: texts, labels and their order."""
+        second = examples.second or [""] * len(examples)
+        rows = [list(row) for row in zip(examples.first, second, examples.labels.tolist(), strict=True)]
+        words = sum(len(text.split()) for row in rows for text in row[:2])
+        return cls(hashlib.sha256(json.dumps(rows).encode()).hexdigest(), len(rows), words)
+
+
+def measured(name: str) -> dict[str, Part]:
+    """Reads a task and returns the fingerprints of its two splits."""
+    return {split: Part.of(task_named(name).examples(split)) for split in ("train", "dev")}
+
+
+def pinned() -> dict[str, dict[str, Part]]:
+    """The committed pins: task -> split -> fingerprint."""
+    stored = json.loads(_PINS.read_text(encoding="utf-8")) if _PINS.is_file() else {}
+    return {name: {split: Part(**part) for split, part in parts.items()} for name, parts in stored.items()}
+
+
+def pin(names: Iterable[str]) -> None:
+    """Measures tasks and writes their pins into ``pins.json``."""
+    pins = pinned() | {name: measured(name) for name in names}
+    plain = {n: {split: asdict(part) for split, part in pins[n].items()} for n in sorted(pins)}
+    write_atomically(_PINS, lambda file: file.write(json.dumps(plain, indent=2).encode() + b"\n"))
+
+
+def expected(name: str) -> dict[str, Part]:
+    """The fingerprints of a task's splits: the pins, or measured for a task that has none yet."""
+    task_named(name)
+    pins = pinned()
+    return pins[name] if name in pins else measured(name)
+
+
+def fingerprint(name: str) -> str:
+    """The fingerprint of a task's examples. A pinned task is not opened.
+
+    Raises:
+        ConfigError: For an unknown task.
+    """
+    return identity({split: part.sha256 for split, part in expected(name).items()})
+
+
+def checked(name: str, split: Split) -> Examples:
+    """The examples of a split, compared with their pin.
+
+    Raises:
+        DataMismatch: When they are others, naming both.
+        ConfigError: When they are not at hand.
+    """
+    examples = TASKS[name].examples(split)
+    found, wanted = Part.of(examples), expected(name)[split]
+    if found != wanted:
+        raise DataMismatch(
+            [
+                f"the examples of '{name}' ({split}) are not the pinned ones: sha256 {found.sha256[:16]}, "
+                f"{found.examples:,} examples, {found.words:,} words instead of {wanted.sha256[:16]}, "
+                f"{wanted.examples:,} examples, {wanted.words:,} words. Another version of the data set? Scores would "
+                "not be comparable with those recorded; to pin these examples: "
+                f"python -m lightning_modules.tasks.pin {name}"
+            ]
+        )
+    return examples
