@@ -39,6 +39,7 @@ def make_tokens(rows: int = 4, length: int = 16, vocab_size: int = 50, padding: 
         real=real,
         sample=torch.arange(rows),
         tables={"segment": torch.zeros_like(ids)},
+        labels={"sentence": torch.arange(rows) % 2},
     )
 
 

@@ -1,13 +1,41 @@
 """One short page a paper, each a value. Whatever is listed here can be a grid's base."""
 
 from ..system import System
+from .albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
+from .bert import BERT_BASE, BERT_LARGE
+from .compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
 from .mask15 import MASK15_LARGE
 from .roberta import ROBERTA_BASE, ROBERTA_LARGE
 
 SYSTEMS: dict[str, System] = {
+    "bert_tiny": BERT_TINY,
+    "bert_mini": BERT_MINI,
+    "bert_small": BERT_SMALL,
+    "bert_medium": BERT_MEDIUM,
+    "bert_base": BERT_BASE,
+    "bert_large": BERT_LARGE,
     "roberta_base": ROBERTA_BASE,
     "roberta_large": ROBERTA_LARGE,
+    "albert_base": ALBERT_BASE,
+    "albert_large": ALBERT_LARGE,
+    "albert_xlarge": ALBERT_XLARGE,
+    "albert_xxlarge": ALBERT_XXLARGE,
     "mask15_large": MASK15_LARGE,
 }
 
-__all__ = ["MASK15_LARGE", "ROBERTA_BASE", "ROBERTA_LARGE", "SYSTEMS"]
+__all__ = [
+    "ALBERT_BASE",
+    "ALBERT_LARGE",
+    "ALBERT_XLARGE",
+    "ALBERT_XXLARGE",
+    "BERT_BASE",
+    "BERT_LARGE",
+    "BERT_MEDIUM",
+    "BERT_MINI",
+    "BERT_SMALL",
+    "BERT_TINY",
+    "MASK15_LARGE",
+    "ROBERTA_BASE",
+    "ROBERTA_LARGE",
+    "SYSTEMS",
+]
