@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from ..batch import Example, Tokens, Vocabulary
 from ..config import ConfigError
 from ..draws import Draws, permutation
-from . import bigram
+from . import bag_of_words, bigram
 from .corpora import Split
 from .formats import InputFormat, Sequences
 from .pairs import PairSequences
@@ -274,6 +274,9 @@ class PretrainingData(pl.LightningDataModule):
             negatives: What stands in half of the pairs; see `InputFormat`.
             count: How many pairs, at most.
             prepare: Makes the examples; ``prepare_heldout`` unless something else is asked of them.
+
+        Raises:
+            ConfigError: When the held-out text makes no such pair.
         """
         pairs = self._pairs("heldout", negatives)
         return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
@@ -281,7 +284,10 @@ class PretrainingData(pl.LightningDataModule):
     def _pairs(self, split: Split, negatives: Literal["random", "swapped"]) -> PairSequences:
         length = self.format.sequence_length
         form = InputFormat(kind="segment_pairs", sequence_length=length, negatives=negatives, short_fraction=0.0)
-        return form.arrange(open_store(self.data, split)).of_several_sentences()
+        pairs = form.arrange(open_store(self.data, split)).of_several_sentences()
+        if not len(pairs):
+            raise ConfigError([f"the text of {pairs.store.folder} makes no pair of at least two sentences."])
+        return pairs
 
     def train_dataloader(self) -> Batches:
         """The training batches of this rank."""
@@ -297,3 +303,15 @@ class PretrainingData(pl.LightningDataModule):
         """Held-out losses, in nats, of the neighbour model (``bigram_loss``) and of frequencies (``unigram_loss``)."""
         found = bigram.cached_baseline(self.sequences.store, list(self.heldout), target)
         return {"bigram_loss": found.bigram, "unigram_loss": found.unigram}
+
+    def pair_baselines(self, count: int) -> dict[str, float]:
+        """Shares of the pairs of `heldout_pairs` that word counts (``bow``) and the majority answer rightly.
+
+        ``nsp_`` is for random negatives, ``sop_`` for swapped ones.
+        """
+        found = {}
+        for name, negatives in (("nsp", "random"), ("sop", "swapped")):
+            asked = self.heldout_pairs(negatives, count)
+            answer = bag_of_words.cached_baseline(self._pairs("train", negatives), asked.sequences, asked.chosen)
+            found |= {f"{name}_bow": answer.bow, f"{name}_majority": answer.majority}
+        return found
