@@ -5,11 +5,14 @@ pieces of a sentence are the pieces of its space-separated words, one after the 
 the library's own encoding of whole sentences.
 """
 
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import tokenizers
+
+from .tokenizer import Vocabulary
 
 _MOST_WORDS = 3_000_000  # distinct words remembered, about 0.5 GB
 
@@ -26,8 +29,14 @@ class Encoder:
     """Encodes sentences whose words are separated by single spaces."""
 
     def __init__(self, path: Path, kind: str) -> None:
-        self.fast = tokenizers.Tokenizer.from_file(str(path))
+        self.fast, self.kind = tokenizers.Tokenizer.from_file(str(path)), kind
         self._forget()
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The pieces that the ids stand for."""
+        pieces = sorted(self.fast.get_vocab().items(), key=lambda item: item[1])
+        return Vocabulary.of((piece for piece, _ in pieces), self.kind)
 
     def _forget(self) -> None:
         self._numbers = _Numbers()

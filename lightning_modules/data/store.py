@@ -90,9 +90,8 @@ def open_store(data: Data, split: Split) -> TokenStore:
         ConfigError: When a corpus is not at hand or does not support the vocabulary.
         DataMismatch: When the text is not the pinned one.
     """
-    prints = pins.fingerprints(data)
-    path = tokenizer.trained(data.tokenizer, prints, _tokenizer_text(data))
-    key = {"corpora": prints, "tokenizer": tokenizer.fingerprint(path), "format": _FORMAT}
+    path = tokenizer_file(data)
+    key = {"corpora": pins.fingerprints(data), "tokenizer": tokenizer.fingerprint(path), "format": _FORMAT}
     folder = cache() / "stores" / identity(key)[:24] / split
     try:
         return TokenStore.open(folder)
@@ -105,6 +104,11 @@ def open_store(data: Data, split: Split) -> TokenStore:
         except _BROKEN:
             _build(data, split, path, folder)
     return TokenStore.open(folder)
+
+
+def tokenizer_file(data: Data) -> Path:
+    """The file of the tokenizer of some corpora, trained on them if the cache does not hold it."""
+    return tokenizer.trained(data.tokenizer, pins.fingerprints(data), _tokenizer_text(data))
 
 
 def _tokenizer_text(data: Data) -> Iterator[str]:
@@ -129,8 +133,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, folder: Path) -> None
     building = folder.with_suffix(f".building-{os.getpid()}")
     building.mkdir()
     encoder = Encoder(tokenizer_path, data.tokenizer.kind)
-    pieces = [piece for piece, _ in sorted(encoder.fast.get_vocab().items(), key=lambda item: item[1])]
-    vocabulary = Vocabulary.of(pieces, data.tokenizer.kind)
+    vocabulary = encoder.vocabulary
     lengths: list[np.ndarray] = []
     documents, words, progress = [0], 0, _Progress(f"token store of {' + '.join(data.corpora)} ({split})")
     with open(building / "ids.bin", "wb") as file:
@@ -146,7 +149,9 @@ def _build(data: Data, split: Split, tokenizer_path: Path, folder: Path) -> None
     starts = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
     np.save(building / "sentences.npy", starts)
     np.save(building / "documents.npy", np.array(documents, dtype=np.int64))
-    (building / "vocabulary.json").write_text(json.dumps({"kind": data.tokenizer.kind, "pieces": pieces}), "utf-8")
+    (building / "vocabulary.json").write_text(
+        json.dumps({"kind": data.tokenizer.kind, "pieces": vocabulary.pieces}), "utf-8"
+    )
     meta = {
         "format": _FORMAT,
         "tokens": int(starts[-1]),
