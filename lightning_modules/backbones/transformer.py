@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..batch import Encoded, Example, Size
 from ..config import Settings, knob
 from ..layers.attention import MultiHeadAttention, allowed, score_bias
+from ..layers.dropout import Dropout
 from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
 
 BIASES = {"linear_bias": (linear_bias, alibi_slopes), "sided_linear_bias": (sided_linear_bias, sided_slopes)}
@@ -150,7 +151,7 @@ class Embeddings(nn.Module):
         fixed = sinusoids(settings.max_positions, e) if settings.positions == "sinusoidal" else None
         self.register_buffer("fixed", fixed, persistent=False)
         self.norm = nn.LayerNorm(e, eps=settings.norm_eps)
-        self.dropout = nn.Dropout(settings.embedding_dropout)
+        self.dropout = Dropout(settings.embedding_dropout)
         self.projection = nn.Identity() if e == d else nn.Linear(e, d)
 
     def forward(self, example: Example) -> Float[Tensor, "b t d"]:
@@ -197,7 +198,7 @@ class SubLayer(nn.Module):
         super().__init__()
         self.function = function
         self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_eps)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.pre = settings.norm == "pre"
 
     def forward(self, x: Float[Tensor, "b t d"], *rest: Any) -> Float[Tensor, "b t d"]:

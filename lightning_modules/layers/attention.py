@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..batch import Visibility
+from .dropout import drop
 
 
 def allowed(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
@@ -53,8 +54,7 @@ def explicit_attention(
 ) -> Float[Tensor, "b h t c"]:
     """Attention as two batched matrix products, in the precision of ``q``.
 
-    On CPUs under bfloat16 this is faster than the fused kernel, whose backward pass is slow there
-    (`benchmarks/attention_kernels.py`).
+    On CPUs under bfloat16 this is faster than the fused kernel, whose backward pass is slow there.
     """
     b, h, t, c = q.shape
     s = k.shape[2]
@@ -64,7 +64,7 @@ def explicit_attention(
     else:
         added = added.expand(b, h, t, s).reshape(b * h, t, s)
         scores = torch.baddbmm(added, flat_q, flat_k.transpose(1, 2))
-    weights = F.dropout(torch.softmax(scores, dim=-1, dtype=q.dtype), dropout, training=dropout > 0)
+    weights = drop(torch.softmax(scores, dim=-1, dtype=q.dtype), dropout)
     return torch.bmm(weights, flat_v).reshape(b, h, t, c)
 
 
