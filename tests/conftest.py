@@ -23,7 +23,10 @@ def own_folders(tmp_path_factory, monkeypatch):
 
 
 def make_tokens(rows: int = 4, length: int = 16, vocab_size: int = 50, padding: int = 0, seed: int = 0) -> Tokens:
-    """Random sequences [CLS] w ... w [SEP], the last ``padding`` positions of every odd row padded."""
+    """Random sequences [CLS] w ... w [SEP], the last ``padding`` positions of every odd row padded.
+
+    Their second halves are another segment, and the label ``sentence`` is 0 and 1 in turn.
+    """
     ids = torch.randint(5, vocab_size, (rows, length), generator=torch.Generator().manual_seed(seed))
     real = torch.ones(rows, length, dtype=torch.bool)
     special = torch.zeros(rows, length, dtype=torch.bool)
