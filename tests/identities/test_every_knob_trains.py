@@ -4,12 +4,16 @@ import pytest
 
 from lightning_modules.config import flat, identity, paths
 from lightning_modules.fit import fit
+from lightning_modules.objectives import SentencePair
 from lightning_modules.system import System
 
 # path -> (another spelling of what the tiny system has, or None where there is none; a value that must change the loss)
 ROWS = {
     "model.num_layers": (1, 2),
     "model.hidden_size": (16, 32),
+    "model.embedding_size": (16, 8),
+    "model.sharing": ("none", "all"),
+    "model.sharing_groups": (1, 2),
     "model.num_heads": (2, 4),
     "model.ffn_size": (64, 32),
     "model.norm": ("post", "pre"),
@@ -31,12 +35,22 @@ ROWS = {
     "objectives.mlm.masking.count": ("stochastic_round", "round"),
     "objectives.mlm.masking.cap": (16, 1),
     "objectives.mlm.masking.copies": (0, 1),
+    "objectives.sentence": (None, SentencePair()),
+    "objectives.sentence.weight": (1.0, 0.01),
+    "format.kind": ("full_sentences", "segment_pairs"),
     "format.sequence_length": (16, 12),
     "format.break_mode": ("sentences", "none"),
+    "format.negatives": ("random", "swapped"),
+    "format.short_fraction": (0.3, 0.9),
+    "format.duplicates": (1, 2),
+    "format.short_documents": (False, True),
+    "format.lone_negatives": (False, True),
     "data.corpora": None,  # a test of the data room
     "data.tokenizer.kind": None,
     "data.tokenizer.vocab_size": (64, 70),
     "data.tokenizer.lowercase": None,  # the text has no capitals
+    "optimizer.algorithm": ("adamw", "lamb"),
+    "optimizer.bias_correction": (True, False),
     "optimizer.peak_lr": (1e-2, 2e-2),
     "optimizer.beta1": (0.9, 0.5),
     "optimizer.beta2": (0.98, 0.5),
@@ -49,13 +63,33 @@ ROWS = {
     "training.steps": (12, 13),
     "training.batch_size": (8, 9),
     "training.micro_batch_size": (8, 4),
+    "training.warm_start": None,  # a chain of runs
     "training.clip_norm": (0.0, 0.05),
     "training.precision": ("fp32", "bf16"),
     "evaluation.sequences": (16, 12),
     "evaluation.rate": (0.15, 0.3),
+    "evaluation.pairs": (0, 8),  # seen in the metrics
     "evaluation.points": (3, 2),  # seen in the curve
 }
 LABELS = {"name", "paper"}
+LONG = {"format.sequence_length": 48, "model.max_positions": 48, "model.segment_types": 2}  # room for two segments
+PAIRS = {**LONG, "format.kind": "segment_pairs", "format.short_fraction": 0.3}
+SENTENCE = {**PAIRS, "objectives.sentence.weight": 1.0}
+# path -> what the tiny system must have for the knob to matter
+BASES = {
+    "model.sharing": {"model.num_layers": 2},
+    "model.sharing_groups": {"model.num_layers": 2, "model.sharing": "all"},
+    "objectives.sentence": PAIRS,
+    "objectives.sentence.weight": SENTENCE,
+    "format.kind": LONG,
+    "format.negatives": PAIRS,
+    "format.short_fraction": PAIRS,
+    "format.duplicates": PAIRS,
+    "format.short_documents": PAIRS,
+    "format.lone_negatives": PAIRS | {"format.negatives": "swapped"},
+    "optimizer.decay_all": {"optimizer.weight_decay": 0.5},
+    "evaluation.pairs": SENTENCE,
+}
 
 
 @pytest.fixture
@@ -65,7 +99,8 @@ def warm(tiny):
 
 
 def test_every_knob_has_a_row(tiny):
-    assert set(flat(tiny)) - LABELS == set(ROWS)
+    everything = {**flat(tiny), **flat(tiny.but(**SENTENCE))}
+    assert set(everything) - LABELS == set(ROWS)
 
 
 @pytest.mark.parametrize("path", [path for path, row in ROWS.items() if row])
@@ -73,13 +108,12 @@ def test_a_knob_does_what_it_says_and_only_that(warm, tmp_path, path):
     same, other = ROWS[path]
     if path == "schedule.warmup_fraction":
         same = 0.3
-    if path == "optimizer.decay_all":
-        warm = warm.but(**{"optimizer.weight_decay": 0.5})
+    warm = warm.but(**BASES.get(path, {}))
     reference = fit(warm, 0, tmp_path / "reference")
     repeated = fit(warm.but(**{path: same}), 0, tmp_path / "same")
     changed = fit(warm.but(**{path: other}), 0, tmp_path / "other")
     assert repeated.metrics == reference.metrics
-    assert changed.curve != reference.curve
+    assert (changed.curve, changed.metrics) != (reference.curve, reference.metrics)
     assert identity(warm.but(**{path: other}).essence()) != identity(warm.essence())
 
 
