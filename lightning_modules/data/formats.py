@@ -59,12 +59,13 @@ class InputFormat(Settings):
     )
 
     def resolved(self) -> Self:
-        """What the other kind has is at its neutral value."""
+        """What the other kind has, or what has nothing to act on, is at its neutral value."""
         if self.kind == "full_sentences":
             pairs = {"negatives": "random", "short_fraction": 0.0, "duplicates": 1, "short_documents": False}
             return self.model_copy(update=pairs | {"lone_negatives": False})
         lone = self.lone_negatives and self.negatives == "swapped"
-        return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone})
+        once = self.short_documents and self.short_fraction > 0
+        return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone, "short_documents": once})
 
     def heldout(self) -> Self:
         """The format of the held-out text: running text for every kind, so that one measure serves all."""

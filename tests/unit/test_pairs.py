@@ -250,8 +250,13 @@ def test_the_released_code_draws_short_lengths_once_a_document(words):
     lengths = [made[5, document == number] for number in np.unique(document)]
     assert all(len(set(found[:-1].tolist())) == 1 for found in lengths)
     assert 0.3 < np.mean([found[0] < 30 for found in lengths]) < 0.7
-    without = [segment_pairs(short_documents=once).arrange(words).index for once in (False, True)]
-    assert np.array_equal(*without)  # where no pair is short, nothing changes
+
+
+def test_knobs_with_nothing_to_act_on_are_not_part_of_a_pairing():
+    for idle in ({"short_documents": True}, {"lone_negatives": True}, {"break_mode": "none"}):
+        assert segment_pairs(**idle).essence() == segment_pairs().essence()
+    running = InputFormat(negatives="swapped", short_fraction=0.3, duplicates=4, short_documents=True)
+    assert running.essence() == InputFormat().essence()
 
 
 def test_copies_draw_afresh_and_the_first_is_the_only_one_without(novel):
