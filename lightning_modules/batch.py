@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 
@@ -80,7 +80,7 @@ class Target(_Movable):
     """What an objective predicts. A head runs at these positions and nowhere else."""
 
     where: Int[Tensor, " n"]  # flat positions
-    ids: Int[Tensor, " n"]
+    ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
     weight: Float[Tensor, " n"] | None = None  # None means 1 everywhere
 
     def count(self) -> float:

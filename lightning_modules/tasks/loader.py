@@ -1,0 +1,162 @@
+"""Batches of a task for Lightning: which examples are seen when, as a function of seed and epoch alone.
+
+Examples of similar length share a batch, so that little of it is padding: an epoch's random order is cut into windows
+of some batches, each window sorted by length and cut into batches, and the batches come in random order. The last
+batch of an epoch may be short; each example is seen once an epoch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pytorch_lightning as pl
+
+from ..batch import Example
+from ..config import ConfigError
+from ..data.encode import Encoder
+from ..data.settings import Data
+from ..data.store import tokenizer_file
+from ..draws import permutation
+from .inputs import Inputs
+from .pins import checked
+from .settings import FineTuning
+from .task import Split
+
+_WINDOW = 32  # batches sorted by length together
+
+
+class Batches:
+    """The training batches of all epochs, one after the other; resumable exactly.
+
+    Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
+
+    Args:
+        inputs: The examples.
+        seed: The order follows from it.
+        epochs: How often each example is seen.
+        batch_size: Examples of a batch.
+    """
+
+    def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int) -> None:
+        self.inputs, self.seed, self.epochs, self.batch_size = inputs, seed, epochs, batch_size
+        self.position = 0  # batches yielded
+
+    @property
+    def each_epoch(self) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.inputs) // self.batch_size)
+
+    def __len__(self) -> int:
+        return self.epochs * self.each_epoch
+
+    def __iter__(self) -> Iterator[Example]:
+        if self.position >= len(self):  # a finished loader starts anew
+            self.position = 0
+        first, done = divmod(self.position, self.each_epoch)
+        for epoch in range(first, self.epochs):
+            for indices in self.epoch(epoch)[done:]:
+                self.position += 1
+                yield self.inputs.batch(indices)
+            done = 0
+
+    def epoch(self, number: int) -> list[np.ndarray]:
+        """The numbers of the examples of each batch of an epoch."""
+        order, size = permutation(self.seed, "task order", number, len(self.inputs)), self.batch_size
+        batches: list[np.ndarray] = []
+        for window in _cut(order, size * _WINDOW):
+            batches += _cut(window[np.argsort(self.inputs.lengths[window], kind="stable")], size)
+        return [batches[n] for n in permutation(self.seed, "task batches", number, len(batches)).tolist()]
+
+    @cached_property
+    def shapes(self) -> np.ndarray:
+        """Of each batch of the training: rows, positions of a row, and positions that are not padding ``[n 3]``."""
+        lengths = (self.inputs.lengths[indices] for number in range(self.epochs) for indices in self.epoch(number))
+        return np.array([(len(found), found.max(), found.sum()) for found in lengths])
+
+    def state_dict(self) -> dict:
+        """Where the loader is."""
+        return {"position": self.position, "portions": self._portions()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continues after the batches that had been yielded.
+
+        Raises:
+            ConfigError: When the position was counted in other portions.
+        """
+        if state["portions"] != self._portions():
+            raise ConfigError(
+                [f"this data position was saved with {state['portions']}; the loader has {self._portions()}."]
+            )
+        self.position = state["position"]
+
+    def _portions(self) -> dict:
+        return {"seed": self.seed, "batch_size": self.batch_size, "examples": len(self.inputs)}
+
+
+class InOrder:
+    """Every example once, sorted by length: nothing depends on a seed."""
+
+    def __init__(self, inputs: Inputs, batch_size: int) -> None:
+        self.inputs = inputs
+        self.batches = _cut(np.argsort(inputs.lengths, kind="stable"), batch_size)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Example]:
+        return map(self.inputs.batch, self.batches)
+
+
+def _cut(numbers: np.ndarray, size: int) -> list[np.ndarray]:
+    return [numbers[start : start + size] for start in range(0, len(numbers), size)]
+
+
+@dataclass(eq=False, repr=False)
+class TaskData(pl.LightningDataModule):
+    """The examples of a task for Lightning.
+
+    Attributes:
+        data: The text the model was pretrained on, whose tokenizer encodes the examples.
+        task: Its name.
+        settings: Batch size, epochs, greatest length.
+        seed: The order of the training examples follows from it.
+    """
+
+    data: Data
+    task: str
+    settings: FineTuning
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def setup(self, stage: str) -> None:
+        """Encodes the examples, so that no time of a training goes into it."""
+        _ = self.train, self.dev
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The tokenizer of pretraining."""
+        return Encoder(tokenizer_file(self.data), self.data.tokenizer.kind)
+
+    @cached_property
+    def train(self) -> Inputs:
+        """The training examples."""
+        return self._inputs("train")
+
+    @cached_property
+    def dev(self) -> Inputs:
+        """The dev examples."""
+        return self._inputs("dev")
+
+    def _inputs(self, split: Split) -> Inputs:
+        return Inputs.of(checked(self.task, split), self.encoder, self.settings.max_length)
+
+    def train_dataloader(self) -> Batches:
+        """The training batches of all epochs."""
+        return Batches(self.train, self.seed, self.settings.epochs, self.settings.batch_size)
+
+    def val_dataloader(self) -> InOrder:
+        """The dev examples."""
+        return InOrder(self.dev, self.settings.batch_size)

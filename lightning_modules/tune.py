@@ -1,0 +1,127 @@
+"""One fine-tuning, start to finish: a pretrained system trained on a task, recordable and resumable as `fit` is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from .finetune import Finetune, TextHead
+from .fit import CHECKPOINT, Fitted, Progress
+from .recorder import Course, Recorder, trainer
+from .system import System
+from .tasks import TASKS, FineTuning
+from .tasks.baselines import baselines
+from .tasks.loader import Batches, TaskData
+
+_BACKBONE, _POOLER = "backbone.", "heads.sentence.pair.pooler."  # in the weights that `fit` leaves
+_DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a fine-tuning is made of.
+
+    Attributes:
+        system: What was pretrained.
+        task: The name of what it is fine-tuned on.
+        settings: How.
+        seed: The head's initialisation, dropout and the order of the examples follow from it.
+        weights: The file of weights that pretraining left; None starts from random weights, as a control.
+    """
+
+    system: System
+    task: str
+    settings: FineTuning
+    seed: int
+    weights: Path | None
+
+    def build(self, steps: int) -> Finetune:
+        """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
+
+        Raises:
+            ConfigError: When the position table is shorter than ``max_length``.
+        """
+        settings, system, task = self.settings, self.system, TASKS[self.task]
+        settings.check_length(system.model.resolved().max_positions)
+        if settings.encoder_dropout is not None:
+            system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            backbone = system.model.build(system.data.tokenizer.vocab_size)
+            head = TextHead(system.model.hidden_size, task.outputs, settings.dropout)
+        if self.weights is not None:
+            found = load_file(self.weights)
+            backbone.load_state_dict(_below(found, _BACKBONE))
+            if pooler := _below(found, _POOLER):
+                head.pooler.load_state_dict(pooler)
+        return Finetune(backbone, head, task.score, settings.optimizer, settings.schedule, steps, settings.clip_norm)
+
+    def data_module(self) -> TaskData:
+        """The Lightning data module."""
+        return TaskData(self.system.data, self.task, self.settings, self.seed)
+
+
+def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+
+
+def tune(
+    tuning: Tuning,
+    folder: Path,
+    *,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = 60.0,
+) -> Fitted:
+    """Fine-tunes, going on from ``folder``'s checkpoint where there is one, and evaluates after each epoch.
+
+    The metrics are those after the last epoch: no epoch is chosen by the dev set. No weights are kept.
+
+    Args:
+        tuning: What and how.
+        folder: Where the checkpoint is kept.
+        on_progress: Called some 64 times or more.
+        stop: Asked after every step; True writes a checkpoint and raises.
+        checkpoint_seconds: Time between checkpoints.
+
+    Raises:
+        ConfigError: When the data are not at hand or the position table is too short.
+        DataMismatch: When the examples are not the pinned ones.
+        Diverged: When the loss is no longer finite.
+        Interrupted: When ``stop`` said so.
+    """
+    checkpoint, data = folder / CHECKPOINT, tuning.data_module()
+    batches = data.train_dataloader()
+    module, tokens = tuning.build(len(batches)), [0, *batches.shapes[:, 2].cumsum().tolist()]
+    course = Course(len(batches), batches.each_epoch, tokens.__getitem__, "dev.", tuning.settings.precision)
+    recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
+    torch.manual_seed(tuning.seed)  # dropout
+    trainer(recorder, folder).fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    cost = {
+        "seconds": recorder.elapsed(),
+        "tokens": float(tokens[-1]),
+        "flops": _flops(tuning.system, batches),
+        "tokens_per_second": tokens[-1] / recorder.elapsed(),
+        "parameters": float(sum(p.numel() for p in module.parameters())),
+    }
+    curve = {_named(name, tuning.task): values for name, values in recorder.curve.items()}
+    metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
+    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost)
+
+
+def _flops(system: System, batches: Batches) -> float:
+    """Of the backbone's matrix products, padding included, backward = 2 x forward; the head's are a thousandth."""
+    return sum(3.0 * rows * system.model.flops_per_sequence(length) for rows, length, _ in batches.shapes.tolist())
+
+
+def _named(name: str, task: str) -> str:
+    """The name in a record: ``dev.accuracy`` -> ``<task>.accuracy``, ``train.loss`` -> ``<task>.train_loss``."""
+    kind, _, rest = name.partition(".")
+    return name if not rest else f"{task}.{f'{kind}_{rest}' if rest == 'loss' else rest}"
+
+
+def _baselines(task: str) -> dict[str, float]:
+    main = TASKS[task].main
+    return {f"{task}.{main}.{name}": found[main] for name, found in baselines(task).items()}
