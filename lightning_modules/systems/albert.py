@@ -3,10 +3,13 @@
 arXiv 1909.11942, section 3 and Table 1, first release: narrow embeddings, one layer used throughout, the order of
 two segments instead of whether they belong together, LAMB and large batches.
 
-Differs from the paper in three things. Pieces are WordPiece where it has SentencePiece's unigram model, of the same
+Differs from the paper in four things. Pieces are WordPiece where it has SentencePiece's unigram model, of the same
 size. Single pieces are masked where it masks n-grams of up to three words. Pairs of one sentence, which have no
-order, are left out; the released code gives them a second segment from elsewhere (``format.lone_negatives``).
-The cap of 20 predictions at 512 positions is that of the released code: full sequences have 4 % rather than 15 %.
+order, are left out; the released code gives them a second segment from elsewhere (``format.lone_negatives``). The
+head that predicts pieces keeps the exact GELU, which is within 0.0005 of the encoder's.
+
+The released code also stops at 20 predictions a sequence (``objectives.mlm.masking.cap``), 4 % of 512 positions;
+the paper says 15 %.
 """
 
 from .bert import BERT_BASE
@@ -18,7 +21,6 @@ ALBERT_BASE = BERT_BASE.but(
         "model.embedding_size": 128,
         "model.sharing": "all",
         "model.activation": "gelu_tanh",
-        "objectives.mlm.masking.cap": 20,
         "format.negatives": "swapped",
         "format.duplicates": 40,
         "data.tokenizer.vocab_size": 30_000,

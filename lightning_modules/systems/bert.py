@@ -1,8 +1,8 @@
 """BERT: pre-training of deep bidirectional transformers for language understanding (Devlin et al. 2019).
 
 arXiv 1810.04805, section 3.1 and appendix A.2, with what the paper leaves open from the released code: the text is
-arranged and masked ten times before training, the short sequences are drawn a document at a time, and AdamW does not
-correct its moments.
+arranged and masked ten times before training, a tenth of the sequences are short, and AdamW does not correct its
+moments.
 
 Differs from the paper in the length of the sequences: it trains 90 % of the steps at 128 positions and the rest at
 512, here all are at 512. The released code's cap on predictions is left out, as at 15 % of 512 it does not bind.
@@ -27,7 +27,6 @@ BERT_BASE = System(
         sequence_length=512,
         negatives="random",
         short_fraction=0.1,
-        short_documents=True,
         duplicates=10,
     ),
     data=Data(

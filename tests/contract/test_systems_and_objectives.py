@@ -119,9 +119,10 @@ def test_berts_table_of_sizes(layers, width, computed):
     assert abs(counted - computed) <= 0.06
 
 
+@pytest.mark.parametrize("name", ["roberta_base", "bert_base", "albert_base"])
 @pytest.mark.parametrize("rate", [0.15, 0.5])
-def test_the_flop_formula_agrees_with_torchs_counter(rate):
-    system = SYSTEMS["roberta_base"].but(
+def test_the_flop_formula_agrees_with_torchs_counter(name, rate):
+    system = SYSTEMS[name].but(
         **SHRUNK | {"model.hidden_size": 64, "model.num_layers": 2, "format.sequence_length": 40,
                     "training.batch_size": 32, "objectives.mlm.masking.rate": rate,
                     "objectives.mlm.masking.count": "round"}
@@ -130,8 +131,8 @@ def test_the_flop_formula_agrees_with_torchs_counter(rate):
     example = system.objectives.corrupt(Example.of(tokens), make_draws(32), make_vocabulary(64))
     module = system.build(seed=0)
     with FlopCounterMode(display=False) as counter:
-        total, count, _ = system.objectives.loss(module.heads, module.backbone(example), example)["mlm"]
-        (total / count).backward()
+        terms = system.objectives.loss(module.heads, module.backbone(example), example)
+        sum(total / count for total, count, _ in terms.values()).backward()
     assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
 
 
@@ -174,12 +175,23 @@ def test_exactly_one_objective_corrupts():
         SYSTEMS["roberta_base"].but(**{"objectives.mlm": None})
 
 
-def test_a_system_differs_from_another_by_what_its_paper_changed():
-    changed = diff(SYSTEMS["roberta_base"], SYSTEMS["roberta_large"])
-    assert set(changed) == {
-        "name", "model.num_layers", "model.hidden_size", "model.num_heads", "model.ffn_size", "optimizer.peak_lr",
-        "schedule.warmup_fraction",
-    }  # fmt: skip
+LARGE = {"name", "model.num_layers", "model.hidden_size", "model.num_heads", "model.ffn_size"}
+CHANGED = {
+    ("roberta_base", "roberta_large"): LARGE | {"optimizer.peak_lr", "schedule.warmup_fraction"},
+    ("bert_base", "bert_large"): LARGE,
+    ("bert_base", "bert_tiny"): LARGE | {"paper"},
+    ("albert_base", "albert_large"): LARGE,
+    ("bert_base", "albert_base"): {
+        "name", "paper", "model.embedding_size", "model.sharing", "model.activation", "format.negatives",
+        "format.duplicates", "data.tokenizer.vocab_size", "optimizer.algorithm", "optimizer.peak_lr",
+        "schedule.warmup_fraction", "training.steps", "training.batch_size",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", CHANGED, ids=" to ".join)
+def test_a_system_differs_from_another_by_what_its_paper_changed(pair):
+    assert set(diff(*(SYSTEMS[name] for name in pair))) == CHANGED[pair]
 
 
 def test_sequences_must_fit_the_position_table():
