@@ -1,0 +1,46 @@
+"""Trains systems under DDP: the program of `test_ddp`, which Lightning starts once more for every further rank.
+
+    python distributed.py SYSTEMS FOLDER
+
+``SYSTEMS`` is a JSON file of settings by name; each rank leaves its results in ``FOLDER``, in a file for each.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from safetensors.torch import save_file
+
+from lightning_modules.system import System
+
+RANKS = 2
+
+
+def train(system: System, ranks: int) -> dict[str, torch.Tensor]:
+    """Trains from seed 0 and returns the weights, the held-out loss, and this rank's sums of training losses."""
+    module, data = system.build(0), system.data_module(0)
+    rows = system.training.batch_size // ranks
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=ranks, strategy="ddp" if ranks > 1 else "auto", max_steps=system.training.steps,
+        accumulate_grad_batches=rows // (system.training.micro_batch_size or rows), logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+    )  # fmt: skip
+    trainer.fit(module, data)
+    assert trainer.global_step == system.training.steps
+    assert trainer.world_size == ranks
+    summed = {f"summed {name}": both for name, both in module.running.items()}
+    return {**module.state_dict(), **summed, "held-out loss": trainer.callback_metrics["heldout.loss"]}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    file, folder = map(Path, sys.argv[1:])
+    for name, settings in json.loads(file.read_text(encoding="utf-8")).items():
+        left = train(System.read(settings), RANKS)
+        save_file(left, folder / f"{name}-{torch.distributed.get_rank()}.safetensors")
+
+
+if __name__ == "__main__":
+    main()

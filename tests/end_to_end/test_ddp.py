@@ -1,0 +1,72 @@
+"""Two processes under DDP train as one process does at the same global batch."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lightning_modules.data.loader import Batches, Portions
+
+from . import distributed
+
+# Bernoulli masks: the ranks predict unequal numbers of tokens, so a mean of their means would differ.
+BASE = {
+    "model.dropout": 0.0, "model.attention_dropout": 0.0, "model.embedding_dropout": 0.0,
+    "objectives.mlm.masking.count": "bernoulli", "optimizer.peak_lr": 3e-3, "optimizer.eps": 1e-3,
+    "training.steps": 4, "training.batch_size": 12, "training.clip_norm": 0.1, "format.sequence_length": 16,
+}  # fmt: skip
+CASES = {
+    "whole batches": {},
+    "micro-batches": {"training.micro_batch_size": 2},
+    "pairs": {
+        "format.kind": "segment_pairs", "objectives.sentence": {}, "training.micro_batch_size": 3,
+        "model.segment_types": 2, "format.sequence_length": 32, "model.max_positions": 32,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def systems(tiny):
+    return {name: tiny.but(**{**BASE, **changes}) for name, changes in CASES.items()}
+
+
+def _environment():
+    """That of a plain shell: no rank of a cluster, and addresses of this machine alone."""
+    ours = {name: value for name, value in os.environ.items() if name not in ("WORLD_SIZE", "RANK", "MASTER_PORT")}
+    for name in ("LOCAL_RANK", "NODE_RANK", "MASTER_ADDR"):
+        ours.pop(name, None)
+    return {**ours, "PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def test_two_ranks_train_as_one_process(systems, tmp_path):
+    expected = {name: distributed.train(system, 1) for name, system in systems.items()}
+    file = tmp_path / "systems.json"
+    file.write_text(json.dumps({name: system.model_dump(mode="json") for name, system in systems.items()}))
+    ended = subprocess.run(
+        [sys.executable, distributed.__file__, str(file), str(tmp_path)],
+        env=_environment(), capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for name, one in expected.items():
+        ranks = [load_file(tmp_path / f"{name}-{rank}.safetensors") for rank in range(distributed.RANKS)]
+        for key, value in one.items():
+            if key.startswith("summed"):
+                assert torch.allclose(sum(rank[key] for rank in ranks), value, rtol=1e-6), (name, key)
+            else:
+                assert all(torch.equal(rank[key], ranks[0][key]) for rank in ranks), (name, key)
+                assert (ranks[0][key] - value).abs().max() <= 1e-6, (name, key)
+
+
+def test_the_ranks_predict_unequal_numbers_of_tokens(systems):
+    data = systems["whole batches"].data_module(0)
+    ranks = [
+        Batches(data.sequences, Portions(0, 12, 4), data.prepare, rank=rank, world_size=distributed.RANKS)
+        for rank in range(distributed.RANKS)
+    ]
+    pairs = list(zip(*ranks, strict=True))
+    assert all(one.counts == other.counts for one, other in pairs)
+    assert any(one.targets["mlm"].count() != other.targets["mlm"].count() for one, other in pairs)
