@@ -15,6 +15,17 @@ QUIET = {
 }  # fmt: skip
 
 
+RESUMED = {
+    "whole batches": {},
+    "micro-batches": {"training.micro_batch_size": 4},
+    "BERT's optimiser": {"optimizer.bias_correction": False},
+    "ALBERT": {
+        "optimizer.algorithm": "lamb", "optimizer.bias_correction": True, "model.num_layers": 2, "model.sharing": "all",
+        "model.embedding_size": 8,
+    },
+}  # fmt: skip
+
+
 def _stop_after(steps):
     asked = 0
 
@@ -32,16 +43,16 @@ def straight():
     return {}
 
 
-@pytest.mark.parametrize("micro", [None, 4])
+@pytest.mark.parametrize("changes", RESUMED)
 @pytest.mark.parametrize("stop", [1, 4, 7, 12])
-def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, micro):
+def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
     """Stopped after any step, with dropout and a fresh process's generators, the weights come out the same."""
-    system = tiny.but(**{"training.micro_batch_size": micro})
-    if micro not in straight:
+    system = tiny.but(**RESUMED[changes])
+    if changes not in straight:
         folder = tmp_path / "straight"
         result = fit(system, 0, folder)
-        straight[micro] = result, load_file(folder / WEIGHTS)
-    expected, weights = straight[micro]
+        straight[changes] = result, load_file(folder / WEIGHTS)
+    expected, weights = straight[changes]
     folder = tmp_path / "interrupted"
     with pytest.raises(Interrupted):
         fit(system, 0, folder, stop=_stop_after(stop))
