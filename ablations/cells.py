@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lightning_modules.tasks import FineTuning
+
 from ablations.literature import same
-from ablations.schema import SYSTEM_AXIS, Grid
+from ablations.schema import SYSTEM_AXIS, TUNING, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
@@ -43,6 +45,12 @@ def axes_at(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = N
     if unknown:
         raise ConfigError(Problem(p, f"is not an axis of '{grid.name}'.{did_you_mean(p, grid.axes)}") for p in unknown)
     return {path: wanted.get(path, grid.scales[scale].axes.get(path, values)) for path, values in grid.axes.items()}
+
+
+def tasks_at(grid: Grid, scale: str) -> tuple[str, ...]:
+    """The downstream tasks of a scale."""
+    own = grid.scales[scale].tasks
+    return grid.tasks if own is None else own
 
 
 def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]]) -> list[list[Values]]:
@@ -123,13 +131,15 @@ def _home(rows: list[Values], baseline: Values) -> Values:
 def label(values: Mapping[str, Any]) -> str:
     """``rate=0.15, num_layers=4``: the last part of each path, or as much as tells it from the others.
 
+    Values of axes that are no knobs stand for themselves.
+
     >>> label({"model.dropout": 0.1, "model.attention_dropout": 0, "system": "bert", "a.rate": 1, "b.rate": 2})
     'dropout=0.1, attention_dropout=0, bert, a.rate=1, b.rate=2'
     """
     shown = []
     for path, value in values.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown.append(text if path == SYSTEM_AXIS else f"{_short(path, values)}={'none' if value is None else text}")
+        shown.append(text if "." not in path else f"{_short(path, values)}={'none' if value is None else text}")
     return ", ".join(shown)
 
 
@@ -147,9 +157,36 @@ class Workshop:
 
     def __init__(self, grid: Grid, scale: str, baseline: Values) -> None:
         self.grid, self.baseline = grid, baseline
-        self.common = {**grid.set, **grid.scales[scale].set}
+        common = {**grid.set, **grid.scales[scale].set}
+        self.tuning = {path: value for path, value in common.items() if path.startswith(TUNING)}
+        self.common = {path: value for path, value in common.items() if path not in self.tuning}
         self._started: dict[str, dict[str, Any] | None] = {}
         self._reference: float | None = None
+        self._tunings: dict[str, FineTuning] = {}
+
+    def knobs(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The knobs of a combination: those of named variants written out, in the order of the axes."""
+        found: dict[str, Any] = {}
+        for path, value in values.items():
+            if path != SYSTEM_AXIS:
+                found |= self.grid.variants[path][value] if path in self.grid.variants else {path: value}
+        return found
+
+    def finetuning(self, values: Mapping[str, Any]) -> FineTuning:
+        """How the pretrained system of a combination is fine-tuned.
+
+        Raises:
+            ConfigError: Naming each bad knob.
+        """
+        knobs = {**self.tuning, **self.knobs(values)}
+        own = {path.removeprefix(TUNING): value for path, value in knobs.items() if path.startswith(TUNING)}
+        key = json.dumps(own)
+        try:
+            if key not in self._tunings:
+                self._tunings[key] = FineTuning().but(**own)
+            return self._tunings[key]
+        except ConfigError as error:
+            raise ConfigError(Problem(TUNING + problem.path, problem.message) for problem in error.problems) from None
 
     def system(self, values: Mapping[str, Any]) -> System:
         """The system of a combination, with the steps its budget allows.
@@ -172,7 +209,7 @@ class Workshop:
 
     def _made(self, values: Mapping[str, Any]) -> System:
         name = values.get(SYSTEM_AXIS, self.grid.base)
-        knobs = {path: value for path, value in values.items() if path != SYSTEM_AXIS}
+        knobs = {path: value for path, value in self.knobs(values).items() if not path.startswith(TUNING)}
         start = self._start(name)
         changed = start and _changed(start, knobs)
         if changed:

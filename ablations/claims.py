@@ -21,7 +21,7 @@ the usual alpha.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ablations.frames import Lookup, Pairing, pair, side_of
+from ablations.frames import Lookup, Pairing, against, pair, references, side_of
 from ablations.literature import printed_difference
 from ablations.markup import cell_text, fixed, path_text, places, range_text, value_text
 from ablations.schema import Cell, Claim, Grid
@@ -115,7 +115,7 @@ class _Case:
     def test(self) -> tuple[object, ...]:
         """What makes two claims one test: the same two sides, metric and margin."""
         sides = frozenset(repr(sorted(side.items())) for side in (self.claim.a, self.claim.b))
-        return sides, self.claim.metric, self.claim.margin if self.claim.relation == "~" else None
+        return sides, self.claim.metric, self.claim.against, self.claim.margin if self.claim.relation == "~" else None
 
 
 def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict]:
@@ -130,13 +130,15 @@ def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict
 
 def _case(grid: Grid, cells: Sequence[Cell], claim: Claim, records: Lookup) -> _Case:
     sides = []
-    for name, wanted in (("a", claim.a), ("b", claim.b)):
+    for name, wanted in (("a", claim.a), ("b", claim.b)) if not claim.against else (("a", claim.a),):
         found = side_of(grid, cells, wanted)
         if len(found) != 1:
             fault = "is not among the cells" if not found else f"fits {len(found)} cells"
             return _Case(claim, Contrast((), ()), obstacle=f"side {name} ({cell_text(wanted)}) {fault} of this scale")
         sides.append(found[0])
-    pairing = pair(*sides, records, claim.metric)
+    pairing = (
+        against(*sides, records, claim.metric, claim.against) if claim.against else pair(*sides, records, claim.metric)
+    )
     contrast = pairing.contrast
     if claim.better == "lower":
         contrast = replace(contrast, differences=tuple(-d for d in contrast.differences))
@@ -203,10 +205,18 @@ def split_unit(label: str) -> tuple[str, str]:
 
 def _sides(claim: Claim) -> tuple[str, str]:
     """``masking rate 40 %`` and ``15 %``: the second side in short where it differs in one value."""
+    if claim.against:
+        return cell_text(dict(claim.a)), _reference_text(claim)
     if len(claim.a) == 1 and claim.a.keys() == claim.b.keys():
         ((path, a),), (b,) = claim.a.items(), claim.b.values()
         return f"{path_text(path)} {value_text(path, a)}", value_text(path, b)
     return cell_text(dict(claim.a)), cell_text(dict(claim.b))
+
+
+def _reference_text(claim: Claim) -> str:
+    """``the majority answer``: what stands in for side b."""
+    names = {metric: f"the {name}" for name, metric in references(claim.metric).items()}
+    return names.get(claim.against, claim.against)
 
 
 def _published(claim: Claim) -> str:

@@ -10,6 +10,7 @@ from ablations.plan import Plan
 from ablations.store import Records
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_store
+from lightning_modules.tasks.pins import checked
 
 __all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute"]
 
@@ -62,7 +63,10 @@ def _check_writable(records: Records) -> None:
 
 
 def _prepare_text(plan: Plan) -> None:
-    """Builds the token stores that the pending runs read, here, where the user sees it and sees what is missing."""
+    """Builds and opens the text that the pending runs read, here, where the user sees it and sees what is missing."""
     for data in dict.fromkeys(run.system.data for run in plan.pending):
         for split in ("train", "heldout"):
             open_store(data, split)
+    for task in dict.fromkeys(run.task for run in plan.pending if run.task):
+        for split in ("train", "dev"):
+            checked(task, split)

@@ -28,7 +28,7 @@ from ablations.canvas import (
     titles,
 )
 from ablations.frames import Lookup, done, metric_by_seed, reference_losses
-from ablations.literature import Published, read, same
+from ablations.literature import Published, chosen, same
 from ablations.markup import cell_text, is_share, path_text, quantity, value_text
 from ablations.schema import Cell, Grid, Record
 from ablations.statistics import mean_interval
@@ -203,22 +203,20 @@ def _notes_above(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup,
 
 def _published_curves(grid: Grid, axis: _KnobAxis) -> list[list[tuple[float, Published]]]:
     """One curve a published metric: every printed value on the axis, whether or not the grid has its cell."""
-    source = grid.published
-    column = next((name for name, path in (source.match if source else {}).items() if path == axis.path), None)
-    if source is None or column is None:
-        return []
     curves: dict[str, list[tuple[float, Published]]] = {}
-    for row in read(source.file, source.table):
-        others = all(
-            same(grid.baseline[path], row.knobs[name])
-            for name, path in source.match.items()
-            if path != axis.path and path in grid.baseline
-        )
-        text = row.knobs[column]
-        position = axis.at(_number(text) if axis.is_numeric else text)
-        if others and position is not None:
-            curves.setdefault(row.metric, []).append((position, row))
-    wanted = source.metrics or list(curves)
+    for source in grid.published:
+        column = next((name for name, path in source.match.items() if path == axis.path), None)
+        for row in chosen(source) if column else ():
+            others = all(
+                same(grid.baseline[path], row.knobs[name])
+                for name, path in source.match.items()
+                if path != axis.path and path in grid.baseline
+            )
+            text = row.knobs[column]
+            position = axis.at(_number(text) if axis.is_numeric else text)
+            if others and position is not None and (not source.metrics or row.metric in source.metrics):
+                curves.setdefault(row.metric, []).append((position, row))
+    wanted = [metric for source in grid.published for metric in source.metrics] or list(curves)
     return [sorted(curves[name], key=lambda point: point[0]) for name in wanted[:4] if name in curves]
 
 

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pandas as pd
+from lightning_modules.tasks import TASKS
 
 from ablations.literature import same
 from ablations.markup import plain
-from ablations.schema import Cell, Grid, Record
+from ablations.schema import Cell, Grid, Record, Run
 from ablations.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
 from lightning_modules.config import canonical
 
 PLATEAU = "heldout.plateau"
+MAJORITY, WORDS, NEIGHBOURS = "majority answer", "linear model of word counts", "counts of neighbours"
 
 
 class Lookup(Protocol):
@@ -33,9 +35,15 @@ def device_class(record: Record) -> str:
     return device if isinstance(device, str) else canonical(device)
 
 
-def done(cell: Cell, records: Lookup) -> dict[int, Record]:
-    """The finished records of a cell by seed."""
-    found = {run.seed: records.get(run.id) for run in cell.runs}
+def runs_of(cell: Cell, metric: str = "") -> tuple[Run, ...]:
+    """The runs of a cell that a metric is measured in: fine-tunings for ``<task>.<metric>``, else pretrainings."""
+    task = metric.partition(".")[0]
+    return tuple(run for run in cell.tuned if run.task == task) or cell.runs
+
+
+def done(cell: Cell, records: Lookup, metric: str = "") -> dict[int, Record]:
+    """The finished records of a cell by seed: of its pretrainings, or of the runs that a metric is measured in."""
+    found = {run.seed: records.get(run.id) for run in runs_of(cell, metric)}
     return {seed: record for seed, record in found.items() if record is not None and record.outcome == "done"}
 
 
@@ -43,7 +51,7 @@ def metric_by_seed(cell: Cell, records: Lookup, metric: str) -> dict[int, float]
     """One metric of the finished runs that have it, by seed."""
     return {
         seed: float(record.metrics[metric])
-        for seed, record in sorted(done(cell, records).items())
+        for seed, record in sorted(done(cell, records, metric).items())
         if metric in record.metrics
     }
 
@@ -96,7 +104,7 @@ class Pairing:
 
 def pair(a: Cell, b: Cell, records: Lookup, metric: str) -> Pairing:
     """Pairs two cells by seed on one metric, within one device class."""
-    left, right = done(a, records), done(b, records)
+    left, right = done(a, records, metric), done(b, records, metric)
     apart = [s for s in left.keys() & right.keys() if device_class(left[s]) != device_class(right[s])]
     values = [
         {seed: value for seed, value in metric_by_seed(cell, records, metric).items() if seed not in apart}
@@ -113,13 +121,38 @@ def pair(a: Cell, b: Cell, records: Lookup, metric: str) -> Pairing:
         contrast,
         tuple((left[seed].id, right[seed].id) for seed in contrast.seeds),
         tuple(notes),
-        (_on_plateau([left[s] for s in contrast.seeds]), _on_plateau([right[s] for s in contrast.seeds])),
+        (_on_plateau(a, records, contrast.seeds), _on_plateau(b, records, contrast.seeds)),
     )
 
 
-def _on_plateau(records: Sequence[Record]) -> bool:
-    flags = [bool(record.metrics.get(PLATEAU, False)) for record in records]
+def against(cell: Cell, records: Lookup, metric: str, reference: str) -> Pairing:
+    """A cell's metric compared, seed by seed, with another metric of the same runs, such as a majority baseline."""
+    found = done(cell, records, metric)
+    contrast = paired(metric_by_seed(cell, records, metric), metric_by_seed(cell, records, reference))
+    runs = tuple((found[seed].id, found[seed].id) for seed in contrast.seeds)
+    return Pairing(contrast, runs, (), (_on_plateau(cell, records, contrast.seeds),) * 2)
+
+
+def _on_plateau(cell: Cell, records: Lookup, seeds: Sequence[int]) -> bool:
+    pretrained = done(cell, records)
+    flags = [bool(pretrained[seed].metrics.get(PLATEAU, False)) for seed in seeds if seed in pretrained]
     return bool(flags) and 2 * sum(flags) >= len(flags)
+
+
+def references(metric: str) -> dict[str, str]:
+    """What a metric is to be read against: what a simple method is, and the metric that holds its score."""
+    kind, _, name = metric.partition(".")
+    if metric == "heldout.loss":
+        return {NEIGHBOURS: "heldout.bigram_loss"}
+    if name in ("nsp_accuracy", "sop_accuracy"):
+        return {MAJORITY: f"heldout.{name[:3]}_majority", WORDS: f"heldout.{name[:3]}_bow"}
+    return {MAJORITY: f"{metric}.majority", WORDS: f"{metric}.tfidf"} if kind in TASKS else {}
+
+
+def reference(cells: Sequence[Cell], records: Lookup, name: str) -> float | None:
+    """The score of a simple method, where all runs agree on it."""
+    values = {round(value, 6) for cell in cells for value in metric_by_seed(cell, records, name).values()}
+    return values.pop() if len(values) == 1 else None
 
 
 def reference_losses(records: Iterable[Record]) -> dict[str, float]:
@@ -189,7 +222,7 @@ def _summarise(grid: Grid, cells: Sequence[Cell], cell: Cell, records: Lookup) -
         compare = baseline is not None and baseline is not cell
         metrics[metric.name] = Measured(
             mean_interval(list(values.values())),
-            tuple(finished[seed].id for seed in values),
+            tuple(done(cell, records, metric.name)[seed].id for seed in values),
             pair(cell, baseline, records, metric.name) if compare else None,
         )
     costs = pd.DataFrame([record.cost for record in finished.values()]).mean()
@@ -208,10 +241,11 @@ def _summarise(grid: Grid, cells: Sequence[Cell], cell: Cell, records: Lookup) -
 def _unfinished(cell: Cell, records: Lookup) -> tuple[str, ...]:
     count: Counter[str] = Counter()
     details: dict[str, str] = {}
-    for run in cell.runs:
+    for run in (*cell.runs, *cell.tuned):
         record = records.get(run.id)
         outcome = "not run" if record is None else record.outcome
         if outcome != "done":
+            outcome += f" on {run.task}" * bool(run.task)
             count[outcome] += 1
             details.setdefault(outcome, plain(record.detail)[:60] if record else "")
     return tuple(
@@ -221,7 +255,9 @@ def _unfinished(cell: Cell, records: Lookup) -> tuple[str, ...]:
 
 
 def frame(cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
-    """One row a run: cell, knob values by path, seed, run id, outcome, detail, device, every metric and every cost.
+    """One row a pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
+
+    The scores of its fine-tunings stand in the same row.
 
     Runs without a record are rows too, with outcome ``not run``. Metrics and costs that a run lacks are NaN.
     """
@@ -234,7 +270,9 @@ def frame(cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
                 rows.append({**row, "outcome": "not run", "detail": "", "device": ""})
                 continue
             state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
-            rows.append({**row, **state, **record.metrics, **record.cost})
+            tuned = [records.get(child.id) for child in cell.tuned if child.seed == run.seed]
+            scores = {name: value for found in tuned if found for name, value in found.metrics.items()}
+            rows.append({**row, **state, **record.metrics, **scores, **record.cost})
     return pd.DataFrame(rows)
 
 

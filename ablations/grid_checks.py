@@ -7,12 +7,14 @@ from typing import Any
 
 from ablations import literature
 from ablations.cells import Layout, Values, Workshop, agrees, axes_at, dimensions, label, layout, probes
+from ablations.frames import references
 from ablations.literature import same
-from ablations.schema import METRICS, STEPS, SYSTEM_AXIS, Grid
+from ablations.schema import METRICS, STEPS, SYSTEM_AXIS, TUNING, Grid
 from ablations.strict_yaml import Document, Path_
 from lightning_modules.config import ConfigError, did_you_mean, paths
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import TASKS, FineTuning
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _MOST_BUILT = 2_000  # cells of a scale that are all built when a grid is read; a plan builds every one it holds
@@ -41,6 +43,8 @@ def _check_names(grid: Grid, document: Document) -> bool:
     before = len(document.problems)
     if grid.base not in SYSTEMS:
         document.complain(("base",), f"there is no system '{grid.base}'.{did_you_mean(grid.base, SYSTEMS)}")
+    _check_variants(grid, document)
+    _check_tasks(grid, document)
     for path in grid.axes:
         _check_knob(grid, ("axes", path), path, document, axis=True)
     for path in grid.set:
@@ -49,7 +53,7 @@ def _check_names(grid: Grid, document: Document) -> bool:
         for path in scale.set:
             _check_knob(grid, ("scales", name, "set", path), path, document)
     for where, path, values in _axis_values(grid):
-        _check_values(where, path, values, document)
+        _check_values(where, path, values, _named(grid, path), document)
     return len(document.problems) == before
 
 
@@ -59,18 +63,47 @@ def _axis_values(grid: Grid) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
         yield from ((("scales", name, "axes", path), path, values) for path, values in scale.axes.items())
 
 
-def _check_values(where: Path_, path: str, values: tuple[Any, ...], document: Document) -> None:
+def _named(grid: Grid, path: str) -> Mapping[str, Any]:
+    """The names that the values of an axis must be among; empty for knobs."""
+    return SYSTEMS if path == SYSTEM_AXIS else grid.variants.get(path, {})
+
+
+def _check_values(
+    where: Path_, path: str, values: tuple[Any, ...], named: Mapping[str, Any], document: Document
+) -> None:
     if not values:
         document.complain(where, "an axis needs at least one value")
     for index, value in enumerate(values):
         if any(same(value, earlier) for earlier in values[:index]):
             document.complain((*where, index), f"{value!r} is listed twice")
-        if path == SYSTEM_AXIS and value not in SYSTEMS:
-            document.complain((*where, index), f"there is no system {value!r}.{did_you_mean(str(value), SYSTEMS)}")
+        if named and value not in named:
+            document.complain((*where, index), f"there is no {path} {value!r}.{did_you_mean(str(value), named)}")
+
+
+def _check_variants(grid: Grid, document: Document) -> None:
+    for axis, variants in grid.variants.items():
+        if axis not in grid.axes:
+            document.complain(("variants", axis), f"is not an axis of this grid.{did_you_mean(axis, grid.axes)}")
+        if "." in axis or axis == SYSTEM_AXIS:
+            document.complain(("variants", axis), "the name of an axis that is no knob has no dot, and is not 'system'")
+        for name, knobs in variants.items():
+            for path in knobs:
+                _check_knob(grid, ("variants", axis, name, path), path, document)
+
+
+def _check_tasks(grid: Grid, document: Document) -> None:
+    places: list[tuple[Path_, tuple[str, ...]]] = [(("tasks",), grid.tasks)]
+    places += [(("scales", name, "tasks"), scale.tasks or ()) for name, scale in grid.scales.items()]
+    for where, tasks in places:
+        for n, task in enumerate(tasks):
+            if task not in TASKS:
+                document.complain((*where, n), f"there is no task '{task}'.{did_you_mean(task, TASKS)}")
 
 
 def _check_knob(grid: Grid, where: Path_, path: str, document: Document, axis: bool = False) -> None:
-    known = paths(System)
+    known = known_knobs()
+    if axis and path in grid.variants:
+        return
     if path == SYSTEM_AXIS:
         if not axis:
             document.complain(where, "whole systems are chosen by 'base', or varied by an axis 'system'")
@@ -100,11 +133,14 @@ def _check_references(grid: Grid, document: Document) -> bool:
         mentioned += [(("exclude", n, "when", path), path) for path in rule.when]
     for n, claim in enumerate(grid.claims):
         mentioned += [(("claims", n, side, path), path) for side in ("a", "b") for path in getattr(claim, side)]
-    if grid.published:
-        mentioned += [(("published", "match", column), path) for column, path in grid.published.match.items()]
+    for n, source in enumerate(grid.published):
+        mentioned += [(("published", n, "match", column), path) for column, path in source.match.items()]
+    for name, scale in grid.scales.items():
+        mentioned += [(("scales", name, "stands_for", path), path) for path in scale.stands_for]
     if grid.figure:
         mentioned.append((("figure", "x"), grid.figure.x))
-    misspelt = {path for path in grid.axes if path != SYSTEM_AXIS and path not in paths(System)}
+    fine = {SYSTEM_AXIS, *grid.variants, *known_knobs()}
+    misspelt = {path for path in grid.axes if path not in fine}
     for where, path in mentioned:
         if misspelt.isdisjoint(difflib.get_close_matches(path, grid.axes, n=1)):  # else the axis is what is wrong
             _check_axis(grid, where, path, document)
@@ -114,18 +150,35 @@ def _check_references(grid: Grid, document: Document) -> bool:
 def _check_metrics(grid: Grid, document: Document) -> None:
     names = [metric.name for metric in grid.metrics]
     for n, name in enumerate(names):
-        if name not in METRICS and not name.startswith("train."):
-            document.complain(("metrics", n, "name"), f"there is no metric '{name}'.{did_you_mean(name, METRICS)}")
+        if name not in known_metrics() and not name.startswith("train."):
+            hint = did_you_mean(name, known_metrics())
+            document.complain(("metrics", n, "name"), f"there is no metric '{name}'.{hint}")
         if name in names[:n]:
             document.complain(("metrics", n, "name"), f"'{name}' is listed twice")
     if grid.figure:
         _check_measured(grid, ("figure", "y"), grid.figure.y, document)
-    if grid.published:
+    for n, source in enumerate(grid.published):
         try:
-            literature.read(grid.published.file, grid.published.table)
+            rows = literature.read(source.file, source.table)
         except ConfigError as error:
             for problem in error.problems:
-                document.complain(("published", "file"), str(problem))
+                document.complain(("published", n, "file"), str(problem))
+            continue
+        for kind, column in [("match", c) for c in source.match] + [("where", c) for c in source.where]:
+            if rows and column not in rows[0].knobs:
+                hint = did_you_mean(column, rows[0].knobs)
+                document.complain(("published", n, kind, column), f"is no column of {source.file}.{hint}")
+
+
+def known_metrics() -> dict[str, str]:
+    """Every metric that a record may have, with what it is."""
+    tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
+    return METRICS | tasks
+
+
+def known_knobs() -> dict[str, Any]:
+    """Every knob that a grid may vary or set: those of systems, and those of fine-tuning behind their prefix."""
+    return {**paths(System), **{TUNING + path: info for path, info in paths(FineTuning).items()}}
 
 
 def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> None:
@@ -138,6 +191,11 @@ def _check_claims(grid: Grid, document: Document) -> None:
     ids = [claim.id for claim in grid.claims]
     for n, claim in enumerate(grid.claims):
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
+        if bool(claim.b) == bool(claim.against):
+            document.complain(("claims", n), "a claim has a second side: either 'b' or 'against'")
+        if claim.against and claim.against not in references(claim.metric).values():
+            hint = did_you_mean(claim.against, references(claim.metric).values())
+            document.complain(("claims", n, "against"), f"is not what {claim.metric} is read against.{hint}")
         if claim.a == claim.b:
             document.complain(("claims", n), "a and b are the same cell")
         if claim.id in ids[:n]:
@@ -191,7 +249,11 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
     for n, claim in enumerate(grid.claims):
         for side in ("a", "b"):
             wanted = getattr(claim, side)
-            if set(wanted) <= set(grid.axes) and not any(agrees(row, {**grid.baseline, **wanted}) for row in every):
+            if (
+                wanted
+                and set(wanted) <= set(grid.axes)
+                and not any(agrees(row, {**grid.baseline, **wanted}) for row in every)
+            ):
                 document.complain(("claims", n, side), f"no cell of any scale has {label(wanted)}")
 
 
@@ -202,6 +264,7 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
     for values in probes(grid, scale):
         try:
             workshop.system(values)
+            workshop.finetuning(values)
         except ConfigError as error:
             for problem in error.problems:
                 where = _written(grid, scale, values, problem.path)

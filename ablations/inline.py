@@ -20,7 +20,10 @@ class Inline(Executor):
         """See `Executor.run`. Ctrl-C once finishes the step, writes a checkpoint and raises; twice raises at once."""
         with _patient_interrupt() as interrupted:
             while launch.todo:
-                run = launch.todo.pop(0)
+                run = next((run for run in list(launch.todo) if launch.ready(run)), None)
+                if run is None:
+                    continue  # those that waited in vain have left the list
+                launch.todo.remove(run)
                 found = launch.records.examine(run.id)
                 if isinstance(found, Record) and found.final:
                     launch.settle(run, found, here=False)

@@ -75,7 +75,7 @@ class Summary:
     @property
     def complete(self) -> bool:
         """Whether every run of the plan has ended for good."""
-        return not self.problems and set(self.outcomes) <= {"done", "diverged", "invalid"}
+        return not self.problems and set(self.outcomes) <= {"done", "diverged", "invalid", "orphaned"}
 
 
 class Launch:
@@ -142,6 +142,19 @@ class Launch:
             self.summary.elsewhere += 1
         self.emit("finished", run, record.outcome)
 
+    def ready(self, run: Run) -> bool:
+        """Whether the run that this one starts from is done; if that has ended otherwise, this one is given up."""
+        pending = {other.id for other in self.todo} | self.shares.keys()
+        if not pending.isdisjoint(run.parents):
+            return False
+        found = [self.records.get(parent) for parent in run.parents]
+        if all(record is not None and record.outcome == "done" for record in found):
+            return True
+        self.todo.remove(run)
+        self.settled += 1
+        self.emit("finished", run, "orphaned")
+        return False
+
     def conclude(self, run: Run, code: int, asked: Outcome | None = None) -> None:
         """Acts on the end of a worker: settles the run, tries it again, or gives it up.
 
@@ -190,9 +203,13 @@ class Launch:
 
     def finish(self) -> Summary:
         """The tally, read from the store."""
-        found = [self.records.examine(run.id) for run in self.plan.runs]
-        names = ["newer" if isinstance(r, Damage) else r.outcome if r else "missing" for r in found]
-        self.summary.outcomes = dict(Counter(names))
+        names: dict[str, str] = {}
+        for run in self.plan.runs:
+            record = self.records.examine(run.id)
+            lost = any(names.get(parent) in ("diverged", "invalid", "orphaned") for parent in run.parents)
+            absent = "orphaned" if lost else "missing"
+            names[run.id] = "newer" if isinstance(record, Damage) else record.outcome if record else absent
+        self.summary.outcomes = dict(Counter(names.values()))
         self.summary.seconds = time.monotonic() - self.started
         return self.summary
 

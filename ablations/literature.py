@@ -102,6 +102,12 @@ def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
     return [row for row in rows if table in ("", row.table)]
 
 
+def chosen(source: Any) -> list[Published]:
+    """The rows that a grid's ``published`` entry means: of its file and table, with the column values it asks for."""
+    rows = read(source.file, source.table)
+    return [row for row in rows if all(same(row.knobs.get(name), value) for name, value in source.where.items())]
+
+
 def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | None, list[str]]:
     if len(cells) != len(header):
         return None, [f"{len(cells)} cells where the header has {len(header)}"]

@@ -86,7 +86,7 @@ class Local(Executor):
             free = self._free()
             if free is None:
                 return
-            if held.get(run.id, 0.0) > time.monotonic():
+            if held.get(run.id, 0.0) > time.monotonic() or not launch.ready(run):
                 continue
             found = launch.records.examine(run.id)
             if isinstance(found, Record) and found.final:

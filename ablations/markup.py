@@ -137,8 +137,9 @@ def path_text(path: str) -> str:
 
 
 def cell_text(values: dict[str, Any]) -> str:
-    """``masking rate 40 %, num_layers 4``."""
-    return ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items()) or "the base"
+    """``masking rate 40 %, num_layers 4``; values of axes that are no knobs are names and stand for themselves."""
+    shown = (f"{path_text(path)} {value_text(path, v)}" if "." in path else str(v) for path, v in values.items())
+    return ", ".join(shown) or "the base"
 
 
 # --- notations

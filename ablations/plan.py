@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,33 +14,24 @@ import pandas as pd
 
 from ablations import cells as grid_cells
 from ablations.cells import Layout, Values, Workshop, agrees, label
+from ablations.cost import ASSUMED_SPEED, Cost, costs
+from ablations.cost import speed as measured_speed
+from ablations.literature import same
 from ablations.provenance import gpus
-from ablations.schema import Cell, Grid, Record, Run
+from ablations.schema import Cell, Grid, Outcome, Record, Run, Scale
 from ablations.store import Damage, Records
-from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, flat, identity
+from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
 from lightning_modules.data import Data, fingerprints
-from lightning_modules.system import System
-
-# What one slot is taken to do where no finished run of the same device class says better, in FLOP a second:
-# one thread of a current server core in bfloat16, one data-centre GPU at small models.
-ASSUMED_SPEED = {"cpu": 2e11, "gpu": 3e13}
+from lightning_modules.tasks import fingerprint
 
 _RECORD_BYTES = 8_000
 _WEIGHT_BYTES = 4  # a parameter in the weights that a run leaves
 _CHECKPOINT_BYTES = 12  # a parameter with its two moments while a run goes on
 
-State = Literal["done", "diverged", "invalid", "oom", "failed", "killed", "timeout", "stale", "newer", "missing"]
-SETTLED: tuple[State, ...] = ("done", "diverged", "invalid", "newer")  # what executing a plan leaves alone
+State = Outcome | Literal["stale", "newer", "missing", "orphaned"]
+SETTLED: tuple[State, ...] = ("done", "diverged", "invalid", "newer", "orphaned")  # what executing a plan leaves alone
 
-
-@dataclass(frozen=True)
-class Cost:
-    """What one run takes, known before it runs."""
-
-    parameters: int
-    steps: int
-    tokens: int
-    flops: float
+_BARREN = ("diverged", "invalid", "orphaned")  # states of runs that leave no weights for others
 
 
 @dataclass(frozen=True)
@@ -133,6 +123,10 @@ class Plan:
         for cell in self.cells:
             for run in cell.runs:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed}")
+            for run in cell.tuned:
+                named.setdefault(run.id, f"{cell.label} seed {run.seed} on {run.task}")
+        for run in self.runs:  # those that others start from, and that are no cell of their own
+            named.setdefault(run.id, f"{run.system.model.num_layers} layers to start from, seed {run.seed}")
         return named
 
     def table(self) -> pd.DataFrame:
@@ -140,10 +134,11 @@ class Plan:
         rows = []
         for cell in self.cells:
             cost = self.costs[cell.runs[0].id]
-            states = Counter(self.states[run.id] for run in cell.runs)
+            states = Counter(self.states[run.id] for run in (*cell.runs, *cell.tuned))
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
             row |= {"parameters": cost.parameters, "steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
             row |= {"seeds": len(cell.runs), "seconds a run": cost.flops / self.speed}
+            row["tasks"] = ", ".join(dict.fromkeys(run.task for run in cell.tuned))
             row["state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
             rows.append(row)
         return pd.DataFrame(rows)
@@ -182,7 +177,7 @@ def plan(
         cells = _cells(grid, scale, layout, kept, seeds or grid.scales[scale].seeds or grid.seeds)
         runs = _ordered(cells)
     found = dict(records.survey()) if records else {}
-    speed, source = _speed(found)
+    speed, source = measured_speed(found)
     return Plan(
         grid=grid,
         scale=scale,
@@ -190,7 +185,7 @@ def plan(
         runs=runs,
         excluded=tuple(layout.excluded),
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
-        costs=_costs(cells),
+        costs=costs(runs),
         states=_states(runs, found),
         overrides=_overrides(grid, scale, layout, seeds, filters),
         speed=speed,
@@ -248,9 +243,10 @@ def _overrides(
 def _cells(grid: Grid, scale: str, layout: Layout, kept: list[Values], seeds: int) -> tuple[Cell, ...]:
     workshop, wrong, cells = Workshop(grid, scale, layout.baseline), {}, []
     pins: dict[Data, dict[str, str]] = {}
+    tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
     for values in kept:
         try:
-            system = workshop.system(values)
+            system, tuning = workshop.system(values), workshop.finetuning(values)
         except ConfigError as error:
             for problem in error.problems:
                 wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
@@ -258,43 +254,39 @@ def _cells(grid: Grid, scale: str, layout: Layout, kept: list[Values], seeds: in
         if system.data not in pins:
             pins[system.data] = fingerprints(system.data)
         runs = tuple(Run.pretraining(system, seed, pins[system.data]) for seed in range(seeds))
-        cells.append(Cell(values=values, label=label(values), system=system, runs=runs))
+        tuned = tuple(Run.tuning(run, task, print_, tuning) for run in runs for task, print_ in tasks.items())
+        printed = _printed(grid.scales[scale], values)
+        named = {"values": values, "label": label(values), "printed": printed}
+        cells.append(Cell(**named, system=system, runs=runs, tuned=tuned))
     if wrong:
         raise ConfigError(wrong.values())
     return tuple(cells)
 
 
+def _printed(scale: Scale, values: Values) -> Values:
+    """The published values that a cell's own stand for at this scale."""
+    pairs = [(path, ours, theirs) for path, table in scale.stands_for.items() for ours, theirs in table.items()]
+    return {path: theirs for path, ours, theirs in pairs if same(values[path], ours)}
+
+
 def _ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
-    """The distinct runs of cells, seed by seed."""
+    """The distinct runs of cells, seed by seed, each after the run whose weights it starts from."""
     distinct: dict[str, Run] = {}
     for seed in range(max(len(cell.runs) for cell in cells)):
         for cell in cells:
-            distinct.setdefault(cell.runs[seed].id, cell.runs[seed])
+            _put(cell.runs[seed], distinct)
+        for cell in cells:
+            for run in cell.tuned:
+                if run.seed == seed:
+                    _put(run, distinct)
     return tuple(distinct.values())
 
 
-def _architecture(system: System) -> tuple[Any, ...]:
-    """What the number of parameters depends on: every setting of the networks that is not a fraction.
-
-    Rates and probabilities shape no weight (the tests change each of them and count), and counting once for each
-    of a thousand dropouts would take most of a plan's time.
-    """
-    leaves = (*flat(system.model).items(), *flat(system.objectives).items())
-    return system.data.tokenizer.vocab_size, *(leaf for leaf in leaves if not isinstance(leaf[1], float))
-
-
-def _costs(cells: Sequence[Cell]) -> dict[str, Cost]:
-    costs: dict[str, Cost] = {}
-    sizes: dict[tuple[Any, ...], int] = {}  # one count an architecture
-    for cell in cells:
-        system, steps = cell.system, cell.system.training.steps
-        architecture = _architecture(system)
-        if architecture not in sizes:
-            sizes[architecture] = system.parameters()
-        per_step = system.tokens_per_step(), system.flops_per_step()
-        cost = Cost(sizes[architecture], steps, steps * per_step[0], steps * per_step[1])
-        costs |= {run.id: cost for run in cell.runs}
-    return costs
+def _put(run: Run, distinct: dict[str, Run]) -> None:
+    if run.id not in distinct:
+        if run.parent is not None:
+            _put(run.parent, distinct)
+        distinct[run.id] = run
 
 
 def _states(runs: Sequence[Run], found: Mapping[str, Record | Damage]) -> dict[str, State]:
@@ -310,6 +302,8 @@ def _states(runs: Sequence[Run], found: Mapping[str, Record | Damage]) -> dict[s
             states[run.id] = "newer"
         else:
             states[run.id] = "stale" if _elsewhen(run, generations, sound) else "missing"
+            if any(states[parent] in _BARREN for parent in run.parents):
+                states[run.id] = "orphaned"  # what it would start from will never be there
     return states
 
 
@@ -317,16 +311,3 @@ def _elsewhen(run: Run, generations: list[dict[str, int]], sound: Mapping[str, R
     """Whether the same run was finished by code of another generation of numerics."""
     others = (run.but(numerics=numerics).id for numerics in generations if numerics and numerics != run.numerics)
     return any(run_id in sound and sound[run_id].final for run_id in others)
-
-
-def _speed(found: Mapping[str, Record | Damage]) -> tuple[float, str]:
-    here = gpus()
-    device = next(iter(here.values()), "cpu")
-    measured = [
-        record.cost["flops"] / record.cost["seconds"]
-        for record in found.values()
-        if isinstance(record, Record) and record.outcome == "done" and record.provenance.get("device") == device
-    ]
-    if measured:
-        return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"
-    return ASSUMED_SPEED["gpu" if here else "cpu"], f"assumed for {device}; no run has finished on it yet"

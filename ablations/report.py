@@ -68,7 +68,7 @@ def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
 
 def _counts(plan: Planned, records: Lookup) -> tuple[int, int]:
     """Distinct runs done and planned: cells that resolve to the same run share it."""
-    ids = {run.id for cell in plan.cells for run in cell.runs}
+    ids = {run.id for cell in plan.cells for run in (*cell.runs, *cell.tuned)}
     found = (records.get(id) for id in ids)
     return sum(record is not None and record.outcome == "done" for record in found), len(ids)
 
@@ -151,7 +151,7 @@ def _equal(plan: Planned) -> str:
 
 
 def _cost(plan: Planned, records: Lookup) -> str:
-    ids = sorted({run.id for cell in plan.cells for run in cell.runs})
+    ids = sorted({run.id for cell in plan.cells for run in (*cell.runs, *cell.tuned)})
     found = [record for id in ids if (record := records.get(id)) is not None]
     if not found:
         return "Nothing has been run."

@@ -15,6 +15,7 @@ from pydantic import Field
 from lightning_modules import NUMERICS
 from lightning_modules.config import Settings, identity, knob
 from lightning_modules.system import System
+from lightning_modules.tasks import FineTuning
 
 SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
 STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget sets
@@ -24,11 +25,23 @@ METRICS: dict[str, str] = {
     "heldout.accuracy": "share of held-out predictions that are right, 0 to 1",
     "heldout.unigram_loss": "the same loss of word frequencies alone, nats",
     "heldout.bigram_loss": "the same loss of counts of left and right neighbours, nats",
+    "heldout.pairs_loss": "mean loss of the predictions on held-out pairs of segments of one text, nats",
+    "heldout.pairs_accuracy": "share of those predictions that are right, 0 to 1",
+    "heldout.nsp_accuracy": "share of held-out pairs right: does the second segment follow, or is it from elsewhere?",
+    "heldout.nsp_majority": "the same share for always giving the commoner answer",
+    "heldout.nsp_bow": "the same share for a linear classifier of word counts",
+    "heldout.sop_accuracy": "share of held-out pairs right: are the two segments in order, or swapped?",
+    "heldout.sop_majority": "the same share for always giving the commoner answer",
+    "heldout.sop_bow": "the same share for a linear classifier of word counts",
     "heldout.plateau": "whether the model is no better than those neighbour counts",
     "train.loss": "mean training loss since the last measurement, nats",
 }
 
-ROOMS = {"pretrain": ("data", "pretrain", "evaluate")}  # kind of run -> rooms whose numerics it depends on
+ROOMS = {  # kind of run -> rooms whose numerics it depends on
+    "pretrain": ("data", "pretrain", "evaluate"),
+    "finetune": ("data", "pretrain", "evaluate", "finetune"),
+}
+TUNING = "finetuning."  # before a knob of `FineTuning`; every other knob is one of the pretrained system
 
 Outcome = Literal["done", "diverged", "invalid", "oom", "failed", "killed", "timeout"]
 FINAL: tuple[Outcome, ...] = ("done", "diverged", "invalid")  # the others are attempts, made again on a rerun
@@ -51,8 +64,12 @@ class Scale(Settings):
 
     description: str = knob("", "What it takes and what it shows, in a line.")
     seeds: int | None = knob(None, "Seeds 0 to n-1; by default the grid's.", ge=1, le=1000)
+    tasks: tuple[str, ...] | None = knob(None, "Downstream tasks; by default the grid's.")
     axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")
     set: dict[str, Any] = knob({}, "Knob -> value, after the grid's own.")
+    stands_for: dict[str, dict[str, Any]] = knob(
+        {}, "Axis -> value here -> the published value that it stands for, such as the same share of a larger size."
+    )
 
 
 class Exclusion(Settings):
@@ -81,7 +98,8 @@ class Claim(Settings):
     metric: str = _required("What is measured here.")
     better: Literal["lower", "higher"] = _required("Which direction of our metric is better.")
     a: dict[str, Any] = _required("Axis -> value of the first side.", min_length=1)
-    b: dict[str, Any] = _required("Axis -> value of the second side.", min_length=1)
+    b: dict[str, Any] = knob({}, "Axis -> value of the second side.")
+    against: str = knob("", "A metric of side a that stands for b, such as a majority baseline.")
     relation: Literal[">", "~"] = knob(">", "'>': a is better than b; '~': they differ by less than margin.")
     margin: float | None = knob(None, "Largest difference that still counts as equal, in the metric's unit.", gt=0)
     proxy: str = knob("", "How our measurement differs from the paper's.")
@@ -93,6 +111,7 @@ class PublishedTable(Settings):
     file: str = _required("A file of ablations/published/.")
     table: str = knob("", "Which table of it; empty for all.")
     match: dict[str, str] = knob({}, "Column of the file -> axis with the same values.")
+    where: dict[str, str] = knob({}, "Column of the file -> the one value of it that is meant.")
     metrics: tuple[str, ...] = knob((), "Published metrics to show, in order.")
 
 
@@ -112,34 +131,74 @@ class Grid(Settings):
     base: str = _required("The system that cells start from.")
     set: dict[str, Any] = knob({}, "Knob -> value in every cell.")
     axes: dict[str, tuple[Any, ...]] = _required("Knob -> values to try; 'system' tries whole systems.", min_length=1)
+    variants: dict[str, dict[str, dict[str, Any]]] = knob(
+        {}, "Axis that is no knob -> name of each of its values -> the knobs that the name stands for."
+    )
     zip: tuple[tuple[str, ...], ...] = knob((), "Groups of axes that move together.")
     exclude: tuple[Exclusion, ...] = knob((), "Combinations that are left out.")
     baseline: dict[str, Any] = knob({}, "Axis -> value that the others are compared with.")
     seeds: int = knob(1, "Seeds 0 to n-1.", ge=1, le=1000)
+    tasks: tuple[str, ...] = knob((), "Downstream tasks that every pretrained model is fine-tuned on.")
     budget: Budget = knob(Budget(), "What is held equal.")
     scales: dict[str, Scale] = _required("Name -> scale.", min_length=1)
     metrics: tuple[Metric, ...] = _required("What is compared; the first is the main one.", min_length=1)
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
-    published: PublishedTable | None = knob(None, "Published values beside the measured ones.")
+    published: tuple[PublishedTable, ...] = knob((), "Published values beside the measured ones.")
     figure: FigureAxes | None = knob(None, "What the figure shows.")
 
 
 class Run(Settings):
-    """One unit of work: a system trained from a seed on pinned text, by code of a known generation."""
+    """One unit of work: a system trained from a seed on pinned text, or fine-tuned, by code of a known generation."""
 
-    kind: Literal["pretrain"] = _required("What is done.")
-    system: System = _required("What is trained.")
+    kind: Literal["pretrain", "finetune"] = _required("What is done.")
+    system: System = _required("What is trained, or was before fine-tuning.")
     seed: int = _required("Initialisation, order, corruption and dropout follow from it.", ge=0)
-    fingerprints: dict[str, str] = _required("Corpus -> fingerprint of its text.")
+    fingerprints: dict[str, str] = _required("Corpus or task -> fingerprint of its text.")
     numerics: dict[str, int] = _required("Room -> generation of the numbers it produces.")
-    parents: tuple[str, ...] = knob((), "Ids of the runs whose results this one starts from.", neutral=())
+    task: str = knob("", "What it is fine-tuned on.", neutral="")
+    finetuning: FineTuning | None = knob(None, "How it is fine-tuned.", neutral=None)
+    parents: tuple[str, ...] = knob((), "Ids of the runs whose weights this one starts from.", neutral=())
 
     @classmethod
     def pretraining(cls, system: System, seed: int, fingerprints: dict[str, str]) -> "Run":
-        """The run that the code at hand would make."""
-        return cls(
+        """The pretraining that the code at hand would make."""
+        run = cls(
             kind="pretrain", system=system, seed=seed, fingerprints=fingerprints, numerics=current_numerics("pretrain")
         )
+        return run._with_parents()
+
+    @classmethod
+    def tuning(cls, pretrained: "Run", task: str, fingerprint: str, finetuning: FineTuning) -> "Run":
+        """The fine-tuning of a pretrained system on a task, from the same seed."""
+        run = cls(
+            kind="finetune",
+            system=pretrained.system,
+            seed=pretrained.seed,
+            fingerprints={**pretrained.fingerprints, task: fingerprint},
+            numerics=current_numerics("finetune"),
+            task=task,
+            finetuning=finetuning,
+        )
+        return run._with_parents()
+
+    def _with_parents(self) -> "Run":
+        parent = self.parent
+        return self.model_copy(update={"parents": (parent.id,)}) if parent else self
+
+    @cached_property
+    def parent(self) -> "Run | None":
+        """The run whose weights this one starts from: it follows from this one's own settings."""
+        system = self.system if self.kind == "finetune" else self.system.shallower()
+        if system is None:
+            return None
+        rooms, corpora = ROOMS["pretrain"], self.system.data.corpora
+        return Run(
+            kind="pretrain",
+            system=system,
+            seed=self.seed,
+            fingerprints={name: self.fingerprints[name] for name in corpora},
+            numerics={room: self.numerics[room] for room in rooms},
+        )._with_parents()
 
     @cached_property
     def id(self) -> str:
@@ -157,8 +216,10 @@ class Cell(Settings):
 
     values: dict[str, Any] = _required("Axis -> value.")
     label: str = _required("Readable and stable.")
+    printed: dict[str, Any] = knob({}, "Axis -> the value that papers print for it, where it is not the cell's own.")
     system: System = _required("Everything resolved, the budget included.")
-    runs: tuple[Run, ...] = _required("One a seed.")
+    runs: tuple[Run, ...] = _required("The pretraining of each seed.")
+    tuned: tuple[Run, ...] = knob((), "The fine-tuning of each seed on each task.")
 
 
 class Record(Settings):
@@ -166,12 +227,13 @@ class Record(Settings):
 
     schema_version: Literal[1] = 1
     id: str = _required("The run.", pattern=r"^[0-9a-f]{16}$")
-    kind: Literal["pretrain"] = _required("What was done.")
+    kind: Literal["pretrain", "finetune"] = _required("What was done.")
     config: dict[str, Any] = _required("The run as plain data.")
     outcome: Outcome = _required("How it ended.")
     detail: str = knob("", "Why, where it did not end well.", max_length=4000)
     metrics: dict[str, float | bool] = knob({}, "Final measurements.")
     curve: dict[str, list[float]] = knob({}, "Measurements along the way, at most 64 points each.")
+    layers: dict[str, list[float]] = knob({}, "Statistics by layer, from the first.")
     cost: dict[str, float] = knob({}, "Seconds, tokens, FLOPs, parameters.")
     provenance: dict[str, Any] = knob({}, "Commit, device, versions, times: none of it part of the identity.")
     checksum: str = knob("", "SHA-256 of everything else.")

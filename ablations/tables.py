@@ -15,8 +15,8 @@ import pandas as pd
 
 from ablations import store
 from ablations.claims import Verdict, split_unit
-from ablations.frames import Lookup, Summary, baseline_of, done, numbers, summarise
-from ablations.literature import Published, beside, read
+from ablations.frames import Lookup, Summary, baseline_of, done, numbers, reference, references, summarise
+from ablations.literature import Published, beside, chosen
 from ablations.markup import (
     Entry,
     Sheet,
@@ -39,14 +39,15 @@ RENDERERS = {"md": markdown, "csv": comma_separated, "tex": latex}
 
 
 def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Published]]:
-    """The published values beside each cell: ``{metric: row}``, in the order of ``grid.published.metrics``."""
-    source = grid.published
-    if source is None:
-        return [{} for _ in cells]
-    rows = read(source.file, source.table)
-    found = [beside(rows, source.match, cell.values) for cell in cells]
-    wanted = source.metrics or list(dict.fromkeys(row.metric for row in rows))
-    return [{metric: row[metric] for metric in wanted if metric in row} for row in found]
+    """The published values beside each cell: ``{metric: row}``, in the order that ``grid.published`` names."""
+    found: list[dict[str, Published]] = [{} for _ in cells]
+    for source in grid.published:
+        rows = chosen(source)
+        wanted = source.metrics or list(dict.fromkeys(row.metric for row in rows))
+        for row, cell in zip(found, cells, strict=True):
+            here = beside(rows, source.match, {**cell.values, **cell.printed})
+            row |= {metric: here[metric] for metric in wanted if metric in here and metric not in row}
+    return found
 
 
 def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]]:
@@ -54,7 +55,7 @@ def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, 
     cells = _in_order(cells)
     summaries, published = summarise(grid, cells, records), published_values(grid, cells)
     return (
-        _reading(grid, cells, summaries, published),
+        _reading(grid, cells, records, summaries, published),
         _numbers(grid, summaries, published),
         {"cells": [_trace(*item) for item in zip(summaries, published, strict=True)]},
     )
@@ -81,7 +82,11 @@ def _knobs(item: Summary, paths: Sequence[str]) -> list[Entry]:
 
 
 def _reading(
-    grid: Grid, cells: Sequence[Cell], summaries: Sequence[Summary], published: Sequence[dict[str, Published]]
+    grid: Grid,
+    cells: Sequence[Cell],
+    records: Lookup,
+    summaries: Sequence[Summary],
+    published: Sequence[dict[str, Published]],
 ) -> Sheet:
     paths, printed = _varied(summaries), _printed(published)
     headings = [*(path_text(path) for path in paths), "runs"]
@@ -109,7 +114,21 @@ def _reading(
     headings += [f"published: {_metric(published, metric)}" for metric in printed]
     columns += [[row[metric].value if metric in row else "" for row in published] for metric in printed]
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
+    rows += _reference_rows(grid, cells, records, headings)
     return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, summaries, published))
+
+
+def _reference_rows(grid: Grid, cells: Sequence[Cell], records: Lookup, headings: Sequence[str]) -> list[list[Entry]]:
+    """Below the cells: what simple methods score, one row each, where all runs agree."""
+    places: dict[str, dict[int, str]] = {}
+    for metric in grid.metrics:
+        for method, name in references(metric.name).items():
+            score = reference(cells, records, name)
+            if score is not None:
+                places.setdefault(method, {})[headings.index(metric.label or metric.name)] = f"{score:.3f}"
+    return [
+        [method, *(scores.get(column, "") for column in range(1, len(headings)))] for method, scores in places.items()
+    ]
 
 
 def _printed(published: Sequence[dict[str, Published]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import Timeout
 
@@ -24,6 +25,11 @@ from lightning_modules import speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_store
 from lightning_modules.places import project
+from lightning_modules.tasks import fingerprint
+from lightning_modules.tasks.pins import checked
+
+if TYPE_CHECKING:
+    from lightning_modules.fit import Fitted
 
 # How a worker ends. 0: there is a record, whatever its outcome.
 RECORDED, HELD, DISK_FULL, INTERRUPTED = 0, 75, 74, 143
@@ -31,6 +37,7 @@ RECORDED, HELD, DISK_FULL, INTERRUPTED = 0, 75, 74, 143
 PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
 _PROGRESS_EVERY = 1.0  # seconds
 _TRACEBACK_LINES = 6
+_SAME_LOSS = 0.01  # relative difference between two trainings of one run: other processors round otherwise
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -119,7 +126,7 @@ def _attempt(
     stop: Callable[[], bool],
     on_progress: Callable[[dict[str, Any]], None] | None,
 ) -> int:
-    from lightning_modules.fit import CHECKPOINT, Interrupted, fit
+    from lightning_modules.fit import CHECKPOINT, Interrupted
 
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
@@ -131,8 +138,9 @@ def _attempt(
     found: dict[str, Any]
     try:
         _check_text(run)
-        fitted = fit(run.system, run.seed, folder, on_progress=report, stop=stop)
+        fitted = _made(run, records, folder, report, stop)
         found = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
+        found["layers"] = fitted.layers
     except Interrupted:
         _note(folder, f"run {run.id} attempt {attempts} interrupted; it goes on from its checkpoint")
         return INTERRUPTED
@@ -149,12 +157,61 @@ def _attempt(
     return RECORDED
 
 
+def _made(
+    run: Run, records: Records, folder: Path, report: Callable[[Any], None], stop: Callable[[], bool]
+) -> "Fitted":
+    """Trains, from the weights of the run's parent where it has one."""
+    from lightning_modules.fit import fit
+
+    start = _weights(run.parent, records, report, stop) if run.parent else None
+    if run.finetuning is None:
+        return fit(run.system, run.seed, folder, start=start, on_progress=report, stop=stop)
+    from lightning_modules.tune import Tuning, tune
+
+    tuning = Tuning(run.system, run.task, run.finetuning, run.seed)
+    return tune(tuning, start, folder, on_progress=report, stop=stop)
+
+
+def _weights(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
+    """The weights that a run has left; trained again where they are not at hand, as in a fresh clone.
+
+    Raises:
+        NotReproducedError: When the second training does not end where the record says that the first did.
+    """
+    from lightning_modules.fit import WEIGHTS
+
+    folder = records.work_folder(run.id)
+    with records.lock(run.id):  # whoever trains the same parent now is waited for
+        if not (folder / WEIGHTS).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            _note(folder, f"run {run.id} is trained again: another run needs its weights")
+            fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
+            if record is not None:
+                _compare(run, fitted.metrics["heldout.loss"], record.metrics["heldout.loss"], folder / WEIGHTS)
+    return folder / WEIGHTS
+
+
+class NotReproducedError(Exception):
+    """A training, made again, came out differently."""
+
+
+def _compare(run: Run, now: float, then: float, weights: Path) -> None:
+    if not math.isclose(now, then, rel_tol=_SAME_LOSS):
+        weights.unlink()
+        raise NotReproducedError(
+            f"run {run.id} was trained again for its weights and ended at a held-out loss of {now:.4f} nats; "
+            f"its record says {then:.4f}"
+        )
+
+
 class TextUnavailableError(Exception):
     """The text that a run names is not there, or is another; it may be there for the next attempt."""
 
 
 def _check_text(run: Run) -> None:
     found = fingerprints(run.system.data)
+    if run.task:
+        found[run.task] = fingerprint(run.task)
     if found != run.fingerprints:
         raise TextUnavailableError(
             f"the text has changed since the run was planned: {found} instead of {run.fingerprints}"
@@ -162,6 +219,8 @@ def _check_text(run: Run) -> None:
     try:
         for split in ("train", "heldout"):
             open_store(run.system.data, split)
+        for split in ("train", "dev") if run.task else ():
+            checked(run.task, split)
     except ConfigError as error:
         raise TextUnavailableError(str(error)) from error
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
 from .checkpoint import AtomicCheckpoints, RandomState
+from .closing import layer_similarity, measures
+from .data.loader import PretrainingData
 from .files import write_atomically
-from .pretrain import Pretrain
+from .pretrain import Pretrain, stacked
 from .system import System
 
 CHECKPOINT = "last.ckpt"
@@ -32,10 +34,11 @@ class Progress:
 
 @dataclass
 class Fitted:
-    """What a training leaves: final metrics, a curve of at most 64 points, and what it cost."""
+    """What a training leaves: final metrics, a curve of at most 64 points, statistics by layer, and what it cost."""
 
     metrics: dict[str, float | bool] = field(default_factory=dict)
     curve: dict[str, list[float]] = field(default_factory=dict)
+    layers: dict[str, list[float]] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
 
 
@@ -147,6 +150,7 @@ def fit(
     seed: int,
     folder: Path,
     *,
+    start: Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 60.0,
@@ -159,6 +163,7 @@ def fit(
         system: What to train.
         seed: Initialisation, dropout, data order and corruption all follow from it.
         folder: Where checkpoint and weights are kept.
+        start: Weights of a shallower run that this one is stacked from.
         on_progress: Called some 64 times or more.
         stop: Asked after every step; True writes a checkpoint and raises.
         checkpoint_seconds: Time between checkpoints.
@@ -170,14 +175,38 @@ def fit(
     checkpoint = folder / CHECKPOINT
     recorder = Recorder(system, checkpoint, on_progress, stop, checkpoint_seconds)
     module, data = system.build(seed), system.data_module(seed)
+    if start is not None:
+        module.load_state_dict(stacked(load_file(start), module.state_dict()))
     trainer = _trainer(system, [recorder, RandomState()], folder)
     torch.manual_seed(seed)  # dropout
     trainer.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         trainer.validate(module, data, verbose=False)
-    seconds = recorder.elapsed()
+    fitted = _fitted(system, recorder, recorder.elapsed(), data.baselines())
+    module.to(trainer.strategy.root_device)  # Lightning has brought it home
+    bf16 = system.training.precision == "bf16"
+    fitted.layers = layer_similarity(module, data.heldout, bf16)
+    if system.evaluation.pairs:
+        fitted.metrics |= _on_pairs(module, data, system, bf16)
     write_atomically(folder / WEIGHTS, lambda file: _save_weights(module, file))
-    return _fitted(system, recorder, seconds, data.baselines())
+    return fitted
+
+
+def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, float]:
+    """Accuracies of the one sentence head on pairs of both constructions, and the masked-LM measures on ordered text.
+
+    The head is asked the question it was trained on and the other one alike: label 1 is "does not follow" in both
+    (Lan et al. 2020, Table 5, which does not say how it asked).
+    """
+    count = system.evaluation.pairs
+    found = {f"heldout.{name}": value for name, value in data.pair_baselines(count).items()}
+    for name, negatives in (("nsp", "random"), ("sop", "swapped")):
+        examples = data.heldout_pairs(negatives, count, system.prepare_pairs())
+        seen = measures(module, examples, bf16)
+        if "sentence_accuracy" in seen:
+            found[f"heldout.{name}_accuracy"] = seen["sentence_accuracy"]
+        found |= {f"heldout.pairs_{m}": seen[m] for m in ("loss", "accuracy") if name == "sop"}
+    return found
 
 
 def _trainer(system: System, callbacks: list[pl.Callback], folder: Path) -> pl.Trainer:
@@ -221,4 +250,4 @@ def _fitted(system: System, recorder: Recorder, seconds: float, baselines: dict[
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),
     }
-    return Fitted(metrics, curve, cost)
+    return Fitted(metrics=metrics, curve=curve, cost=cost)

@@ -1,5 +1,7 @@
 """The only pretraining loop: every system, every objective."""
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -9,6 +11,8 @@ from torch import Tensor, nn
 from .batch import Encoded, Example
 from .objectives import Objectives
 from .optim import Optimizer, Schedule
+
+_LAYER = re.compile(r"(backbone\.\w+\.)(\d+)(\..*)")  # the parameters of a numbered layer
 
 
 class Pretrain(pl.LightningModule):
@@ -97,3 +101,24 @@ class Pretrain(pl.LightningModule):
         """Clips by the system's own norm, whatever the Trainer was told: it is part of the recipe."""
         if self.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
+
+
+def stacked(shallower: Mapping[str, Tensor], wanted: Iterable[str]) -> dict[str, Tensor]:
+    """The wanted weights of a deeper network from those of a shallower one: its layers again and again.
+
+    Layer i starts from layer i modulo the shallower depth (Gong et al. 2019, section 3.3, who double the depth);
+    where layers share parameters this is plain copying, as for ALBERT's depths (Lan et al. 2020, section 4.8).
+
+    Raises:
+        KeyError: When the deeper network has parts that the shallower one lacks.
+    """
+    depths: dict[str, int] = {}
+    for name in shallower:
+        if found := _LAYER.match(name):
+            depths[found[1]] = max(depths.get(found[1], 0), int(found[2]) + 1)
+
+    def source(name: str) -> str:
+        found = _LAYER.match(name)
+        return f"{found[1]}{int(found[2]) % depths[found[1]]}{found[3]}" if found else name
+
+    return {name: shallower[source(name)] for name in wanted}

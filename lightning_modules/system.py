@@ -17,11 +17,11 @@ from .batch import Example, Tokens, Vocabulary
 from .config import Settings, canonical, knob, label
 from .data import Data, InputFormat
 from .draws import Draws
-from .objectives import MaskedLM, Masking, Objectives
+from .objectives import MaskedLM, Masking, Objectives, SentencePair
 from .optim import Optimizer, Schedule
 
 if TYPE_CHECKING:
-    from .data.loader import PretrainingData
+    from .data.loader import Prepare, PretrainingData
     from .pretrain import Pretrain
 
 
@@ -136,6 +136,11 @@ class System(Settings):
             micro_batch_size=self.training.micro_batch_size,
             heldout_sequences=self.evaluation.sequences,
         )
+
+    def prepare_pairs(self) -> "Prepare":
+        """The corruption of held-out pairs: hidden tokens as in all held-out text, and the question about the pair."""
+        asked = Objectives(mlm=self.evaluation.objective, sentence=SentencePair())
+        return functools.partial(_prepare, asked)
 
     def parameters(self) -> int:
         """Trainable parameters of backbone and heads; tied tables count once."""

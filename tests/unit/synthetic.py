@@ -49,12 +49,14 @@ def make_grid(**changes: Any) -> Grid:
             {"name": "heldout.loss", "better": "lower", "label": "held-out loss (nats)"},
             {"name": "heldout.accuracy", "better": "higher", "label": "held-out accuracy"},
         ],
-        "published": {
-            "file": "mask15",
-            "table": "README mask-rate",
-            "match": {"rate": RATE},
-            "metrics": ["MNLI", "QNLI", "SST-2"],
-        },
+        "published": [
+            {
+                "file": "mask15",
+                "table": "README mask-rate",
+                "match": {"rate": RATE},
+                "metrics": ["MNLI", "QNLI", "SST-2"],
+            }
+        ],
         "figure": {"x": RATE, "y": "heldout.loss"},
     }
     claims = changes.pop("claims", [make_claim()])

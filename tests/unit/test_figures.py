@@ -70,7 +70,7 @@ def test_names_stand_evenly_and_numbers_to_scale():
     cells = [make_cell({POSITIONS: name}, 2) for name in ("learned", "none", "sinusoidal")]
     records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
     grid = make_grid(
-        axes={POSITIONS: ["learned"]}, baseline={}, published=None, figure={"x": POSITIONS, "y": "heldout.loss"}
+        axes={POSITIONS: ["learned"]}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"}
     )
     axes = figures.knob(grid, cells, records).axes[0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["learned", "none", "sinusoidal"]
@@ -89,14 +89,14 @@ def test_names_stand_evenly_and_numbers_to_scale():
 def test_the_axis_follows_the_steps_of_the_knob(path, values, scale):
     cells = [make_cell({path: value}, 2) for value in values]
     records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
-    grid = make_grid(axes={path: values}, baseline={}, published=None, figure={"x": path, "y": "heldout.loss"})
+    grid = make_grid(axes={path: values}, baseline={}, published=[], figure={"x": path, "y": "heldout.loss"})
     assert figures.knob(grid, cells, records).axes[0].get_xscale() == scale
 
 
 def test_further_axes_become_lines_with_names():
     cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4, 0.8) for n in (2, 4)]
     records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
-    figure = figures.knob(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=None), cells, records)
+    figure = figures.knob(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=[]), cells, records)
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["num_layers 2", "num_layers 4"]
 
 
@@ -144,7 +144,7 @@ def test_hostile_names_are_drawn_literally():
     grid = make_grid(
         axes={POSITIONS: HOSTILE},
         baseline={},
-        published=None,
+        published=[],
         figure={"x": POSITIONS, "y": "heldout.loss"},
         question=" ".join(HOSTILE),
     )

@@ -44,7 +44,7 @@ def test_one_row_a_cell_with_measured_and_published_columns_apart():
 def test_rows_ascend_and_names_keep_the_order_of_the_plan():
     pairs = [("sinusoidal", 4), ("sinusoidal", 2), ("learned", 4), ("learned", 2)]
     cells = [make_cell({"model.positions": name, LAYERS: n}, 1) for name, n in pairs]
-    rows = rows_of(make_grid(baseline={}, published=None), cells, {})
+    rows = rows_of(make_grid(baseline={}, published=[]), cells, {})
     assert [(row["model positions"], row["num_layers"]) for row in rows] == [
         ("sinusoidal", "2"),
         ("sinusoidal", "4"),
@@ -103,7 +103,7 @@ def test_a_missing_metric_is_missing_for_that_seed_only():
 
 def test_each_cell_is_compared_with_its_own_baseline():
     cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4) for n in (2, 4)]
-    grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, published=None)
+    grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, published=[])
     records = {}
     for cell, shift in zip(cells, (0.0, 1.0, 0.25, 1.5), strict=True):
         records |= losses(cell, [4 + shift, 4.5 + shift])
@@ -148,7 +148,7 @@ def test_hostile_names_go_through_every_format(tmp_path):
     records |= losses(cells[0], [4.0, 4.1])
     claim = make_claim(statement=HOSTILE[0], source=HOSTILE[1], proxy=HOSTILE[3], published_metric=HOSTILE[9])
     grid = make_grid(
-        axes={"model.positions": HOSTILE}, baseline={}, published=None, claims=[claim], question=HOSTILE[0]
+        axes={"model.positions": HOSTILE}, baseline={}, published=[], claims=[claim], question=HOSTILE[0]
     )
     for name, sheets in (
         ("table", tables.results(grid, cells, records)),
