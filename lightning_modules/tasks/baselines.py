@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
+from filelock import FileLock
 
 from ..config import identity
 from ..files import write_atomically
@@ -27,12 +28,12 @@ def baselines(name: str) -> dict[str, dict[str, float]]:
     of texts on how the weights of the two differ and agree.
     """
     path = cache() / "task-baselines" / f"{identity([fingerprint(name), _RECIPE])[:24]}.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = _measured(task_named(name), checked(name, "train"), checked(name, "dev"))
-    write_atomically(path, lambda file: file.write(json.dumps(found).encode()))
-    return found
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        if not path.is_file():
+            found = _measured(task_named(name), checked(name, "train"), checked(name, "dev"))
+            write_atomically(path, lambda file: file.write(json.dumps(found).encode()))
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _measured(task: Task, train: Examples, dev: Examples) -> dict[str, dict[str, float]]:

@@ -1,0 +1,384 @@
+"""Tasks: what they read, how it is encoded and scored, in what batches it comes, and what is said when it is absent."""
+
+import json
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+import scipy.stats
+import sklearn.metrics
+import tokenizers
+import torch
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data import DataMismatch, Tokenizer
+from lightning_modules.data.encode import Encoder
+from lightning_modules.data.tokenizer import train
+from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import TASKS, Examples, FineTuning, bigram_shift, expected_work, fingerprint, pins, table
+from lightning_modules.tasks.baselines import baselines
+from lightning_modules.tasks.inputs import LABEL, Inputs, truncated
+from lightning_modules.tasks.loader import Batches, InOrder
+from lightning_modules.tasks.metrics import METRICS
+
+# Three lines of each data set in its official form; training and dev files are alike.
+OFFICIAL = {
+    "cola": (
+        "CoLA/{split}.tsv",
+        "gj04\t1\t\tOur friends won't buy this, let alone the next one.\n"
+        'gj04\t0\t*\tThe  "book was read\u00a0by.\n'
+        "bc01\t1\t\tJohn slept.\n",
+    ),
+    "sst2": ("SST-2/{split}.tsv", "sentence\tlabel\none long string of cliches . \t0\ngood \t1\n`` fine ''\t1\n"),
+    "mrpc": (
+        "MRPC/{split}.tsv",
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+        '1\t13\t14\tHe said it does not fit.\t"The business does not fit, he said.\r\n'
+        '0\t20\t21\t"A" and "b\tHis wife said he was "100 percent" there.\r\n'
+        "1\t22\t23\tNo quote.\tNone at all.\r\n",
+    ),
+    "stsb": (
+        "STS-B/sts-{split}.csv",
+        "main-captions\tMSRvid\t2012test\t0000\t5.000\tA man dances.\tA man is dancing.\n"
+        'main-forums\tanswers\t2015\t0007\t2.5\t"It runs.\tIt ran.\thttp://a\thttp://b\n'
+        "main-news\theadlines\t2016\t0012\t0.400\tOne dead in storm\tStocks fall\n",
+    ),
+    "rte": (
+        "RTE/{split}.tsv",
+        "index\tsentence1\tsentence2\tlabel\n0\tNo weapons found.\tWeapons found.\tnot_entailment\n"
+        '1\tThe Pope "died.\tHe is dead.\tentailment\n2\tIt rains.\tIt is wet.\tentailment\n',
+    ),
+    "wnli": (
+        "WNLI/{split}.tsv",
+        "index\tsentence1\tsentence2\tlabel\n0\tThe drain is clogged. It has to be cleaned.\tIt has hair.\t0\n"
+        "1\tJane knocked.\tSusan did not answer.\t1\n2\tA. B.\tC.\t1\n",
+    ),
+}
+LABELS = {"cola": [1, 0, 1], "sst2": [0, 1, 1], "mrpc": [1, 0, 1], "stsb": [5, 2.5, 0.4], "rte": [1, 0, 0],
+          "wnli": [0, 1, 1]}  # fmt: skip
+SIZES = {"cola": (8551, 1043), "sst2": (67349, 872), "mrpc": (3668, 408), "stsb": (5749, 1500), "rte": (2490, 277),
+         "wnli": (635, 71), "bigram_shift": (4000, 500)}  # fmt: skip
+
+
+@pytest.fixture
+def official(tmp_path, monkeypatch):
+    """A folder of data sets with three examples a split, unpinned."""
+    for name, content in OFFICIAL.values():
+        for split in ("train", "dev"):
+            path = tmp_path / "glue" / name.format(split=split)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8", newline="")
+    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    monkeypatch.setattr(pins, "pinned", dict)
+    return tmp_path / "glue"
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """A tokenizer of simple words."""
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    letters = "abcdefghij"
+    sentences = [*letters, *(f"{a}{b}{c} {c}{a}" for a in letters for b in letters for c in letters)] * 2
+    path.write_text(train(Tokenizer(vocab_size=64), sentences).to_str())
+    return Encoder(path, "wordpiece")
+
+
+def simple(lengths, second=None, labels=None):
+    """Texts with so many one-letter words."""
+    texts = [" ".join("abcdefgh"[(n + i) % 8] for i in range(length)) for n, length in enumerate(lengths)]
+    other = [" ".join("j" * length) for length in second] if second is not None else None
+    return Examples(texts, other, np.arange(len(texts)) % 2 if labels is None else np.array(labels))
+
+
+class TestEveryTask:
+    @pytest.mark.parametrize("name", OFFICIAL)
+    def test_reads_three_examples_in_the_official_form(self, name, official):
+        task = TASKS[name]
+        for split in ("train", "dev"):
+            examples = task.examples(split)
+            assert len(examples) == 3
+            assert examples.labels.tolist() == LABELS[name]
+            assert (examples.second is None) == (task.shape == "single")
+            for text in examples.first + (examples.second or []):
+                assert text == " ".join(text.split())
+                assert text
+        assert examples.labels.dtype == (np.int64 if task.labels else np.float64)
+
+    @pytest.mark.parametrize("name", TASKS)
+    def test_says_what_it_is(self, name):
+        task = TASKS[name]
+        assert task.name == name
+        assert task.title.endswith("?")
+        assert task.source
+        assert set(task.metrics) <= set(METRICS)
+        assert name == "bigram_shift" or name in OFFICIAL
+
+    @pytest.mark.parametrize("name", TASKS)
+    def test_right_answers_score_one_and_a_constant_nothing(self, name):
+        task, labels = TASKS[name], np.array([0, 1, 1, 0, 1])
+        outputs = np.eye(2)[labels] if task.labels else labels[:, None] * 2.0 + 1
+        assert task.score(outputs, labels) == pytest.approx(dict.fromkeys(task.metrics, 1.0))
+        for metric, value in task.measure(np.zeros(5), labels).items():
+            assert value == (0.4 if metric == "accuracy" else 0.0)
+
+    @pytest.mark.parametrize("name", TASKS)
+    def test_is_pinned_at_its_official_size(self, name):
+        assert tuple(pins.pinned()[name][split].examples for split in ("train", "dev")) == SIZES[name]
+
+    @pytest.mark.parametrize("name", TASKS)
+    def test_planning_opens_no_data(self, name, monkeypatch):
+        monkeypatch.setattr(table.TASKS[name].__class__, "examples", None)
+        assert len(fingerprint(name)) == 64
+        steps, tokens, flops = expected_work(SYSTEMS["roberta_base"], name, FineTuning(epochs=2, batch_size=16))
+        assert steps == 2 * -(-SIZES[name][0] // 16)
+        assert 2 * SIZES[name][0] * 8 < tokens <= 2 * SIZES[name][0] * 128
+        assert flops > 0
+
+
+class TestReaders:
+    def test_quotes_stand_for_themselves(self, official):
+        examples = TASKS["mrpc"].examples("train")
+        assert examples.first[1] == '"A" and "b'
+        assert examples.second[:2] == [
+            '"The business does not fit, he said.',
+            'His wife said he was "100 percent" there.',
+        ]
+        assert TASKS["stsb"].examples("dev").first[1] == '"It runs.'
+
+    def test_all_white_space_becomes_single_spaces(self, official):
+        assert TASKS["cola"].examples("train").first[1] == 'The "book was read by.'
+
+    def test_missing_data_name_the_ways_to_get_them(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+        with pytest.raises(
+            ConfigError, match=r"MRPC is not at hand: .*MRPC/train\.tsv is missing.*ABLATIONS_DATA.*bigram_shift"
+        ):
+            TASKS["mrpc"].examples("train")
+
+    def test_without_a_folder_the_hub_is_asked(self, monkeypatch):
+        datasets = pytest.importorskip("datasets")
+        asked = []
+
+        def load(*names, split):
+            asked.append((*names, split))
+            return [{"sentence1": "A  man.", "sentence2": "One.", "label": 3.8}]
+
+        monkeypatch.setattr(datasets, "load_dataset", load)
+        examples = TASKS["stsb"].examples("dev")
+        assert asked == [("nyu-mll/glue", "stsb", "validation")]
+        assert (examples.first, examples.second, examples.labels.tolist()) == (["A man."], ["One."], [3.8])
+
+    def test_an_absent_hub_names_the_ways(self, monkeypatch):
+        datasets = pytest.importorskip("datasets")
+
+        def load(*names, split):
+            raise ConnectionError("no route to the hub")
+
+        monkeypatch.setattr(datasets, "load_dataset", load)
+        with pytest.raises(ConfigError, match=r"CoLA is not at hand: ABLATIONS_DATA is not set.*no route to the hub"):
+            TASKS["cola"].examples("train")
+        monkeypatch.setitem(sys.modules, "datasets", None)
+        with pytest.raises(ConfigError, match=r"glue/CoLA/train\.tsv.*pip install -e \.\[hub\]"):
+            TASKS["cola"].examples("train")
+
+    @pytest.mark.parametrize(
+        ("line", "message"),
+        [
+            ("3\tA.\tB.\tmaybe", r"label 'maybe', which is not one of entailment, not_entailment"),
+            ("3\tA.\tB.\t2", r"label '2', which is not one of"),
+            ("3\tA.\tB.", r"line 5: 3 fields instead of 4"),
+        ],
+    )
+    def test_a_bad_line_is_named(self, official, line, message):
+        with open(official / "RTE/train.tsv", "a") as file:
+            file.write(line + "\n")
+        with pytest.raises(ConfigError, match=message):
+            TASKS["rte"].examples("train")
+
+    def test_other_headings_are_named(self, official):
+        (official / "RTE/dev.tsv").write_text("index\tpremise\tsentence2\tlabel\n")
+        with pytest.raises(ConfigError, match=r"no column sentence1; it has index, premise"):
+            TASKS["rte"].examples("dev")
+
+    def test_an_unknown_task_gets_the_nearest(self):
+        with pytest.raises(ConfigError, match=r"no task 'colla'. Did you mean 'cola'\?"):
+            fingerprint("colla")
+
+
+class TestPins:
+    def test_other_examples_are_refused_naming_both(self, official, monkeypatch):
+        wanted = pins.measured("rte")
+        monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
+        assert len(pins.checked("rte", "train")) == 3
+        path = official / "RTE/train.tsv"
+        path.write_text(path.read_text().replace("It rains.", "It rained a lot."))
+        with pytest.raises(DataMismatch, match=r"'rte' \(train\).*3 examples, 18 words instead of .* 16 words"):
+            pins.checked("rte", "train")
+
+    def test_labels_and_order_count(self, official):
+        before = pins.measured("rte")
+        path = official / "RTE/train.tsv"
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([lines[0], *lines[:0:-1]]))
+        assert pins.measured("rte")["train"] != before["train"]
+        assert pins.measured("rte")["dev"] == before["dev"]
+
+    def test_pinning_keeps_the_other_pins(self, official, tmp_path, monkeypatch):
+        monkeypatch.undo()
+        monkeypatch.setenv("ABLATIONS_DATA", str(official.parent))
+        monkeypatch.setattr(pins, "_PINS", tmp_path / "pins.json")
+        pins.pin(["rte"])
+        pins.pin(["cola"])
+        assert list(json.loads((tmp_path / "pins.json").read_text())) == ["cola", "rte"]
+        assert pins.pinned()["rte"] == pins.measured("rte")
+
+
+class TestBigramShift:
+    def test_is_what_was_pinned(self):
+        pytest.importorskip("gensim")
+        train, dev = (pins.checked("bigram_shift", split) for split in ("train", "dev"))
+        assert train.labels.mean() == dev.labels.mean() == 0.5
+        assert not set(train.first) & set(dev.first)
+
+    def test_swaps_two_different_neighbours_but_never_the_first(self):
+        assert bigram_shift.swappable(["The", "cat", "saw", "the", "dog,", "once"]) == [1, 2]
+        assert bigram_shift.swappable(["The", "the", "The", "the", "The"]) == []
+        assert bigram_shift.swappable(["A", "b", "c", "d"]) == []
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics_agree_with_the_libraries(name):
+    noise = np.random.default_rng(0)
+    if name in ("spearman", "pearson"):
+        labels, answers = noise.integers(0, 6, 50) / 2, noise.normal(size=50)
+        reference = {"spearman": scipy.stats.spearmanr, "pearson": scipy.stats.pearsonr}[name](answers, labels)[0]
+    else:
+        labels, answers = noise.integers(0, 2, 50), noise.integers(0, 2, 50)
+        names = {"accuracy": "accuracy_score", "f1": "f1_score", "matthews": "matthews_corrcoef"}
+        reference = getattr(sklearn.metrics, names[name])(labels, answers)
+    assert METRICS[name].of(labels, answers) == pytest.approx(reference)
+
+
+def test_truncation_is_berts():
+    """Against `_truncate_seq_pair` as published: pop from the longer, of equals from the second."""
+    for room in (5, 6, 7):
+        for first in range(13):
+            for second in range(13):
+                a, b = first, second
+                while a + b > room:
+                    a, b = (a - 1, b) if a > b else (a, b - 1)
+                assert tuple(map(int, truncated(np.array(first), np.array(second), room))) == (a, b)
+
+
+class TestInputs:
+    def test_single_texts(self, encoder):
+        inputs = Inputs.of(simple([2, 5]), encoder, max_length=6)
+        assert inputs.lengths.tolist() == [4, 6]
+        example = inputs.batch(np.array([1, 0]))
+        pieces = [[encoder.vocabulary.pieces[i] for i in row] for row in example.inputs.ids.tolist()]
+        assert pieces == [["[CLS]", "b", "c", "d", "e", "[SEP]"], ["[CLS]", "a", "b", "[SEP]", "[PAD]", "[PAD]"]]
+        assert example.inputs.real.tolist() == [[True] * 6, [True] * 4 + [False] * 2]
+        assert example.visible.real is example.inputs.real
+        assert not example.inputs.tables["segment"].any()
+        assert example.targets[LABEL].where.tolist() == [0, 6]
+        assert example.targets[LABEL].ids.tolist() == [1, 0]
+        assert example.inputs.sample.tolist() == [1, 0]
+
+    def test_pairs(self, encoder):
+        inputs = Inputs.of(simple([2, 1], second=[3, 1], labels=[0.5, 2.0]), encoder, max_length=7)
+        example = inputs.batch(np.array([0, 1]))
+        pieces = [[encoder.vocabulary.pieces[i] for i in row] for row in example.inputs.ids.tolist()]
+        assert pieces[0] == ["[CLS]", "a", "b", "[SEP]", "j", "j", "[SEP]"]
+        assert pieces[1] == ["[CLS]", "b", "[SEP]", "j", "[SEP]", "[PAD]", "[PAD]"]
+        assert example.inputs.tables["segment"].tolist() == [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0]]
+        assert example.inputs.special.tolist() == [[p in ("[CLS]", "[SEP]", "[PAD]") for p in row] for row in pieces]
+        assert example.targets[LABEL].ids.dtype == torch.float32
+        assert inputs.lengths.tolist() == example.inputs.real.sum(1).tolist()
+
+    def test_ids_are_the_tokenizers_own(self, encoder):
+        texts = ["ab ba cd,dc!", "efgh? a-b", ""]
+        inputs = Inputs.of(Examples(texts, None, np.zeros(3, np.int64)), encoder, max_length=64)
+        fast: tokenizers.Tokenizer = encoder.fast
+        for row, text in enumerate(texts):
+            example = inputs.batch(np.array([row]))
+            assert example.inputs.ids[0, 1:-1].tolist() == fast.encode(text, add_special_tokens=False).ids
+
+
+class TestBatches:
+    @pytest.fixture
+    def inputs(self, encoder):
+        lengths = np.random.default_rng(0).integers(1, 40, 203)
+        return Inputs.of(simple(lengths.tolist()), encoder, max_length=64)
+
+    def test_each_example_comes_once_an_epoch(self, inputs):
+        batches = Batches(inputs, seed=0, epochs=2, batch_size=8)
+        found = [example.inputs.sample.tolist() for example in batches]
+        assert len(found) == len(batches) == 52
+        for epoch in (found[:26], found[26:]):
+            assert Counter(number for batch in epoch for number in batch) == Counter(range(203))
+        assert found[:26] != found[26:]
+
+    def test_order_follows_from_seed_and_epoch(self, inputs):
+        one, same, other = (Batches(inputs, seed, 3, 8) for seed in (0, 0, 1))
+        for epoch in (2, 0):
+            assert all(map(np.array_equal, one.epoch(epoch), same.epoch(epoch)))
+        assert not all(map(np.array_equal, one.epoch(0), other.epoch(0)))
+
+    def test_similar_lengths_share_a_batch(self, inputs):
+        batches = Batches(inputs, seed=0, epochs=4, batch_size=8)
+        rows, length, real = batches.shapes.sum(0)[0], *batches.shapes.T[1:]
+        assert rows == 4 * 203
+        assert real.sum() == 4 * inputs.lengths.sum()
+        padded = (batches.shapes[:, 0] * length).sum()
+        assert real.sum() / padded > 0.9
+        shuffled = np.random.default_rng(0).permutation(203)[:200].reshape(25, 8)
+        assert inputs.lengths[shuffled].sum() / (8 * inputs.lengths[shuffled].max(1)).sum() < 0.65
+        for example, shape in zip(batches, batches.shapes.tolist(), strict=True):
+            assert [*example.inputs.ids.shape, int(example.inputs.real.sum())] == shape
+
+    def test_goes_on_where_it_was(self, inputs):
+        straight = [example.inputs.ids for example in Batches(inputs, 0, 2, 8)]
+        for stop in (0, 5, 26, 51):
+            first, second = Batches(inputs, 0, 2, 8), Batches(inputs, 0, 2, 8)
+            for _ in zip(range(stop), first, strict=False):
+                pass
+            state = first.state_dict()
+            state["position"] = stop  # zip has taken one more
+            second.load_state_dict(state)
+            assert all(map(torch.equal, (e.inputs.ids for e in second), straight[stop:]))
+        with pytest.raises(ConfigError, match="saved with"):
+            Batches(inputs, 0, 2, 16).load_state_dict(state)
+
+    def test_dev_examples_come_once_whatever_the_batch_size(self, inputs):
+        for size in (7, 64):
+            seen = torch.cat([example.inputs.sample for example in InOrder(inputs, size)])
+            assert sorted(seen.tolist()) == list(range(203))
+
+
+class TestBaselines:
+    def test_three_examples_give_all_metrics_and_are_cached(self, official, monkeypatch):
+        for name in ("cola", "mrpc", "stsb"):
+            for split in ("train", "dev"):
+                path = official.parent / "glue" / OFFICIAL[name][0].format(split=split)
+                heading, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+                path.write_text("".join([heading, *lines * 20]), encoding="utf-8", newline="")
+            found = baselines(name)
+            assert set(found) == {"majority", "tfidf"}
+            assert all(set(scores) == set(TASKS[name].metrics) for scores in found.values())
+            assert found["tfidf"][TASKS[name].main] > found["majority"][TASKS[name].main]  # dev equals train here
+        kept = baselines("cola")
+        monkeypatch.setattr("lightning_modules.tasks.baselines._measured", None)
+        assert baselines("cola") == kept
+
+    def test_the_majority_is_that_of_the_training_examples(self, official):
+        path = official / "RTE/dev.tsv"
+        path.write_text(path.read_text().replace("\tentailment", "\tnot_entailment"))
+        assert baselines("rte")["majority"] == {"accuracy": 0.0}
+
+
+def test_a_short_position_table_is_refused():
+    FineTuning(max_length=64).check_length(64)
+    FineTuning(max_length=64).check_length(0)
+    with pytest.raises(ConfigError, match=r"finetuning.max_length 128 is longer than model.max_positions 64"):
+        FineTuning().check_length(64)
