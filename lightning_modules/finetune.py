@@ -113,7 +113,7 @@ class Finetune(pl.LightningModule):
         self._answered.clear()
         found = {"loss": float(summed_loss(outputs, labels)) / len(labels)}
         found |= self.score(outputs.cpu().numpy(), labels.cpu().numpy())
-        self.log_dict({f"dev.{name}": value for name, value in found.items()}, logger=False)
+        self.log_dict({f"dev.{name}": value for name, value in found.items()})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps the loss that was not read yet, so that a resumed training's curve is that of a straight one."""
