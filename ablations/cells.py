@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lightning_modules.tasks import FineTuning
-
 from ablations.literature import same
 from ablations.schema import SYSTEM_AXIS, TUNING, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import FineTuning
 
 Values = dict[str, Any]
 
@@ -51,6 +50,36 @@ def tasks_at(grid: Grid, scale: str) -> tuple[str, ...]:
     """The downstream tasks of a scale."""
     own = grid.scales[scale].tasks
     return grid.tasks if own is None else own
+
+
+def as_printed(grid: Grid, scale: str, values: Mapping[str, Any]) -> Values:
+    """A combination in the values that papers print: what its own stand for at a scale, else its own."""
+    return {**values, **stand_ins(grid, scale, values)}
+
+
+def stand_ins(grid: Grid, scale: str, values: Mapping[str, Any]) -> Values:
+    """The published values that stand-ins among a combination's values stand for at a scale."""
+    return {
+        path: theirs
+        for path in grid.scales[scale].stands_for
+        for ours, theirs in stand_in_pairs(grid, scale, path)
+        if path in values and same(values[path], ours)
+    }
+
+
+def own_values(grid: Grid, scale: str, printed: Mapping[str, Any]) -> Values:
+    """The other way round: what stands for published values at a scale."""
+    found = dict(printed)
+    for path in found.keys() & grid.scales[scale].stands_for.keys():
+        pairs = stand_in_pairs(grid, scale, path)
+        found[path] = next((ours for ours, theirs in pairs if same(theirs, printed[path])), printed[path])
+    return found
+
+
+def stand_in_pairs(grid: Grid, scale: str, path: str) -> list[tuple[Any, Any]]:
+    """The values of an axis at a scale, each with the published value that it stands for."""
+    ours = axes_at(grid, scale).get(path, ())
+    return list(zip(ours, grid.scales[scale].stands_for[path], strict=False))
 
 
 def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]]) -> list[list[Values]]:
@@ -96,7 +125,8 @@ def layout(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = No
         ConfigError: For unknown axes, or axes that cannot move together.
     """
     values = axes_at(grid, scale, axes)
-    plan = Layout(values, baseline={path: options[0] for path, options in values.items()} | grid.baseline)
+    home = {path: options[0] for path, options in values.items()} | own_values(grid, scale, grid.baseline)
+    plan = Layout(values, baseline=home)
     for parts in itertools.product(*dimensions(values, grid.zip)):
         row = {path: value for part in parts for path, value in part.items()}
         row = {path: row[path] for path in values}

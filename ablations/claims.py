@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from ablations.frames import Lookup, Pairing, against, pair, references, side_of
 from ablations.literature import printed_difference
-from ablations.markup import cell_text, fixed, path_text, places, range_text, value_text
+from ablations.markup import cell_text, fixed, places, range_text, value_text
 from ablations.schema import Cell, Claim, Grid
 from ablations.statistics import (
     POWER,
@@ -98,6 +98,7 @@ class _Case:
     runs: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     obstacle: str = ""
+    names: tuple[str, str] = ("", "")
 
     @property
     def p(self) -> float:
@@ -139,10 +140,10 @@ def _case(grid: Grid, cells: Sequence[Cell], claim: Claim, records: Lookup) -> _
     pairing = (
         against(*sides, records, claim.metric, claim.against) if claim.against else pair(*sides, records, claim.metric)
     )
-    contrast = pairing.contrast
+    contrast, names = pairing.contrast, _sides(claim, sides)
     if claim.better == "lower":
         contrast = replace(contrast, differences=tuple(-d for d in contrast.differences))
-    return _Case(claim, contrast, pairing.runs, pairing.notes, _obstacle(contrast, pairing))
+    return _Case(claim, contrast, pairing.runs, pairing.notes, _obstacle(contrast, pairing), names)
 
 
 def _obstacle(contrast: Contrast, pairing: Pairing) -> str:
@@ -162,7 +163,7 @@ def _verdict(grid: Grid, case: _Case, p: float, level: float, family: int) -> Ve
     labels = {metric.name: metric.label or metric.name for metric in grid.metrics}
     metric, unit = split_unit(labels.get(claim.metric, claim.metric))
     adjusted = contrast.interval(level)
-    side_a, side_b = _sides(claim)
+    side_a, side_b = case.names if any(case.names) else _sides(claim, ())
     return Verdict(
         claim=claim,
         outcome=NOT_RESOLVED if case.obstacle else _decide(claim, adjusted),
@@ -203,14 +204,21 @@ def split_unit(label: str) -> tuple[str, str]:
     return (name, unit) if bracket and label.endswith(")") else (label, "")
 
 
-def _sides(claim: Claim) -> tuple[str, str]:
-    """``masking rate 40 %`` and ``15 %``: the second side in short where it differs in one value."""
+def _sides(claim: Claim, cells: Sequence[Cell]) -> tuple[str, str]:
+    """``masking rate 40 %`` and ``15 %``: the sides as the cells at hand have them, the second in short.
+
+    A claim names its sides by published values; at a small scale others may stand for them.
+    """
+    sides = [dict(claim.a), dict(claim.b)]
+    for side, cell in zip(sides, cells, strict=False):
+        side |= {path: cell.values[path] for path in side}
+    a, b = sides
     if claim.against:
-        return cell_text(dict(claim.a)), _reference_text(claim)
-    if len(claim.a) == 1 and claim.a.keys() == claim.b.keys():
-        ((path, a),), (b,) = claim.a.items(), claim.b.values()
-        return f"{path_text(path)} {value_text(path, a)}", value_text(path, b)
-    return cell_text(dict(claim.a)), cell_text(dict(claim.b))
+        return cell_text(a), _reference_text(claim)
+    if len(a) == 1 and a.keys() == b.keys():
+        ((path, value),) = b.items()
+        return cell_text(a), value_text(path, value)
+    return cell_text(a), cell_text(b)
 
 
 def _reference_text(claim: Claim) -> str:

@@ -27,7 +27,7 @@ from ablations.canvas import (
     svg,
     titles,
 )
-from ablations.frames import Lookup, done, metric_by_seed, reference_losses
+from ablations.frames import Lookup, as_printed, done, metric_by_seed, reference_losses
 from ablations.literature import Published, chosen, same
 from ablations.markup import cell_text, is_share, path_text, quantity, value_text
 from ablations.schema import Cell, Grid, Record
@@ -190,7 +190,9 @@ def _notes_above(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup,
     """Above each value of the knob: whether it is the baseline, and how many of its runs finished if not all did."""
     for value in axis.values:
         members = [cell for cell in cells if same(cell.values[axis.path], value)]
-        is_baseline = axis.path in grid.baseline and same(grid.baseline[axis.path], value)
+        is_baseline = axis.path in grid.baseline and any(
+            same(grid.baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
+        )
         finished, planned = sum(len(done(cell, records)) for cell in members), sum(len(cell.runs) for cell in members)
         notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned)
         position = axis.at(value)

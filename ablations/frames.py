@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pandas as pd
-from lightning_modules.tasks import TASKS
 
 from ablations.literature import same
 from ablations.markup import plain
 from ablations.schema import Cell, Grid, Record, Run
 from ablations.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
 from lightning_modules.config import canonical
+from lightning_modules.tasks import TASKS
 
 PLATEAU = "heldout.plateau"
 MAJORITY, WORDS, NEIGHBOURS = "majority answer", "linear model of word counts", "counts of neighbours"
@@ -56,18 +56,23 @@ def metric_by_seed(cell: Cell, records: Lookup, metric: str) -> dict[int, float]
     }
 
 
+def as_printed(cell: Cell) -> dict[str, Any]:
+    """The values of a cell as papers print them: grids name baselines and claims by those."""
+    return {**cell.values, **cell.printed}
+
+
 def matching(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> list[Cell]:
-    """The cells that have these values; a path that is no axis of a cell never matches."""
+    """The cells that have these values, as printed; a path that is no axis of a cell never matches."""
     return [
         cell
         for cell in cells
-        if all(path in cell.values and same(cell.values[path], value) for path, value in wanted.items())
+        if all(path in cell.values and same(as_printed(cell)[path], value) for path, value in wanted.items())
     ]
 
 
 def side_of(grid: Grid, cells: Sequence[Cell], wanted: Mapping[str, Any]) -> list[Cell]:
     """The cells meant by a few values: every other axis stands at the baseline, or moves along where it is zipped."""
-    home = {**(cells[0].values if cells else {}), **grid.baseline}
+    home = {**(as_printed(cells[0]) if cells else {}), **grid.baseline}
     return matching(cells, _moved(grid, home, wanted))
 
 
@@ -75,7 +80,7 @@ def baseline_of(grid: Grid, cells: Sequence[Cell], cell: Cell) -> Cell | None:
     """The cell that ``cell`` is compared with: itself but for the baseline's values. None where there is none."""
     if not grid.baseline:
         return None
-    found = matching(cells, _moved(grid, cell.values, grid.baseline))
+    found = matching(cells, _moved(grid, as_printed(cell), grid.baseline))
     return found[0] if len(found) == 1 else None
 
 

@@ -6,7 +6,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ablations import literature
-from ablations.cells import Layout, Values, Workshop, agrees, axes_at, dimensions, label, layout, probes
+from ablations.cells import (
+    Layout,
+    Values,
+    Workshop,
+    agrees,
+    as_printed,
+    axes_at,
+    dimensions,
+    label,
+    layout,
+    own_values,
+    probes,
+)
 from ablations.frames import references
 from ablations.literature import same
 from ablations.schema import METRICS, STEPS, SYSTEM_AXIS, TUNING, Grid
@@ -28,6 +40,7 @@ def check(grid: Grid, document: Document) -> None:
     _check_claims(grid, document)
     if not names_known or not _check_zips(grid, document):
         return
+    _check_stand_ins(grid, document)
     layouts = {scale: layout(grid, scale) for scale in grid.scales}
     _check_baseline(grid, layouts, document)
     _check_selections(grid, layouts, document)
@@ -206,6 +219,15 @@ def _check_claims(grid: Grid, document: Document) -> None:
             document.complain(("claims", n, "published", side), "the published values are those of a and b")
 
 
+def _check_stand_ins(grid: Grid, document: Document) -> None:
+    for name, scale in grid.scales.items():
+        for path, theirs in scale.stands_for.items():
+            count = len(axes_at(grid, name)[path])
+            if len(theirs) != count:
+                text = f"{len(theirs)} published values for the {count} values of the axis at scale '{name}'"
+                document.complain(("scales", name, "stands_for", path), text)
+
+
 def _check_zips(grid: Grid, document: Document) -> bool:
     before = len(document.problems)
     placed: set[str] = set()
@@ -228,12 +250,13 @@ def _check_zips(grid: Grid, document: Document) -> bool:
 
 def _check_baseline(grid: Grid, layouts: Mapping[str, Layout], document: Document) -> None:
     for scale, plan in layouts.items():
-        absent = [p for p, v in grid.baseline.items() if p in plan.axes and not any(same(v, o) for o in plan.axes[p])]
+        own = own_values(grid, scale, grid.baseline)
+        absent = [p for p, v in own.items() if p in plan.axes and not any(same(v, o) for o in plan.axes[p])]
         for path in absent:
             listed = ", ".join(map(str, plan.axes[path]))
             text = f"{grid.baseline[path]!r} is not among its values at scale '{scale}': {listed}"
             document.complain(("baseline", path), text)
-        known = {path: value for path, value in grid.baseline.items() if path in plan.axes}
+        known = {path: value for path, value in own.items() if path in plan.axes}
         if not absent and known and plan.kept and not any(agrees(row, known) for row in plan.kept):
             text = f"no cell has these values at scale '{scale}': they are excluded or never meet"
             document.complain(("baseline",), text)
@@ -241,7 +264,7 @@ def _check_baseline(grid: Grid, layouts: Mapping[str, Layout], document: Documen
 
 def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Document) -> None:
     """Exclusions that exclude nothing, and sides of claims that are no cell, at any scale."""
-    every: list[Values] = [row for plan in layouts.values() for row in plan.kept]
+    every: list[Values] = [as_printed(grid, scale, row) for scale, plan in layouts.items() for row in plan.kept]
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):
         if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):

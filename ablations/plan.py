@@ -13,12 +13,11 @@ from typing import Any, Literal
 import pandas as pd
 
 from ablations import cells as grid_cells
-from ablations.cells import Layout, Values, Workshop, agrees, label
+from ablations.cells import Layout, Values, Workshop, agrees, label, stand_ins
 from ablations.cost import ASSUMED_SPEED, Cost, costs
 from ablations.cost import speed as measured_speed
-from ablations.literature import same
 from ablations.provenance import gpus
-from ablations.schema import Cell, Grid, Outcome, Record, Run, Scale
+from ablations.schema import Cell, Grid, Outcome, Record, Run
 from ablations.store import Damage, Records
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
 from lightning_modules.data import Data, fingerprints
@@ -255,18 +254,12 @@ def _cells(grid: Grid, scale: str, layout: Layout, kept: list[Values], seeds: in
             pins[system.data] = fingerprints(system.data)
         runs = tuple(Run.pretraining(system, seed, pins[system.data]) for seed in range(seeds))
         tuned = tuple(Run.tuning(run, task, print_, tuning) for run in runs for task, print_ in tasks.items())
-        printed = _printed(grid.scales[scale], values)
+        printed = stand_ins(grid, scale, values)
         named = {"values": values, "label": label(values), "printed": printed}
         cells.append(Cell(**named, system=system, runs=runs, tuned=tuned))
     if wrong:
         raise ConfigError(wrong.values())
     return tuple(cells)
-
-
-def _printed(scale: Scale, values: Values) -> Values:
-    """The published values that a cell's own stand for at this scale."""
-    pairs = [(path, ours, theirs) for path, table in scale.stands_for.items() for ours, theirs in table.items()]
-    return {path: theirs for path, ours, theirs in pairs if same(values[path], ours)}
 
 
 def _ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:

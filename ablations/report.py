@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ablations import claims, figures, store, tables
+from ablations.cells import stand_in_pairs
 from ablations.claims import Verdict
 from ablations.frames import Lookup, device_class
 from ablations.markup import Sheet, duration, markdown, markdown_text, path_text, plain, quantity, value_text
@@ -144,6 +145,10 @@ def _equal(plan: Planned) -> str:
     if fixed:
         knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
         lines.append(f"* Set for all: {knobs}.")
+    for path in scale.stands_for if scale else ():
+        pairs = stand_in_pairs(grid, plan.scale, path)
+        listed = ", ".join(f"{value_text(path, ours)} for {value_text(path, theirs)}" for ours, theirs in pairs)
+        lines.append(f"* Published values of {markdown_text(path_text(path))} have stand-ins here: {listed}.")
     for values, reason in plan.excluded:
         left_out = ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items())
         lines.append(f"* Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")

@@ -67,8 +67,8 @@ class Scale(Settings):
     tasks: tuple[str, ...] | None = knob(None, "Downstream tasks; by default the grid's.")
     axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")
     set: dict[str, Any] = knob({}, "Knob -> value, after the grid's own.")
-    stands_for: dict[str, dict[str, Any]] = knob(
-        {}, "Axis -> value here -> the published value that it stands for, such as the same share of a larger size."
+    stands_for: dict[str, tuple[Any, ...]] = knob(
+        {}, "Axis -> the published values that its values here stand for, in order, such as shares of a larger size."
     )
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ablations import store
 from ablations.claims import Verdict, split_unit
-from ablations.frames import Lookup, Summary, baseline_of, done, numbers, reference, references, summarise
+from ablations.frames import Lookup, Summary, as_printed, baseline_of, done, numbers, reference, references, summarise
 from ablations.literature import Published, beside, chosen
 from ablations.markup import (
     Entry,
@@ -45,7 +45,7 @@ def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Publis
         rows = chosen(source)
         wanted = source.metrics or list(dict.fromkeys(row.metric for row in rows))
         for row, cell in zip(found, cells, strict=True):
-            here = beside(rows, source.match, {**cell.values, **cell.printed})
+            here = beside(rows, source.match, as_printed(cell))
             row |= {metric: here[metric] for metric in wanted if metric in here and metric not in row}
     return found
 

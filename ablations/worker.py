@@ -168,8 +168,8 @@ def _made(
         return fit(run.system, run.seed, folder, start=start, on_progress=report, stop=stop)
     from lightning_modules.tune import Tuning, tune
 
-    tuning = Tuning(run.system, run.task, run.finetuning, run.seed)
-    return tune(tuning, start, folder, on_progress=report, stop=stop)
+    tuning = Tuning(run.system, run.task, run.finetuning, run.seed, start)
+    return tune(tuning, folder, on_progress=report, stop=stop)
 
 
 def _weights(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
