@@ -19,7 +19,8 @@ from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
 
 PLATEAU = "heldout.plateau"
-MAJORITY, WORDS, NEIGHBOURS = "majority answer", "linear model of word counts", "counts of neighbours"
+MAJORITY, SHARED = "majority answer", "linear model of the words both segments have"
+WORDS, NEIGHBOURS = "linear model of all words", "counts of neighbours"
 
 
 class Lookup(Protocol):
@@ -150,7 +151,8 @@ def references(metric: str) -> dict[str, str]:
     if metric == "heldout.loss":
         return {NEIGHBOURS: "heldout.bigram_loss"}
     if name in ("nsp_accuracy", "sop_accuracy"):
-        return {MAJORITY: f"heldout.{name[:3]}_majority", WORDS: f"heldout.{name[:3]}_bow"}
+        kind = f"heldout.{name[:3]}"
+        return {MAJORITY: f"{kind}_majority", SHARED: f"{kind}_overlap", WORDS: f"{kind}_bow"}
     return {MAJORITY: f"{metric}.majority", WORDS: f"{metric}.tfidf"} if kind in TASKS else {}
 
 

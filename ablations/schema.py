@@ -30,9 +30,11 @@ METRICS: dict[str, str] = {
     "heldout.nsp_accuracy": "share of held-out pairs right: does the second segment follow, or is it from elsewhere?",
     "heldout.nsp_majority": "the same share for always giving the commoner answer",
     "heldout.nsp_bow": "the same share for a linear classifier of word counts",
+    "heldout.nsp_overlap": "the same for the words alone that both segments have",
     "heldout.sop_accuracy": "share of held-out pairs right: are the two segments in order, or swapped?",
     "heldout.sop_majority": "the same share for always giving the commoner answer",
     "heldout.sop_bow": "the same share for a linear classifier of word counts",
+    "heldout.sop_overlap": "the same for the words alone that both segments have",
     "heldout.plateau": "whether the model is no better than those neighbour counts",
     "train.loss": "mean training loss since the last measurement, nats",
 }

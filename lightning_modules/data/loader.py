@@ -305,13 +305,14 @@ class PretrainingData(pl.LightningDataModule):
         return {"bigram_loss": found.bigram, "unigram_loss": found.unigram}
 
     def pair_baselines(self, count: int) -> dict[str, float]:
-        """Shares of the pairs of `heldout_pairs` that word counts (``bow``) and the majority answer rightly.
+        """Shares of the pairs of `heldout_pairs` that are answered rightly by word counts and by the majority answer.
 
-        ``nsp_`` is for random negatives, ``sop_`` for swapped ones.
+        ``nsp_`` is for random negatives, ``sop_`` for swapped ones; behind it stand ``bow`` (all words),
+        ``overlap`` (the words that both segments have) and ``majority``.
         """
         found = {}
         for name, negatives in (("nsp", "random"), ("sop", "swapped")):
             asked = self.heldout_pairs(negatives, count)
             answer = bag_of_words.cached_baseline(self._pairs("train", negatives), asked.sequences, asked.chosen)
-            found |= {f"{name}_bow": answer.bow, f"{name}_majority": answer.majority}
+            found |= {f"{name}_{kind}": share for kind, share in asdict(answer).items()}
         return found

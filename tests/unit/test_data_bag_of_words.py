@@ -63,7 +63,7 @@ def test_majority_is_the_share_of_the_more_frequent_label_and_all_there_is_witho
     few = Counted(train.a[:4], train.b[:4], np.array([0, 0, 1, 1]))
     for labels, majority in (([0, 0, 0, 1], 0.75), ([1, 1, 1, 0], 0.75), ([1, 1, 1, 1], 1.0)):
         asked = Counted(heldout.a[:4], heldout.b[:4], np.array(labels))
-        assert baseline(few, asked) == Baseline(majority, majority)
+        assert baseline(few, asked) == Baseline(majority, majority, majority)
         assert baseline(train, asked).majority == majority
 
 
@@ -79,6 +79,6 @@ def test_the_cache_answers_for_the_same_pairs_only(folders, monkeypatch):
 def test_at_most_so_many_pairs_are_learned_from(folders, monkeypatch):
     monkeypatch.setattr(bag_of_words, "MOST_PAIRS", 30)
     learned = []
-    monkeypatch.setattr(bag_of_words, "baseline", lambda train, _: learned.append(train) or Baseline(0.5, 0.5))
+    monkeypatch.setattr(bag_of_words, "baseline", lambda train, _: learned.append(train) or Baseline(0.5, 0.5, 0.5))
     cached_baseline(make_pairs(folders[0], "random", 0), make_pairs(folders[1], "random", 1), np.arange(10))
     assert learned[0].labels.shape == (30,)
