@@ -11,7 +11,7 @@ from .finetune import Finetune, TextHead
 from .fit import CHECKPOINT, Fitted, Progress
 from .recorder import Course, Recorder, trainer
 from .system import System
-from .tasks import TASKS, FineTuning
+from .tasks import FineTuning, task_named
 from .tasks.baselines import baselines
 from .tasks.loader import Batches, TaskData
 
@@ -43,7 +43,7 @@ class Tuning:
         Raises:
             ConfigError: When the position table is shorter than ``max_length``.
         """
-        settings, system, task = self.settings, self.system, TASKS[self.task]
+        settings, system, task = self.settings, self.system, task_named(self.task)
         settings.check_length(system.model.resolved().max_positions)
         if settings.encoder_dropout is not None:
             system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
@@ -123,5 +123,5 @@ def _named(name: str, task: str) -> str:
 
 
 def _baselines(task: str) -> dict[str, float]:
-    main = TASKS[task].main
+    main = task_named(task).main
     return {f"{task}.{main}.{name}": found[main] for name, found in baselines(task).items()}

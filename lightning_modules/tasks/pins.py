@@ -13,7 +13,7 @@ from pathlib import Path
 from ..config import identity
 from ..data.pins import DataMismatch
 from ..files import write_atomically
-from .table import TASKS, task_named
+from .table import task_named
 from .task import Examples, Split
 
 _PINS = Path(__file__).with_name("pins.json")
@@ -77,7 +77,7 @@ def checked(name: str, split: Split) -> Examples:
         DataMismatch: When they are others, naming both.
         ConfigError: When they are not at hand.
     """
-    examples = TASKS[name].examples(split)
+    examples = task_named(name).examples(split)
     found, wanted = Part.of(examples), expected(name)[split]
     if found != wanted:
         raise DataMismatch(
