@@ -13,7 +13,7 @@ import pandas as pd
 
 from ablations.literature import same
 from ablations.markup import plain
-from ablations.schema import Cell, Grid, Record, Run
+from ablations.schema import Cell, Grid, Metric, Record, Run
 from ablations.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
 from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
@@ -40,6 +40,12 @@ def runs_of(cell: Cell, metric: str = "") -> tuple[Run, ...]:
     """The runs of a cell that a metric is measured in: fine-tunings for ``<task>.<metric>``, else pretrainings."""
     task = metric.partition(".")[0]
     return tuple(run for run in cell.tuned if run.task == task) or cell.runs
+
+
+def planned_metrics(grid: Grid, cells: Sequence[Cell]) -> list[Metric]:
+    """The metrics of a grid that its cells will have: of tasks, only those that are fine-tuned on at this scale."""
+    tasks = {run.task for cell in cells for run in cell.tuned}
+    return [metric for metric in grid.metrics if (task := metric.name.partition(".")[0]) in tasks or task not in TASKS]
 
 
 def done(cell: Cell, records: Lookup, metric: str = "") -> dict[int, Record]:

@@ -15,7 +15,18 @@ import pandas as pd
 
 from ablations import store
 from ablations.claims import Verdict, split_unit
-from ablations.frames import Lookup, Summary, as_printed, baseline_of, done, numbers, reference, references, summarise
+from ablations.frames import (
+    Lookup,
+    Summary,
+    as_printed,
+    baseline_of,
+    done,
+    numbers,
+    planned_metrics,
+    reference,
+    references,
+    summarise,
+)
 from ablations.literature import Published, beside, chosen
 from ablations.markup import (
     Entry,
@@ -31,7 +42,7 @@ from ablations.markup import (
     range_text,
     value_text,
 )
-from ablations.schema import Cell, Grid
+from ablations.schema import Cell, Grid, Metric
 from ablations.statistics import LEVEL, mean_interval
 
 _PERCENT = f"{100 * LEVEL:g} %"
@@ -56,7 +67,7 @@ def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, 
     summaries, published = summarise(grid, cells, records), published_values(grid, cells)
     return (
         _reading(grid, cells, records, summaries, published),
-        _numbers(grid, summaries, published),
+        _numbers(planned_metrics(grid, cells), summaries, published),
         {"cells": [_trace(*item) for item in zip(summaries, published, strict=True)]},
     )
 
@@ -91,7 +102,7 @@ def _reading(
     paths, printed = _varied(summaries), _printed(published)
     headings = [*(path_text(path) for path in paths), "runs"]
     columns: list[list[Entry]] = [[f"{item.finished} of {item.planned}" for item in summaries]]
-    for position, metric in enumerate(grid.metrics):
+    for position, metric in enumerate(planned_metrics(grid, cells)):
         measured = [item.metrics[metric.name] for item in summaries]
         headings.append(metric.label or metric.name)
         columns.append([mean_text(one.interval) for one in measured])
@@ -121,7 +132,7 @@ def _reading(
 def _reference_rows(grid: Grid, cells: Sequence[Cell], records: Lookup, headings: Sequence[str]) -> list[list[Entry]]:
     """Below the cells: what simple methods score, one row each, where all runs agree."""
     places: dict[str, dict[int, str]] = {}
-    for metric in grid.metrics:
+    for metric in planned_metrics(grid, cells):
         for method, name in references(metric.name).items():
             score = reference(cells, records, name)
             if score is not None:
@@ -173,7 +184,9 @@ def _left_out(summaries: Sequence[Summary]) -> list[str]:
     return [f"Differences: {note} ({'; '.join(cells)})." for note, cells in rows.items()]
 
 
-def _numbers(grid: Grid, summaries: Sequence[Summary], published: Sequence[dict[str, Published]]) -> Sheet:
+def _numbers(
+    metrics: Sequence[Metric], summaries: Sequence[Summary], published: Sequence[dict[str, Published]]
+) -> Sheet:
     paths, printed = _varied(summaries), _printed(published)
     headings = ["cell", *paths, "planned", "done", "unfinished", "plateau"]
     costs = ("parameters", "tokens", "flops", "seconds")
@@ -181,11 +194,11 @@ def _numbers(grid: Grid, summaries: Sequence[Summary], published: Sequence[dict[
     for item, beside_it in zip(summaries, published, strict=True):
         row = [item.cell.label, *(_entry(item.cell.values.get(path)) for path in paths)]
         row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau]
-        for metric in grid.metrics:
+        for metric in metrics:
             row += numbers(item.metrics[metric.name]).values()
         row += [item.costs.get(cost) for cost in costs]
         rows.append([*row, *(beside_it[m].value if m in beside_it else None for m in printed)])
-    for metric in grid.metrics:
+    for metric in metrics:
         names = numbers(summaries[0].metrics[metric.name]) if summaries else ()
         headings += [f"{metric.name} {name}" for name in names]
     return Sheet([*headings, *costs, *(f"published {metric}" for metric in printed)], rows)

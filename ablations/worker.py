@@ -29,7 +29,7 @@ from lightning_modules.tasks import fingerprint
 from lightning_modules.tasks.pins import checked
 
 if TYPE_CHECKING:
-    from lightning_modules.fit import Fitted
+    from lightning_modules.recorder import Fitted
 
 # How a worker ends. 0: there is a record, whatever its outcome.
 RECORDED, HELD, DISK_FULL, INTERRUPTED = 0, 75, 74, 143
@@ -126,7 +126,7 @@ def _attempt(
     stop: Callable[[], bool],
     on_progress: Callable[[dict[str, Any]], None] | None,
 ) -> int:
-    from lightning_modules.fit import CHECKPOINT, Interrupted
+    from lightning_modules.recorder import CHECKPOINT, Interrupted
 
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
@@ -250,7 +250,7 @@ def judge(error: Exception) -> tuple[Outcome, str]:
     """The outcome an exception stands for, and its detail without any path of this machine."""
     import torch
 
-    from lightning_modules.fit import Diverged
+    from lightning_modules.recorder import Diverged
 
     if isinstance(error, Diverged):
         return "diverged", f"loss not finite at step {error.step}"

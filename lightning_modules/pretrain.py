@@ -8,11 +8,12 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from .backbones import Transformer
 from .batch import Encoded, Example
 from .objectives import Objectives
 from .optim import Optimizer, Schedule
 
-_LAYER = re.compile(r"(backbone\.\w+\.)(\d+)(\..*)")  # the parameters of a numbered layer
+_SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
 
 
 class Pretrain(pl.LightningModule):
@@ -103,22 +104,26 @@ class Pretrain(pl.LightningModule):
             torch.nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
 
 
-def stacked(shallower: Mapping[str, Tensor], wanted: Iterable[str]) -> dict[str, Tensor]:
+def stacked(weights: Mapping[str, Tensor], shallower: Transformer, wanted: Iterable[str]) -> dict[str, Tensor]:
     """The wanted weights of a deeper network from those of a shallower one: its layers again and again.
 
     Layer i starts from layer i modulo the shallower depth (Gong et al. 2019, section 3.3, who double the depth);
-    where layers share parameters this is plain copying, as for ALBERT's depths (Lan et al. 2020, section 4.8).
+    where all layers share their parameters this is plain copying, as for ALBERT's depths (Lan et al. 2020, section
+    4.8).
+
+    Args:
+        weights: The shallower network's, by name.
+        shallower: Its settings, which say which of its layers holds a shared sub-layer.
+        wanted: Names of the deeper network's parameters.
 
     Raises:
         KeyError: When the deeper network has parts that the shallower one lacks.
     """
-    depths: dict[str, int] = {}
-    for name in shallower:
-        if found := _LAYER.match(name):
-            depths[found[1]] = max(depths.get(found[1], 0), int(found[2]) + 1)
-
-    def source(name: str) -> str:
-        found = _LAYER.match(name)
-        return f"{found[1]}{int(found[2]) % depths[found[1]]}{found[3]}" if found else name
-
-    return {name: shallower[source(name)] for name in wanted}
+    found = {}
+    for name in wanted:
+        source = name
+        if layer := _SUB_LAYER.match(name):
+            place = int(layer["layer"]) % shallower.num_layers
+            source = f"{layer['start']}{shallower.owners(place)[layer['kind']]}.{layer['kind']}{layer['rest']}"
+        found[name] = weights[source]
+    return found

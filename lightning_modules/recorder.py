@@ -2,16 +2,48 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 
 from .checkpoint import AtomicCheckpoints, RandomState
-from .fit import Diverged, Interrupted, Progress
 
+CHECKPOINT = "last.ckpt"
 _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
+
+
+@dataclass
+class Progress:
+    """Where a training stands."""
+
+    step: int
+    steps: int
+    loss: float
+    tokens_per_second: float
+
+
+@dataclass
+class Fitted:
+    """What a training leaves: final metrics, a curve of at most 64 points, statistics by layer, and what it cost."""
+
+    metrics: dict[str, float | bool] = field(default_factory=dict)
+    curve: dict[str, list[float]] = field(default_factory=dict)
+    layers: dict[str, list[float]] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+
+
+class Diverged(Exception):
+    """The training loss became NaN or infinite."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"the training loss was not finite at step {step}")
+        self.step = step
+
+
+class Interrupted(Exception):
+    """The training was asked to stop; a checkpoint from which it goes on has been written."""
 
 
 @dataclass(frozen=True)

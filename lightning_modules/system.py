@@ -100,6 +100,8 @@ class System(Settings):
                 f"training.warm_start {list(self.training.warm_start)} must name depths that grow, "
                 f"each below model.num_layers {self.model.num_layers}"
             )
+        if chain[0] < self.model.sharing_groups:
+            raise ValueError(f"{self.model.sharing_groups} groups of layers cannot start from {chain[0]} layers")
         return self
 
     def shallower(self) -> Self | None:

@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from .finetune import Finetune, TextHead
-from .fit import CHECKPOINT, Fitted, Progress
-from .recorder import Course, Recorder, trainer
+from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from .system import System
 from .tasks import FineTuning, task_named
 from .tasks.baselines import baselines
