@@ -251,17 +251,17 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
 
 @app.command()
 def params(system: str, form: As = Format.table) -> None:
-    """Every knob of a system, and where its parameters are."""
+    """Where the parameters of a system are, and all its knobs."""
     from lightning_modules.config import flat, paths
 
     with told():
         value = _system(system)
         docs = paths(type(value))
         knobs = flat(value.resolved())
-        listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
         if form is Format.table:
             rows = [{"part": part, "parameters": f"{count:,}"} for part, count in value.parameters_by_part().items()]
             listing([*rows, {"part": "all", "parameters": f"{value.parameters():,}"}], form, "part")
+        listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
 
 
 @app.command()

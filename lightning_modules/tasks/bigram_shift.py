@@ -7,10 +7,14 @@ no comma moves, and never the first, whose capital would tell.
 """
 
 import itertools
+import json
+import os
 from collections.abc import Iterator
 
 from ..data.corpora import corpus
+from ..data.pins import digest, expected
 from ..draws import permutation
+from ..places import cache
 from .task import Row, Split
 
 _CORPUS = "wikipedia-mini"
@@ -19,7 +23,18 @@ _WORDS = range(5, 29)  # of a sentence, as in the paper
 
 
 def rows(split: Split) -> Iterator[Row]:
-    """The examples of a split: a fixed sample of sentences, every other one swapped at a fixed place."""
+    """The examples of a split, kept in the cache once they are made: that takes seconds."""
+    path = cache() / "tasks" / f"bigram_shift-{split}-{digest(expected(_CORPUS))[:16]}.json"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")  # several processes may make it at once
+        temporary.write_text(json.dumps(list(_made(split)), ensure_ascii=False), encoding="utf-8")
+        os.replace(temporary, path)
+    return (Row(*row) for row in json.loads(path.read_bytes()))
+
+
+def _made(split: Split) -> Iterator[Row]:
+    """A fixed sample of sentences, every other one swapped at a fixed place."""
     documents = corpus(_CORPUS).documents("train" if split == "train" else "heldout")
     found = {sentence: None for document in documents for sentence in document}
     able = [(words, places) for words in map(str.split, found) if (places := swappable(words))]
