@@ -81,15 +81,22 @@ def device_class(here: bool = True) -> str:
     return cuda.get_device_name() if cuda.is_available() else "cpu"
 
 
+@cached
+def packages() -> tuple[str, ...]:
+    """Name and version of every installed package; reading them all takes longer than a small run."""
+    described = (package.metadata for package in metadata.distributions())
+    return tuple(sorted({f"{about['Name']}=={about['Version']}" for about in described if about["Name"]}))
+
+
 def environment(results: Path) -> str:
     """Keeps the list of installed packages once in the results folder and returns its name.
 
     Returns:
         Twelve hexadecimal digits: ``results/environments/<these>.json``.
     """
-    packages = sorted({f"{d.metadata['Name']}=={d.version}" for d in metadata.distributions() if d.metadata["Name"]})
     content = json.dumps(
-        {"python": platform.python_version(), "platform": platform.platform(terse=True), "packages": packages}, indent=1
+        {"python": platform.python_version(), "platform": platform.platform(terse=True), "packages": packages()},
+        indent=1,
     )
     name = hashlib.sha256(content.encode()).hexdigest()[:12]
     path = results / "environments" / f"{name}.json"
