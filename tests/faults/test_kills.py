@@ -1,0 +1,116 @@
+"""kill -9 at many moments, and many launchers at once. ABLATIONS_FAULTS sets how many moments (by default a dozen)."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from ablations import grids, tables
+from ablations.execute import execute
+from ablations.plan import plan
+from ablations.store import Records
+from lightning_modules.checkpoint import AtomicCheckpoints
+from tests import tiny
+from tests.faults import nursery
+from tests.faults.support import attempts, contents
+
+MOMENTS = int(os.environ.get("ABLATIONS_FAULTS", "12"))
+
+
+@pytest.fixture(scope="module")
+def nursery_process(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nursery")
+    process = subprocess.Popen(
+        [sys.executable, nursery.__file__], env=tiny.environment(folder), cwd=folder, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def call(nursery_process, cached):
+    """Calls one of the nursery's children, in so many copies, and kills them after so many seconds."""
+
+    def request(name, *arguments, copies=1, kill_after=None):
+        asked = {
+            "call": name, "arguments": list(map(str, arguments)), "environment": tiny.environment(cached),
+            "copies": copies, "kill_after": kill_after,
+        }  # fmt: skip
+        nursery_process.stdin.write(json.dumps(asked) + "\n")
+        nursery_process.stdin.flush()
+        return json.loads(nursery_process.stdout.readline())
+
+    return request
+
+
+def table(grid, records, folder):
+    """The bytes of a grid's table in every format; the seconds that runs took are made equal."""
+    found, timeless = plan(grids.read(grid), "smoke", records=records), {}
+    for record in records.all():
+        timeless[record.id] = record.model_copy(update={"cost": {**record.cost, "seconds": 1.0}})
+    written = tables.write(folder, "table", tables.results(found.grid, found.cells, timeless))
+    return {path.name: path.read_bytes() for path in written.values()}
+
+
+def test_a_grid_of_twenty_runs_killed_at_many_moments_ends_as_if_undisturbed(cached, call):
+    """Checkpoints after every step and two micro-batches a step: the kills hit training, saving and recording."""
+    grid = tiny.grid(cached, rates="[0.1, 0.15, 0.3, 0.4, 0.8]", seeds=4, steps=16)
+    grid.write_text(
+        grid.read_text().replace("training.batch_size: 4", "training.batch_size: 4\n  training.micro_batch_size: 2")
+    )
+    reference, records = Records(cached / "reference"), Records(cached / "results")
+    began = time.monotonic()
+    execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
+    longest = 3 * (time.monotonic() - began) / MOMENTS
+
+    noise, kept, killed = random.Random(0), {}, 0
+    for _ in range(MOMENTS):
+        killed += call("launch", grid, records.folder, kill_after=noise.uniform(0.05, longest)) == [-9]
+        now = contents(records)
+        assert {run_id: now[run_id] for run_id in kept} == kept
+        assert records.verify() == []
+        kept = now
+    assert killed > MOMENTS / 3
+    assert call("launch", grid, records.folder) == [0]
+    assert contents(records) == contents(reference)
+    stories = attempts(records).values()
+    assert all([line.split()[1] for line in story].count("done") == 1 for story in stories)
+    assert table(grid, records, cached / "one") == table(grid, reference, cached / "other")
+    assert list(records.folder.rglob("*.tmp")) == []
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["same file system", "another file system"])
+def test_a_checkpoint_killed_while_it_is_saved_loads(cached, call, other):
+    memory = Path("/dev/shm")
+    if other and not (memory.is_dir() and memory.stat().st_dev != cached.stat().st_dev):
+        pytest.skip("there is no second file system")
+    with tempfile.TemporaryDirectory(dir=memory if other else cached) as folder:
+        path, noise = Path(folder) / "last.ckpt", random.Random(1)
+        AtomicCheckpoints().save_checkpoint({"number": 0, "weights": torch.zeros(200_000)}, path)
+        for _ in range(50):
+            assert call("save_for_ever", path, kill_after=noise.uniform(0.0, 0.1)) == [-9]
+            found = torch.load(path, weights_only=True)
+            assert found["weights"].unique().tolist() == [found["number"]]
+        assert {file.name for file in path.parent.iterdir()} <= {"last.ckpt", ".last.ckpt.tmp"}
+
+
+def test_four_launchers_make_two_hundred_runs_two_hundred_times(cached, call):
+    grid = tiny.grid(cached, rates="[0.1, 0.15, 0.2, 0.3, 0.4]", seeds=40)
+    told = cached / "told.txt"
+    assert call("race", grid, cached / "results", told, copies=4) == [0, 0, 0, 0]
+    made = Counter(told.read_text().split())
+    assert (len(made), set(made.values())) == (200, {1})
+    records = Records(cached / "results")
+    assert [record.outcome for record in records.all()] == ["done"] * 200
+    assert records.verify() == []
