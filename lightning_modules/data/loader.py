@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from torch.utils.data import DataLoader
 
 from ..batch import Example, Tokens, Vocabulary
@@ -107,9 +108,11 @@ class Batches:
         steps = range(first, self.portions.steps)
         if self.workers == 0:
             return map(self.step, steps)
-        return iter(
-            DataLoader(_Steps(self), batch_size=None, sampler=steps, num_workers=self.workers, collate_fn=_as_is)
+        own = torch.Generator()  # torch's own would lose a draw to the workers' seeds, and dropout would change
+        loader = DataLoader(
+            _Steps(self), batch_size=None, sampler=steps, num_workers=self.workers, collate_fn=_as_is, generator=own
         )
+        return iter(loader)
 
     def presented(self, step: int) -> Draws:
         """Which sequences a step presents, and the keys of their noise."""

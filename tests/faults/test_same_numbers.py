@@ -66,6 +66,7 @@ def test_weights_moments_rate_generators_and_position_resume_to_the_bit(tiny, tm
     assert same(one, other)
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_loader_workers_change_no_weight(tiny, workers):
     def trained(number):
