@@ -111,12 +111,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def draw_level(axes: Axes, name: str, value: float) -> None:
-    """A labelled horizontal line: the bigram's name at the left below it, the unigram's at the right above."""
-    is_left = name == "bigram"
+def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
+    """A named horizontal line: the name at the left below it, or at the right above."""
     axes.axhline(value, color=FAINT, lw=1, ls=(0, (5, 3)), zorder=2)
     axes.annotate(
-        "bigram baseline" if is_left else "unigram baseline",
+        name,
         (0.008 if is_left else 0.992, value),
         xycoords=("axes fraction", "data"),
         xytext=(0, -3 if is_left else 3),

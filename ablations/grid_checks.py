@@ -169,7 +169,12 @@ def _check_metrics(grid: Grid, document: Document) -> None:
         if name in names[:n]:
             document.complain(("metrics", n, "name"), f"'{name}' is listed twice")
     if grid.figure:
-        _check_measured(grid, ("figure", "y"), grid.figure.y, document)
+        for name in grid.figure.metrics:
+            _check_measured(grid, ("figure", "y"), name, document)
+    _check_published(grid, document)
+
+
+def _check_published(grid: Grid, document: Document) -> None:
     for n, source in enumerate(grid.published):
         try:
             rows = literature.read(source.file, source.table)

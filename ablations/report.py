@@ -15,14 +15,6 @@ from ablations.frames import Lookup, device_class
 from ablations.markup import Sheet, duration, markdown, markdown_text, path_text, plain, quantity, value_text
 from ablations.schema import Cell, Grid, Record
 
-FIGURES = {
-    "knob": (
-        figures.knob,
-        "The metric over the knob: seeds thin, their mean thick, its 95 % interval shaded; published values below.",
-    ),
-    "curves": (figures.curves, "Held-out loss over training tokens: seeds thin, their mean thick."),
-}
-
 
 class Planned(Protocol):
     """What a page needs of a plan."""
@@ -50,7 +42,7 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
     written = _named(tables.write(folder, "table", results))
     if verdicts:
         written |= _named(tables.write(folder, "claims", found))
-    for name, (draw, _) in FIGURES.items():
+    for name, (draw, _) in figures.FIGURES.items():
         figure, path = draw(plan.grid, plan.cells, records, subtitle(plan, records)), folder / f"{name}.svg"
         if figure is None:
             path.unlink(missing_ok=True)
@@ -108,7 +100,8 @@ def _page(plan: Planned, records: Lookup, folder: Path, sheet: Sheet, verdicts: 
     if verdicts:
         parts += ["## Verdicts", "\n".join(_verdict_line(verdict) for verdict in verdicts), _links("claims")]
     parts += ["## Results", markdown(sheet).rstrip("\n"), _links("table")]
-    parts += [f"![{text}]({name}.svg)" for name, (_, text) in FIGURES.items() if (folder / f"{name}.svg").exists()]
+    drawn = [name for name in figures.FIGURES if (folder / f"{name}.svg").exists()]
+    parts += [f"![{figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
         parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")

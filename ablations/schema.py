@@ -121,7 +121,12 @@ class FigureAxes(Settings):
     """What the figure of a grid shows."""
 
     x: str = _required("An axis.")
-    y: str = _required("A metric.")
+    y: str | tuple[str, ...] = _required("A metric, or several, a panel each.")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics, one or several."""
+        return (self.y,) if isinstance(self.y, str) else self.y
 
 
 class Grid(Settings):

@@ -139,6 +139,10 @@ class Study:
         """Held-out loss over training tokens."""
         return self._drawn(figures.curves)
 
+    def layers(self) -> SVG | Markdown:
+        """How far each layer moves what passes through it (Lan et al. 2020, Figure 1)."""
+        return self._drawn(figures.layers)
+
     def _drawn(self, draw: Any) -> SVG | Markdown:
         drawn = draw(self.grid, self._plan.cells, self.records, report.subtitle(self._plan, self.records))
         return Markdown("*Nothing to draw: no run has finished.*") if drawn is None else SVG(data=figures.svg(drawn))

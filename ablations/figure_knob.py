@@ -1,0 +1,264 @@
+"""The metrics of a grid over its knob, and the published values of the same knob below."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from ablations.canvas import FAINT, PAPER, STYLE, blank, colours, draw_level, is_number, shown, titles
+from ablations.frames import Lookup, as_printed, done, metric_by_seed, reference, references
+from ablations.literature import Published, chosen, same
+from ablations.markup import cell_text, is_share, path_text, value_text
+from ablations.schema import Cell, Grid
+from ablations.statistics import mean_interval
+
+
+class _KnobAxis:
+    """Where the values of a knob stand on the x axis: as numbers (linear or logarithmic), or evenly spaced as names."""
+
+    def __init__(self, path: str, values: Sequence[Any]) -> None:
+        self.path = path
+        self.values = [value for i, value in enumerate(values) if not any(same(value, v) for v in values[:i])]
+        self.is_numeric = len(self.values) > 1 and all(map(is_number, self.values))
+        if self.is_numeric:
+            self.values = sorted(self.values)
+        self.is_log = self.is_numeric and self._is_geometric()
+
+    def _is_geometric(self) -> bool:
+        """Steps are more even as ratios than as differences, over a factor of eight or more."""
+        low, high = self.values[0], self.values[-1]
+        if is_share(self.path) or low <= 0 or high < 8 * low or len(self.values) < 3:
+            return False
+        unevenness = [np.std(gaps) / np.mean(gaps) for gaps in (np.diff(self.values), np.diff(np.log(self.values)))]
+        return bool(unevenness[1] < unevenness[0])
+
+    def at(self, value: Any) -> float | None:
+        """The position of a value; None where it is not on the axis."""
+        if self.is_numeric:
+            return float(value) if is_number(value) else None
+        return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
+
+    def dress(self, axes: Axes, *, panels: int, is_small: bool = False) -> None:
+        """Ticks at the values themselves, as many as fit beside so many panels, and the knob's name."""
+        most = 4 if is_small else 12 // panels
+        if self.is_log:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+        places = self.values if self.is_numeric else list(range(len(self.values)))
+        kept = places[:: max(1, -(-len(places) // most))] if self.is_numeric else places
+        texts = [shown(value_text(self.path, self.values[places.index(place)]), 22) for place in kept]
+        axes.set_xticks(kept, texts)
+        if not self.is_numeric:
+            axes.set_xlim(-0.5, len(self.values) - 0.5)
+            if max(map(len, texts), default=0) * len(texts) > 80 // panels:
+                axes.set_xticks(kept, texts, rotation=20, ha="right", rotation_mode="anchor")
+        if not is_small:
+            axes.set_xlabel(shown(path_text(self.path)))
+
+
+def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "") -> Figure | None:
+    """The grid's metrics over its knob: every seed a point, means joined, the 95 % interval shaded.
+
+    Each metric has a panel, with the scores of simple methods as lines. Further axes become one line each. Below, on
+    axes of their own, the published values of the same knob. Cells with unfinished runs say so. ``grid.figure`` names
+    the knob and the metrics.
+
+    Returns:
+        None where no run has finished.
+    """
+    if grid.figure is None:
+        return None
+    path, metrics = grid.figure.x, grid.figure.metrics
+    plotted = [cell for cell in cells if path in cell.values and _is_asked(cell, records, metrics)]
+    metrics = [m for m in metrics if any(metric_by_seed(cell, records, m) for cell in plotted)]
+    if not metrics:
+        return None
+    axis = _KnobAxis(path, [cell.values[path] for cell in plotted])
+    published = _published_curves(grid, plotted, axis)
+    with mpl.rc_context(STYLE):
+        figure = blank(4.4 + (1.9 if published else 0))
+        heights = [2.6, 1] if published else [1]
+        rows = figure.add_gridspec(len(heights), 1, height_ratios=heights, hspace=0.08)
+        above = rows[0].subgridspec(1, len(metrics), wspace=0.08)
+        panels = [figure.add_subplot(above[column]) for column in range(len(metrics))]
+        for panel, metric in zip(panels, metrics, strict=True):
+            _measured(panel, grid, plotted, records, axis, metric)
+            axis.dress(panel, panels=len(metrics))
+        _legend(panels[0])
+        if published:
+            below = rows[1].subgridspec(1, len(published), wspace=0.08)
+            for column, (metric, series) in enumerate(published):
+                small = figure.add_subplot(below[column])
+                _printed(small, axis, metric, series, len(published))
+                if column == 0:
+                    small.set_ylabel(f"published:\n{shown(_paper(series), 18)}", color=PAPER)
+                small.set_xlim(_limits(axis, panels[0]))
+        titles(figure, grid.question, subtitle)
+    return figure
+
+
+def _is_asked(cell: Cell, records: Lookup, metrics: Sequence[str]) -> bool:
+    """Whether a cell has one of the metrics, or may have once it is run: some models have no answer to a question."""
+    return not done(cell, records) or any(metric_by_seed(cell, records, metric) for metric in metrics)
+
+
+def _limits(axis: _KnobAxis, panel: Axes) -> tuple[float, float]:
+    return panel.get_xlim() if axis.is_numeric else (-0.5, len(axis.values) - 0.5)
+
+
+def _legend(panel: Axes) -> None:
+    """Names the lines above the first panel, where there are several."""
+    lines, names = panel.get_legend_handles_labels()
+    if len(names) > 1:
+        panel.legend(lines, names, loc="lower left", bbox_to_anchor=(0, 1.05), ncols=3, borderaxespad=0.2, fontsize=9)
+
+
+def _series(cells: Sequence[Cell], path: str) -> list[tuple[dict[str, Any], list[Cell]]]:
+    """Cells grouped by everything but one path, in the order of the plan."""
+    groups: list[tuple[dict[str, Any], list[Cell]]] = []
+    for cell in cells:
+        rest = {name: value for name, value in cell.values.items() if name != path}
+        members = next((found for known, found in groups if known == rest), None)
+        if members is None:
+            groups.append((rest, [cell]))
+        else:
+            members.append(cell)
+    return groups
+
+
+def _hues(series: Sequence[tuple[dict[str, Any], list[Cell]]]) -> list[Any]:
+    single = [next(iter(rest.values())) for rest, _ in series if len(rest) == 1]
+    return colours(single if len(single) == len(series) else [cell_text(rest) for rest, _ in series])
+
+
+def _measured(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, axis: _KnobAxis, metric: str) -> None:
+    series = _series(cells, axis.path)
+    for i, ((rest, members), colour) in enumerate(zip(series, _hues(series), strict=True)):
+        points = _points(members, metric, records, axis)
+        if not axis.is_numeric:  # side by side, not on top of each other
+            points = [(position + 0.14 * (i - (len(series) - 1) / 2), values) for position, values in points]
+        if points:
+            _line(axes, points, axis, colour=colour, label=shown(cell_text(rest)))
+    _notes_above(axes, grid, cells, records, axis)
+    named = {known.name: known for known in grid.metrics}.get(metric)
+    label = (named.label or named.name) if named else metric
+    axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
+    for n, (method, name) in enumerate(references(metric).items()):
+        reach = 0.6 if metric.endswith("loss") else 5.0
+        _level(axes, method, reference(cells, records, name), reach=reach, is_left=n % 2 == 0)
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+
+
+def _level(axes: Axes, method: str, value: float | None, *, reach: float, is_left: bool) -> None:
+    """The score of a simple method, where it lies within so many heights of the data."""
+    bottom, top = axes.get_ylim()
+    room = top - bottom
+    if value is not None and bottom - reach * room < value < top + reach * room:
+        axes.set_ylim(min(bottom, value - 0.06 * room), max(top, value + 0.06 * room))
+        draw_level(axes, method, value, is_left=is_left)
+
+
+_Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
+
+
+def _points(cells: Sequence[Cell], metric: str, records: Lookup, axis: _KnobAxis) -> _Points:
+    found = [(axis.at(cell.values[axis.path]), metric_by_seed(cell, records, metric)) for cell in cells]
+    kept = [(position, values) for position, values in found if position is not None and values]
+    return sorted(kept, key=lambda point: point[0])
+
+
+def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: str) -> None:
+    """Over numbers: one thin line a seed, which shows what pairing sees, and the mean in its band. Over names: bars."""
+    intervals = [mean_interval(list(values.values())) for _, values in points]
+    x, means, half = [p for p, _ in points], [i.mean for i in intervals], [i.half or 0.0 for i in intervals]
+    for seed in sorted({seed for _, values in points for seed in values}):
+        line = [(position, values[seed]) for position, values in points if seed in values]
+        at, seen = [p for p, _ in line], [value for _, value in line]
+        if axis.is_numeric:
+            axes.plot(at, seen, "-", lw=0.8, color=colour, alpha=0.35, zorder=3)
+        axes.plot(
+            at if axis.is_numeric else np.subtract(at, 0.04), seen, "o", ms=4, color=colour, alpha=0.6, mew=0, zorder=5
+        )
+    if axis.is_numeric:
+        axes.plot(x, means, "-", color=colour, lw=2.4, label=label, zorder=4)
+        axes.fill_between(x, np.subtract(means, half), np.add(means, half), color=colour, alpha=0.13, lw=0)
+    else:
+        bars = {"fmt": "D", "ms": 5, "capsize": 3, "lw": 1.5, "color": colour, "label": label, "zorder": 4}
+        axes.errorbar(np.add(x, 0.02), means, half, **bars)
+
+
+def _notes_above(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, axis: _KnobAxis) -> None:
+    """Above each value of the knob: whether it is the baseline, and how many of its runs finished if not all did."""
+    for value in axis.values:
+        members = [cell for cell in cells if same(cell.values[axis.path], value)]
+        is_baseline = axis.path in grid.baseline and any(
+            same(grid.baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
+        )
+        finished, planned = sum(len(done(cell, records)) for cell in members), sum(len(cell.runs) for cell in members)
+        notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned)
+        position = axis.at(value)
+        if position is not None and notes:
+            at = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8, "color": FAINT}
+            axes.annotate("\n".join(notes), (position, 1.0), **at)
+        if position is not None and is_baseline and axis.is_numeric:
+            axes.axvline(position, color=FAINT, lw=1, ls=(0, (4, 3)), zorder=1)
+
+
+_Series = dict[str, tuple[Any, list[tuple[float, Published]]]]  # name of a line -> its colour and printed values
+
+
+def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> list[tuple[str, _Series]]:
+    """For each published metric its lines: every printed value on the axis, whether or not the grid has its cell."""
+    places = {str(as_printed(cell)[axis.path]): axis.at(cell.values[axis.path]) for cell in cells}
+    own = any(axis.path in cell.printed for cell in cells)
+    lines = _series(cells, axis.path)
+    hues = {cell_text(rest): colour for (rest, _), colour in zip(lines, _hues(lines), strict=True)}
+    found: dict[str, _Series] = {}
+    for source in grid.published:
+        column = next((name for name, path in source.match.items() if path == axis.path), None)
+        for row in chosen(source) if column else ():
+            text = row.knobs[column]
+            position = places.get(text) if own or not axis.is_numeric else axis.at(_number(text))
+            line = _line_of(lines, source.match, row)
+            if position is None or line is None or (source.metrics and row.metric not in source.metrics):
+                continue
+            colour = hues[line] if len(lines) > 1 else PAPER
+            found.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, row))
+    wanted = [metric for source in grid.published for metric in source.metrics] or list(found)
+    return [(metric, found[metric]) for metric in dict.fromkeys(wanted) if metric in found][:4]
+
+
+def _line_of(lines: Sequence[tuple[dict[str, Any], list[Cell]]], match: dict[str, str], row: Published) -> str | None:
+    """The line of the figure that a printed value belongs to, by the other columns that are matched."""
+    for rest, members in lines:
+        printed = as_printed(members[0])
+        if all(same(printed[path], row.knobs[name]) for name, path in match.items() if path in rest):
+            return cell_text(rest)
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _paper(series: _Series) -> str:
+    return next(iter(series.values()))[1][0][1].paper
+
+
+def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: int) -> None:
+    for colour, points in series.values():
+        x, values = zip(*sorted((position, row.number) for position, row in points), strict=True)
+        axes.plot(x, values, "-D" if axis.is_numeric else "D", ms=3.5, lw=1.2, color=colour)
+    unit = next(iter(series.values()))[1][0][1].unit
+    axes.margins(y=0.14)
+    axes.set_title(shown(f"{metric}{f' ({unit})' if unit else ''}", 24), fontsize=9, color=PAPER)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.tick_params(labelsize=8)
+    axis.dress(axes, panels=panels, is_small=True)
