@@ -302,5 +302,6 @@ def _states(runs: Sequence[Run], found: Mapping[str, Record | Damage]) -> dict[s
 
 def _elsewhen(run: Run, generations: list[dict[str, int]], sound: Mapping[str, Record]) -> bool:
     """Whether the same run was finished by code of another generation of numerics."""
-    others = (run.but(numerics=numerics).id for numerics in generations if numerics and numerics != run.numerics)
+    kin = (n for n in generations if n and n.keys() == run.numerics.keys() and n != run.numerics)
+    others = (run.of_generation(numerics).id for numerics in kin)
     return any(run_id in sound and sound[run_id].final for run_id in others)

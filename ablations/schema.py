@@ -188,6 +188,10 @@ class Run(Settings):
         )
         return run._with_parents()
 
+    def of_generation(self, numerics: dict[str, int]) -> "Run":
+        """The same run, and those it starts from, as code of other generations of the rooms would make them."""
+        return self.but(numerics=numerics, parents=[])._with_parents()
+
     def _with_parents(self) -> "Run":
         parent = self.parent
         return self.model_copy(update={"parents": (parent.id,)}) if parent else self

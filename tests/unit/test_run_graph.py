@@ -1,0 +1,361 @@
+"""Runs that start from the weights of others: how they are planned, named, made in order, and given up."""
+
+import re
+
+import pytest
+
+from ablations import grids, worker
+from ablations import plan as plans
+from ablations.execute import execute
+from ablations.launch import Launch
+from ablations.plan import plan
+from ablations.schema import Record, Run
+from ablations.store import Records
+from lightning_modules import fit as fitting
+from lightning_modules import tune as tuning
+from lightning_modules.config import ConfigError
+from lightning_modules.recorder import Diverged, Fitted
+from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
+from tests import tiny
+from tests.toy import toy_task
+
+RATE, LAYERS, WARM = "objectives.mlm.masking.rate", "model.num_layers", "training.warm_start"
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(plans, "gpus", dict)
+
+
+def read(folder, *, axes="", extra="", knobs=(), **options):
+    """The tiny grid with more axes (lines), further keys, and other knobs for all cells."""
+    file = tiny.grid(folder, extra=extra, **options)
+    text = file.read_text().replace("axes:\n", f"axes:\n{axes}")
+    for path, value in dict(knobs).items():
+        text = re.sub(rf"  {re.escape(path)}: .*\n", "", text).replace("set:\n", f"set:\n  {path}: {value}\n", 1)
+    file.write_text(text)
+    return grids.read(file)
+
+
+def planned(folder, records=None, **options):
+    return plan(read(folder, **{"rates": "[0.15]", "seeds": 1, **options}), "smoke", records=records)
+
+
+def kinds(runs):
+    return [(run.seed, run.kind, run.task or run.system.model.num_layers) for run in runs]
+
+
+# --- the graph
+
+
+def test_fine_tunings_follow_the_pretrainings_seed_by_seed(tmp_path):
+    found = planned(tmp_path, rates="[0.15, 0.4]", seeds=2, extra="tasks: [rte, cola]\n")
+    one_seed = [("pretrain", 1)] * 2 + [("finetune", "rte"), ("finetune", "cola")] * 2
+    assert kinds(found.runs) == [(seed, *rest) for seed in (0, 1) for rest in one_seed]
+    for cell in found.cells:
+        assert [(run.seed, run.task) for run in cell.tuned] == [(s, task) for s in (0, 1) for task in ("rte", "cola")]
+        assert {run.parents for run in cell.tuned} == {(run.id,) for run in cell.runs}
+        assert [run.parent for run in cell.tuned[::2]] == list(cell.runs)
+    assert found.label(found.cells[1].tuned[3].id) == "rate=0.4 seed 1 on cola"
+    assert list(found.table()["tasks"]) == ["rte, cola"] * 2
+    assert list(found.table()["state"]) == ["6 missing"] * 2
+
+
+def test_cells_that_differ_in_fine_tuning_alone_share_their_pretraining(tmp_path):
+    found = planned(
+        tmp_path, seeds=2, axes="  finetuning.epochs: [1, 2]\n", extra="tasks: [cola]\n",
+        knobs={"finetuning.batch_size": 64},
+    )  # fmt: skip
+    one, two = found.cells
+    assert one.label == "epochs=1, rate=0.15"
+    assert one.runs == two.runs
+    assert one.system == two.system
+    assert [run.finetuning.epochs for run in (one.tuned[0], two.tuned[0])] == [1, 2]
+    assert {run.finetuning.batch_size for run in (*one.tuned, *two.tuned)} == {64}
+    assert len(found.runs) == 2 * (1 + 2)
+
+
+def test_a_warm_start_brings_its_chain(tmp_path):
+    found = planned(tmp_path, seeds=2, knobs={LAYERS: 4, WARM: "[1, 2]"}, extra="tasks: [cola]\n")
+    assert kinds(found.runs) == [(seed, *rest) for seed in (0, 1) for rest in
+                                 (("pretrain", 1), ("pretrain", 2), ("pretrain", 4), ("finetune", "cola"))]  # fmt: skip
+    first, second, third, tuned = found.runs[:4]
+    assert [run.parents for run in (first, second, third, tuned)] == [(), (first.id,), (second.id,), (third.id,)]
+    assert [run.system.training.warm_start for run in (first, second, third)] == [(), (1,), (1, 2)]
+    assert found.cells[0].runs[0] == third
+    assert found.label(second.id) == "2 layers to start from, seed 0"
+    assert all(run.id in found.costs and run.id in found.states for run in found.runs)
+    assert plan(read(tmp_path, rates="[0.15]", seeds=1), "smoke").runs[0].id == first.id  # the plain run of that depth
+
+
+def test_a_cell_may_start_from_another_cell(tmp_path):
+    variants = f"variants:\n  depth:\n    shallow: {{{LAYERS}: 1}}\n    stacked: {{{LAYERS}: 2, {WARM}: [1]}}\n"
+    grid = read(
+        tmp_path, axes="  depth: [stacked, shallow]\n", rates="[0.15]", seeds=1,
+        extra=variants,
+    )  # fmt: skip
+    found = plan(grid, "smoke")
+    assert [cell.label for cell in found.cells] == ["stacked, rate=0.15", "shallow, rate=0.15"]
+    assert found.runs == (found.cells[1].runs[0], found.cells[0].runs[0])  # parents first
+    assert found.label(found.runs[0].id) == "shallow, rate=0.15 seed 0"
+
+
+def test_costs_of_a_fine_tuning_are_its_own(tmp_path):
+    found = planned(tmp_path, extra="tasks: [cola]\n", knobs={"finetuning.epochs": 2, "finetuning.max_length": 8})
+    pretrained, tuned = (found.costs[run.id] for run in found.runs)
+    assert tuned.steps == 2 * -(-8551 // 32)
+    assert 0 < tuned.tokens <= 2 * 8551 * 8
+    assert tuned.parameters == pretrained.parameters
+    assert found.flops == pretrained.flops + tuned.flops
+
+
+# --- identities
+
+
+def test_tasks_change_no_pretraining(tmp_path):
+    without = planned(tmp_path / "a", rates="[0.15, 0.4]", seeds=2)
+    text = (tmp_path / "a" / "tiny.yaml").read_text() + "tasks: [cola]\n"
+    (tmp_path / "a" / "more.yaml").write_text(text)
+    with_tasks = plan(grids.read(tmp_path / "a" / "more.yaml"), "smoke")
+    assert [run.id for run in with_tasks.runs if run.kind == "pretrain"] == [run.id for run in without.runs]
+
+
+def test_what_a_fine_tuning_is():
+    system, print_ = SYSTEMS["roberta_base"], fingerprint("cola")
+    text, other = (dict.fromkeys(system.data.corpora, print_) for print_ in ("aa", "ab"))
+    pretrained = Run.pretraining(system, 0, text)
+    run = Run.tuning(pretrained, "cola", print_, FineTuning())
+    assert Run.tuning(Run.pretraining(system.but(name="another"), 0, text), "cola", print_, FineTuning()).id == run.id
+    others = [
+        Run.tuning(Run.pretraining(system, 1, text), "cola", print_, FineTuning()),
+        Run.tuning(Run.pretraining(system, 0, other), "cola", print_, FineTuning()),
+        Run.tuning(Run.pretraining(system.but(**{RATE: 0.4}), 0, text), "cola", print_, FineTuning()),
+        Run.tuning(pretrained, "rte", fingerprint("rte"), FineTuning()),
+        Run.tuning(pretrained, "cola", "another text", FineTuning()),
+        Run.tuning(pretrained, "cola", print_, FineTuning(epochs=4)),
+        run.but(parents=["0" * 16]),
+        run.but(numerics={**run.numerics, "finetune": 99}),
+        pretrained,
+    ]
+    assert len({run.id, *(other.id for other in others)}) == 1 + len(others)
+    assert Run.read(run.plain()) == run
+    assert Run.read(run.plain()).parent == pretrained
+
+
+# --- states
+
+
+def put(records, run, outcome="done", **changes):
+    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), outcome=outcome, **changes))
+
+
+@pytest.mark.parametrize("outcome", ["diverged", "invalid"])
+def test_what_can_never_start_is_orphaned(tmp_path, outcome):
+    records = Records(tmp_path / "results")
+    options = {"knobs": {LAYERS: 2, WARM: "[1]"}, "extra": "tasks: [cola]\n"}
+    first, second, tuned = planned(tmp_path, **options).runs
+    put(records, first, outcome)
+    found = planned(tmp_path, records, **options)
+    assert [found.states[run.id] for run in found.runs] == [outcome, "orphaned", "orphaned"]
+    assert found.pending == ()
+    put(records, second)  # a record counts, whatever became of the parent
+    found = planned(tmp_path, records, **options)
+    assert [found.states[run.id] for run in found.runs] == [outcome, "done", "missing"]
+    assert found.pending == (tuned,)
+
+
+def test_a_parent_that_is_tried_again_keeps_its_children(tmp_path):
+    records = Records(tmp_path / "results")
+    pretrained, tuned = planned(tmp_path, extra="tasks: [cola]\n").runs
+    for outcome in ("failed", "killed", "oom", "timeout"):
+        put(records, pretrained, outcome)
+        assert planned(tmp_path, records, extra="tasks: [cola]\n").pending == (pretrained, tuned)
+
+
+def test_records_of_other_numerics_make_children_stale(tmp_path):
+    records = Records(tmp_path / "results")
+    options = {"knobs": {LAYERS: 2, WARM: "[1]"}, "extra": "tasks: [cola]\n"}
+    runs = planned(tmp_path, **options).runs
+    old_first = runs[0].but(numerics={**runs[0].numerics, "pretrain": 0})
+    old_second = runs[1].but(numerics=old_first.numerics, parents=[old_first.id])
+    old_tuned = runs[2].but(numerics={**runs[2].numerics, "pretrain": 0}, parents=[old_second.id])
+    for old in (old_first, old_second, old_tuned):
+        put(records, old)
+    assert planned(tmp_path, records, **options).counts == {"stale": 3}
+
+
+# --- making them
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Trainings that take no time: a list of what was made, and a function that may raise in its place."""
+    made, obstacle = [], {"": lambda run: None}
+
+    def fit(system, seed, folder, *, start=None, **_):
+        run = ("pretrain", system.model.num_layers, system.get(RATE), seed)
+        made.append(run)
+        obstacle[""](run)
+        assert (start is None) == (system.shallower() is None)
+        before = start.read_text() if start else ""
+        (folder / fitting.WEIGHTS).write_text(f"{before}{system.model.num_layers} layers, ")
+        loss = 4.0 + system.get(RATE) + seed / 10
+        return Fitted(metrics={"heldout.loss": loss}, cost={"flops": 1.0, "seconds": 1.0})
+
+    def tune(what, folder, **_):
+        run = ("finetune", what.task, what.system.get(RATE), what.seed)
+        made.append(run)
+        obstacle[""](run)
+        return Fitted(metrics={"toy.accuracy": float(len(what.weights.read_text()))})
+
+    monkeypatch.setattr(fitting, "fit", fit)
+    monkeypatch.setattr(tuning, "tune", tune)
+    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
+    monkeypatch.setattr(pins, "pinned", dict)
+    return made, obstacle
+
+
+TOY = {"extra": "tasks: [toy]\n"}
+
+
+def run(folder, records, retries=1, **options):
+    events = []
+    found = planned(folder, records, **options)
+    return execute(found, records, "inline", retries=retries, on_event=events.append), events
+
+
+def test_what_starts_from_a_diverged_run_is_given_up(tmp_path, trainings):
+    made, obstacle = trainings
+
+    def diverge(run):
+        if run[:3] == ("pretrain", 1, 0.4):
+            raise Diverged(3)
+
+    obstacle[""] = diverge
+    records = Records(tmp_path / "results")
+    options = {**TOY, "rates": "[0.15, 0.4]", "knobs": {LAYERS: 2, WARM: "[1]"}}
+    summary, events = run(tmp_path, records, **options)
+    assert summary.outcomes == {"done": 3, "diverged": 1, "orphaned": 2}
+    assert summary.complete
+    assert summary.executed == len(made) == 4
+    assert not summary.problems
+    assert [event.outcome for event in events if event.kind == "finished"].count("orphaned") == 2
+    assert events[-1].done == events[-1].total == 6
+    assert planned(tmp_path, records, **options).counts == summary.outcomes
+    again, events = run(tmp_path, records, **options)
+    assert (again.executed, again.outcomes, events) == (0, summary.outcomes, [])
+    assert "2 orphaned" in str(again)
+
+
+def test_a_parent_that_fails_is_tried_again_before_its_child(tmp_path, trainings):
+    made, obstacle = trainings
+
+    def fail_once(run):
+        if len(made) == 1:
+            raise ValueError("once")
+
+    obstacle[""] = fail_once
+    summary, _ = run(tmp_path, Records(tmp_path / "results"), **TOY)
+    assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
+    assert (summary.outcomes, summary.executed) == ({"done": 2}, 3)
+
+
+def test_a_parent_that_is_killed_is_tried_again_before_its_child(tmp_path, trainings, monkeypatch):
+    made, attempt, codes = trainings[0], worker.attempt, [-9]
+    monkeypatch.setattr(worker, "attempt", lambda *given: codes.pop() if codes else attempt(*given))
+    summary, events = run(tmp_path, Records(tmp_path / "results"), **TOY)
+    assert [event.kind for event in events] == ["started", "started", "finished", "started", "finished"]
+    assert [kind for kind, *_ in made] == ["pretrain", "finetune"]
+    assert summary.outcomes == {"done": 2}
+
+
+def test_without_its_parent_a_run_waits_for_the_next_launch(tmp_path, trainings):
+    made, obstacle = trainings
+
+    def fail(run):
+        raise ValueError("not today")
+
+    obstacle[""], records = fail, Records(tmp_path / "results")
+    summary, _ = run(tmp_path, records, retries=0, **TOY)
+    assert summary.outcomes == {"failed": 1, "missing": 1}
+    assert not summary.complete
+    obstacle[""] = lambda run: None
+    summary, _ = run(tmp_path, records, **TOY)
+    assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
+    assert summary.outcomes == {"done": 2}
+
+
+def test_a_run_is_ready_when_its_parent_is_done(tmp_path, trainings):
+    records = Records(tmp_path / "results")
+    launch = Launch(planned(tmp_path, records, **TOY), records, 0, None, lambda event: None)
+    parent, child = launch.todo
+    assert launch.ready(parent)
+    assert not launch.ready(child)
+    launch.todo.remove(parent)
+    launch.begin(parent)
+    assert not launch.ready(child)
+    assert launch.todo == [child]  # it waits
+    launch.settle(parent, put(records, parent), here=True)
+    assert launch.ready(child)
+
+
+def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
+    made, _ = trainings
+    records = Records(tmp_path / "results")
+    options = {**TOY, "knobs": {LAYERS: 2, WARM: "[1]"}}
+    run(tmp_path, records, **options)
+    first, second, tuned = planned(tmp_path, records, **options).runs
+    score = records.get(tuned.id).metrics
+    records.path(tuned.id).unlink()
+    for lost in (first, second):
+        (records.work_folder(lost.id) / fitting.WEIGHTS).unlink()
+    kept = {run.id: records.path(run.id).read_bytes() for run in (first, second)}
+    made.clear()
+    summary, _ = run(tmp_path, records, **options)
+    assert [row[:2] for row in made] == [("pretrain", 1), ("pretrain", 2), ("finetune", "toy")]
+    assert (summary.executed, summary.outcomes) == (1, {"done": 3})
+    assert records.get(tuned.id).metrics == score
+    assert {id: records.path(id).read_bytes() for id in kept} == kept  # records of finished runs stay as they are
+    assert "is trained again: another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(("recorded", "outcome"), [(4.16, "done"), (4.5, "failed")])
+def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, recorded, outcome):
+    records = Records(tmp_path / "results")
+    pretrained, tuned = planned(tmp_path, **TOY).runs
+    put(records, pretrained, metrics={"heldout.loss": recorded})
+    summary, _ = run(tmp_path, records, retries=0, **TOY)
+    record = records.get(tuned.id)
+    assert (record.outcome, summary.executed) == (outcome, 1)
+    assert (records.work_folder(pretrained.id) / fitting.WEIGHTS).exists() == (outcome == "done")
+    if outcome == "failed":
+        assert record.detail.splitlines()[-1] == (
+            f"NotReproducedError: run {pretrained.id} was trained again for its weights and ended at a held-out loss "
+            "of 4.1500 nats; its record says 4.5000"
+        )
+    assert records.get(pretrained.id).metrics == {"heldout.loss": recorded}
+
+
+# --- chains that cannot be
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({LAYERS: 2, WARM: [2]}, r"warm_start \[2\] must name depths that grow, each below model.num_layers 2"),
+        ({LAYERS: 4, WARM: [2, 1]}, r"warm_start \[2, 1\] must name depths that grow"),
+        ({LAYERS: 4, WARM: [0]}, r"warm_start \[0\] must name depths that grow"),
+        ({LAYERS: 4, WARM: [1], "model.sharing": "all", "model.sharing_groups": 2},
+         r"2 groups of layers cannot start from 1 layers"),
+        ({LAYERS: 4, WARM: [1.5]}, r"training.warm_start.0: .*integer"),
+    ],
+)  # fmt: skip
+def test_impossible_chains_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        SYSTEMS["roberta_base"].but(**changes)
+
+
+def test_an_impossible_chain_of_a_grid_is_said_with_its_cell(tmp_path):
+    with pytest.raises(ConfigError, match=r"tiny\.yaml:\d+: .*warm_start \[2\] must name depths that grow"):
+        read(tmp_path, knobs={LAYERS: 2, WARM: "[2]"})
