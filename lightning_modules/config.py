@@ -122,20 +122,33 @@ class Settings(BaseModel):
 
     def _bare(self) -> dict[str, Any]:
         kept = {}
-        for name, info in type(self).model_fields.items():
-            value, extra = getattr(self, name), _extra(info)
-            if extra.get("label") or ("neutral" in extra and value == extra["neutral"]):
-                continue
-            kept[name] = _essence(value)
+        for name, neutral in _determining(type(self)):
+            value = getattr(self, name)
+            if neutral is _ABSENT or value != neutral:
+                kept[name] = _essence(value)
         return kept
 
     def resolved(self) -> Self:
         """The settings with every ``None`` that stands for a derived value replaced by that value, in all parts."""
         parts = {name: getattr(self, name) for name in type(self).model_fields}
-        return self.model_copy(update={n: part.resolved() for n, part in parts.items() if isinstance(part, Settings)})
+        parts = {name: part for name, part in parts.items() if isinstance(part, Settings)}
+        changed = {name: new for name, part in parts.items() if (new := part.resolved()) is not part}
+        return self.model_copy(update=changed) if changed else self
+
+
+@functools.cache
+def _determining(cls: type[Settings]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a settings class that are no labels, each with its neutral value if it has one."""
+    extras = {name: _extra(info) for name, info in cls.model_fields.items()}
+    return tuple((name, extra.get("neutral", _ABSENT)) for name, extra in extras.items() if not extra.get("label"))
+
+
+_PLAIN = (int, bool, type(None))
 
 
 def _essence(value: Any) -> Any:
+    if type(value) in (str, float, *_PLAIN):
+        return value
     if isinstance(value, Settings):
         return value._bare()
     if isinstance(value, (list, tuple)):
@@ -224,15 +237,22 @@ def canonical(value: Any) -> str:
 
 
 def _normal(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, float):
         return float(f"{value:.12g}") + 0.0
     if isinstance(value, str):
         return unicodedata.normalize("NFC", value)
     if isinstance(value, dict):
-        return {_normal(str(key)): _normal(item) for key, item in value.items()}
+        return {_key(str(key)): _normal(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_normal(item) for item in value]
     return value
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def identity(value: Any) -> str:
