@@ -37,13 +37,27 @@ def axes_at(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = N
     """Axis -> values, with what the scale and then the caller put in their place.
 
     Raises:
-        ConfigError: For an axis the grid has not.
+        ConfigError: For an axis the grid has not, and for a variant or a system that there is not.
     """
     wanted = {path: tuple(values) for path, values in (axes or {}).items()}
-    unknown = [p for p in wanted if p not in grid.axes]
-    if unknown:
-        raise ConfigError(Problem(p, f"is not an axis of '{grid.name}'.{did_you_mean(p, grid.axes)}") for p in unknown)
+    wrong = [
+        Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, grid.axes)}")
+        for path in wanted
+        if path not in grid.axes
+    ]
+    for path, values in wanted.items():
+        if (names := names_of(grid, path)) is not None:
+            unknown = [value for value in values if value not in names]
+            wrong += [Problem(path, f"there is no {path} {v!r}.{did_you_mean(str(v), names)}") for v in unknown]
+    if wrong:
+        raise ConfigError(wrong)
     return {path: wanted.get(path, grid.scales[scale].axes.get(path, values)) for path, values in grid.axes.items()}
+
+
+def names_of(grid: Grid, path: str) -> list[str] | None:
+    """The names that the values of an axis must be among; None for knobs."""
+    named = SYSTEMS if path == SYSTEM_AXIS else grid.variants.get(path)
+    return None if named is None else list(named)
 
 
 def tasks_at(grid: Grid, scale: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from ablations.cells import (
     dimensions,
     label,
     layout,
+    names_of,
     own_values,
     probes,
 )
@@ -66,7 +67,7 @@ def _check_names(grid: Grid, document: Document) -> bool:
         for path in scale.set:
             _check_knob(grid, ("scales", name, "set", path), path, document)
     for where, path, values in _axis_values(grid):
-        _check_values(where, path, values, _named(grid, path), document)
+        _check_values(where, path, values, names_of(grid, path), document)
     return len(document.problems) == before
 
 
@@ -76,21 +77,16 @@ def _axis_values(grid: Grid) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
         yield from ((("scales", name, "axes", path), path, values) for path, values in scale.axes.items())
 
 
-def _named(grid: Grid, path: str) -> Mapping[str, Any]:
-    """The names that the values of an axis must be among; empty for knobs."""
-    return SYSTEMS if path == SYSTEM_AXIS else grid.variants.get(path, {})
-
-
 def _check_values(
-    where: Path_, path: str, values: tuple[Any, ...], named: Mapping[str, Any], document: Document
+    where: Path_, path: str, values: tuple[Any, ...], names: list[str] | None, document: Document
 ) -> None:
     if not values:
         document.complain(where, "an axis needs at least one value")
     for index, value in enumerate(values):
         if any(same(value, earlier) for earlier in values[:index]):
             document.complain((*where, index), f"{value!r} is listed twice")
-        if named and value not in named:
-            document.complain((*where, index), f"there is no {path} {value!r}.{did_you_mean(str(value), named)}")
+        if names is not None and value not in names:
+            document.complain((*where, index), f"there is no {path} {value!r}.{did_you_mean(str(value), names)}")
 
 
 def _check_variants(grid: Grid, document: Document) -> None:
@@ -304,7 +300,10 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
 
 
 def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:
-    """Where the file says what a knob is: the axis value, the scale's or the grid's ``set``, or the scale."""
+    """Where the file says what a knob is: a variant, an axis value, the scale's or the grid's ``set``, or the scale."""
+    for axis, variants in grid.variants.items():
+        if path in variants[values[axis]]:
+            return ("variants", axis, values[axis], path)
     if path in values:
         own = grid.scales[scale].axes
         where: Path_ = ("scales", scale, "axes", path) if path in own else ("axes", path)
