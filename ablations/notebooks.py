@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from nbformat.reader import NotJSONError
 
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import project
@@ -103,8 +104,11 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
         )
     finally:
         with contextlib.suppress(FileNotFoundError):
-            _name_relatively(temporary, source, output)
-            os.replace(temporary, output)
+            try:
+                _name_relatively(temporary, source, output)
+                os.replace(temporary, output)
+            except NotJSONError:  # written by half: the error that stopped the writing is the one to tell
+                temporary.unlink()
 
 
 def _name_relatively(executed: Path, source: Path, output: Path) -> None:
