@@ -119,9 +119,10 @@ def test_a_notebook_that_cannot_be_written_leaves_the_old_one(notebook, tmp_path
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("papermill.execute_notebook", full)
-    with pytest.raises(Exception):
+    with pytest.raises(OSError, match="No space left"):
         notebooks.execute(notebook, told, output)
     assert output.read_bytes() == before
+    assert list(output.parent.iterdir()) == [output]
 
 
 def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
