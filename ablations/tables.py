@@ -153,11 +153,14 @@ def _metric(published: Sequence[dict[str, Published]], metric: str) -> str:
 
 def _notes(grid: Grid, summaries: Sequence[Summary], published: Sequence[dict[str, Published]]) -> list[str]:
     notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds; only finished runs count."]
-    if any(one.pairing for item in summaries for one in item.metrics.values()):
-        main = grid.metrics[0]
+    cells = [item.cell for item in summaries]
+    home = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
+    metrics = planned_metrics(grid, cells)
+    if home and any(item.metrics[metrics[0].name].pairing for item in summaries if metrics):
+        main, named = metrics[0], cell_text({path: home.values[path] for path in grid.baseline})
         notes.append(
             f"Minus baseline: {split_unit(main.label or main.name)[0]} of the row minus that of the baseline "
-            f"({cell_text(dict(grid.baseline))}), paired by seed, with its {_PERCENT} interval, not adjusted for the "
+            f"({named}), paired by seed, with its {_PERCENT} interval, not adjusted for the "
             f"number of comparisons; {main.better} is better."
         )
     notes += _left_out(summaries)

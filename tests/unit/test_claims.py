@@ -2,7 +2,18 @@ import pytest
 
 from ablations import claims
 from ablations.claims import CONTRADICTS, NOT_RESOLVED, REPLICATES
-from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_claim, make_failure, make_grid, make_study
+from tests.unit.synthetic import (
+    LAYERS,
+    RATE,
+    losses,
+    make_cell,
+    make_claim,
+    make_depths,
+    make_failure,
+    make_grid,
+    make_objectives,
+    make_study,
+)
 
 SIDE_A = [4.30, 4.42, 4.51, 4.39, 4.47]
 SIDE_B = [4.41, 4.50, 4.63, 4.48, 4.59]  # about 0.1 nats higher, seed by seed
@@ -197,3 +208,117 @@ def test_the_tally_counts():
     replicated, refuted = verdict(), verdict(SIDE_B, SIDE_A)
     assert claims.tally([replicated, replicated, refuted]) == "2 replicate, 1 contradicts"
     assert claims.tally([]) == "no claims"
+
+
+# --- against a simple method, on a task, and at scales with stand-ins
+
+SOP = {"metric": "heldout.sop_accuracy", "better": "higher", "against": "heldout.sop_majority", "b": {}}
+
+
+def objectives_verdict(*asked, change=None):
+    grid, cells, records = make_objectives(claims=[make_claim(id=f"c{n}", **claim) for n, claim in enumerate(asked)])
+    records = {id: change(record) if change else record for id, record in records.items()}
+    return claims.verdicts(grid, cells, records), cells
+
+
+def test_a_score_is_compared_with_that_of_a_simple_method():
+    asked = {
+        **SOP,
+        "a": {"objective": "pairs, SOP"},
+        "published": {"a": 86.5, "b": 53.3},
+        "published_metric": "SOP (%)",
+    }
+    (found,), cells = objectives_verdict(asked)
+    assert found.outcome == REPLICATES
+    assert found.effect == pytest.approx(0.2, abs=0.005)
+    assert (found.a, found.b) == ("pairs, SOP", "the majority answer")
+    assert found.sentence.startswith(
+        "replicates: at this scale pairs, SOP is better than the majority answer in accuracy on swapped pairs by 0."
+    )
+    assert found.sentence.endswith("n = 5 (published: SOP 86.5 against 53.3 %, +33.2)")
+    assert found.runs == tuple((run.id, run.id) for run in cells[3].runs)
+
+
+def test_a_score_below_that_of_a_simple_method_contradicts():
+    def worse(record):
+        return record.but(metrics=record.metrics | {"heldout.sop_majority": 0.9})
+
+    (found,), _ = objectives_verdict({**SOP, "a": {"objective": "pairs, SOP"}}, change=worse)
+    assert found.outcome == CONTRADICTS
+    assert "is worse than the majority answer" in found.sentence
+
+
+def test_a_score_may_be_claimed_to_be_that_of_a_simple_method():
+    asked = {**SOP, "a": {"objective": "pairs, NSP"}, "relation": "~", "margin": 0.02}
+    (found,), _ = objectives_verdict(asked)
+    assert found.outcome == REPLICATES
+    assert "pairs, NSP and the majority answer differ" in found.sentence
+    assert "within the margin of 0.02" in found.sentence
+
+
+@pytest.mark.parametrize("objective", ["pairs", "one segment"])
+def test_a_model_without_the_score_decides_nothing(objective):
+    (found,), _ = objectives_verdict({**SOP, "a": {"objective": objective}})
+    assert found.outcome == NOT_RESOLVED
+    assert found.n == 0
+    assert found.sentence.startswith("not resolved: no finished pair")
+    assert (found.a, found.b) == (objective, "the majority answer")
+
+
+def test_noise_about_a_simple_method_is_not_resolved():
+    asked = {**SOP, "a": {"objective": "pairs, NSP"}}
+    (found,), _ = objectives_verdict(asked)
+    assert found.outcome == NOT_RESOLVED
+    assert found.detectable > 0
+
+
+def test_each_simple_method_is_a_test_of_its_own():
+    against = {**SOP, "a": {"objective": "pairs, SOP"}}
+    found, _ = objectives_verdict(
+        against, {**against, "published": {}}, {**against, "against": "heldout.sop_bow"},
+        {**against, "against": "", "b": {"objective": "pairs, NSP"}},
+    )  # fmt: skip
+    assert {verdict.family for verdict in found} == {3}
+    assert [verdict.b for verdict in found[1:]] == [
+        "the majority answer", "the linear model of all words", "pairs, NSP"
+    ]  # fmt: skip
+    assert found[2].effect == pytest.approx(found[0].effect - 0.05)
+
+
+def test_a_claim_about_a_task_pairs_its_fine_tunings():
+    asked = {
+        "metric": "rte.accuracy",
+        "better": "higher",
+        "a": {"objective": "pairs, SOP"},
+        "b": {"objective": "pairs"},
+    }
+    (found,), cells = objectives_verdict(asked)
+    assert found.outcome == REPLICATES
+    assert found.effect == pytest.approx(0.02, abs=0.002)
+    assert found.runs == tuple((a.id, b.id) for a, b in zip(cells[3].tuned, cells[1].tuned, strict=True))
+    simple = {**asked, "b": {}, "against": "rte.accuracy.majority"}
+    (found,), _ = objectives_verdict(simple)
+    assert (found.outcome, found.b) == (REPLICATES, "the majority answer")
+    assert found.effect == pytest.approx(0.58 - 0.527, abs=0.002)
+
+
+def test_claims_by_published_values_are_told_in_our_own():
+    grid, cells, records = make_depths()
+    (found,) = claims.verdicts(grid, cells, records)
+    assert found.outcome == REPLICATES
+    assert (found.a, found.b) == ("num_layers 4, own", "num_layers 1, own")
+    assert "num_layers 4, own is better than num_layers 1, own in held-out loss by 0.2999 nats" in found.sentence
+    deepest = next(cell for cell in cells if cell.values == {LAYERS: 4, "layers": "own"})
+    assert [a for a, _ in found.runs] == [run.id for run in deepest.runs]
+
+
+def test_a_published_value_without_a_stand_in_is_not_among_the_cells():
+    grid, cells, records = make_depths()
+    own = make_claim(a={LAYERS: 24, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
+    (found,) = claims.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    assert found.outcome == NOT_RESOLVED
+    assert "side a (num_layers 24, own) is not among the cells" in found.reason
+    # 4 is a value of ours and none of theirs
+    own = make_claim(a={LAYERS: 4, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
+    (found,) = claims.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    assert found.outcome == NOT_RESOLVED

@@ -9,7 +9,17 @@ from matplotlib.text import Text
 
 from ablations import figures
 from ablations.canvas import colours, shown, spread
-from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_failure, make_grid, make_study
+from tests.unit.synthetic import (
+    LAYERS,
+    RATE,
+    losses,
+    make_cell,
+    make_depths,
+    make_failure,
+    make_grid,
+    make_objectives,
+    make_study,
+)
 from tests.unit.test_markup import HOSTILE
 
 POSITIONS = "model.positions"
@@ -34,7 +44,7 @@ def test_the_knob_figure_has_every_seed_the_means_and_the_published_values_apart
     assert mean.get_ydata()[1] == pytest.approx(
         np.mean([records[run.id].metrics["heldout.loss"] for run in cells[1].runs])
     )
-    assert [axes.get_title(loc="left") for axes in published] == ["MNLI dev (%)", "QNLI dev (%)", "SST-2 dev (%)"]
+    assert [axes.get_title(loc="left") for axes in published] == ["MNLI (%)", "QNLI (%)", "SST-2 (%)"]
     assert list(published[0].lines[0].get_ydata()) == [84.2, 84.1, 84.2, 84.5, 84.1, 83.2, 82.3, 80.8]
     assert all(axes.get_xlim() == measured.get_xlim() for axes in published)
     assert "published:\nMask15" in texts(figure)
@@ -125,9 +135,15 @@ def test_curves_of_uneven_length_are_averaged_where_all_have_values():
     assert list(line.get_ydata()) == pytest.approx([7.5, 6.5, 5.5])
 
 
-@pytest.mark.parametrize("draw", [figures.knob, figures.curves])
-def test_the_same_records_are_the_same_bytes(draw, tmp_path):
-    grid, cells, records = make_study()
+@pytest.mark.parametrize(
+    ("draw", "study"),
+    [
+        (figures.knob, make_study), (figures.curves, make_study), (figures.knob, make_objectives),
+        (figures.layers, make_objectives),
+    ],
+)  # fmt: skip
+def test_the_same_records_are_the_same_bytes(draw, study, tmp_path):
+    grid, cells, records = study()
     backwards = dict(reversed(records.items()))
     first, second = (figures.svg(draw(grid, cells, found, "subtitle")) for found in (records, backwards))
     assert first == second
@@ -174,3 +190,79 @@ def test_ordered_knobs_have_ordered_colours():
     ranks = [sum(colour[:3]) for colour in colours([0.8, 0.05, 0.4])]
     assert ranks[0] > ranks[2] > ranks[1]
     assert len(set(colours(["a", "b", "c"]))) == 3
+
+
+# --- several metrics, names, several published lines, layers
+
+
+def test_two_metrics_are_two_panels_over_the_same_names():
+    grid, cells, records = make_objectives()
+    figure = figures.knob(grid, cells, records)
+    pairs, rte, *published = figure.axes
+    assert [axes.get_ylabel().partition("\n")[0] for axes in (pairs, rte)] == [
+        "accuracy on swapped pairs", "RTE accuracy"
+    ]  # fmt: skip
+    for axes, cell_count in ((pairs, 2), (rte, 4)):
+        assert [text.get_text() for text in axes.get_xticklabels()] == [
+            "one segment", "pairs", "pairs, NSP", "pairs, SOP"
+        ]  # fmt: skip
+        seeds = [y for line in axes.lines if line.get_marker() == "o" for y in line.get_ydata()]
+        assert len(seeds) == 5 * cell_count
+    assert pairs.get_legend() is None
+    assert {"majority answer", "linear model of all words"} <= set(texts(figure))
+    assert "linear model of the words both segments have" not in texts(figure)
+    assert [axes.get_title(loc="left") for axes in published] == ["SOP acc (%)", "MNLI-m (%)"]
+    assert list(published[0].lines[0].get_xdata()) == [1, 2, 3]
+    assert list(published[0].lines[0].get_ydata()) == [53.3, 52.0, 86.5]
+    assert list(published[1].lines[0].get_ydata()) == [83.9, 84.4]
+
+
+def test_a_metric_that_nothing_has_is_no_panel():
+    grid, cells, records = make_objectives()
+    without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
+    panels = [axes for axes in figures.knob(grid, without, records).axes if "is better" in axes.get_ylabel()]
+    assert len(panels) == 1
+    answering = [text.get_text() for text in panels[0].get_xticklabels()]
+    assert answering == ["pairs, NSP", "pairs, SOP"]  # the others have no answer to the only question left
+
+
+def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
+    grid, cells, records = make_depths()
+    figure = figures.knob(grid, cells, records)
+    measured, perplexity, average = figure.axes
+    ours = {line.get_label(): line.get_color() for line in measured.lines if line.get_linewidth() == 2.4}
+    assert set(ours) == {"own", "shared"}
+    (own,), (shared,) = perplexity.lines, average.lines
+    assert (own.get_color(), shared.get_color()) == (ours["own"], ours["shared"])
+    assert list(own.get_xdata()) == list(shared.get_xdata()) == [1, 2, 4]
+    assert list(own.get_ydata()) == [5.84, 4.68, 3.99]
+    assert list(shared.get_ydata()) == [71.2, 77.2, 81.5]  # what was published of one layer is of one layer
+    (baseline,) = [text for text in measured.texts if text.get_text() == "baseline"]
+    assert baseline.xy[0] == 2
+
+
+def test_layers_are_drawn_where_there_are_two_or_more():
+    grid, cells, records = make_objectives()
+    figure = figures.layers(grid, cells, records)
+    distance, angle = figure.axes
+    assert (distance.get_ylabel(), angle.get_ylabel()) == (
+        "L2 distance of output from input", "angle (degrees) of output from input"
+    )  # fmt: skip
+    means = [line for line in distance.lines if line.get_linewidth() == 2]
+    assert [list(line.get_ydata()) for line in means] == [[3, 4], [3, 5], [3, 6], [3, 7]]
+    assert {tuple(line.get_xdata()) for line in angle.lines} == {(1, 2)}
+    assert len(distance.lines) == 4 * (5 + 1)
+    names = [text.get_text() for text in distance.get_legend().get_texts()]
+    assert names == [cell.values["objective"] for cell in cells]
+
+
+@pytest.mark.parametrize("layers", [{}, {"distance": [3.0], "angle": [30.0]}], ids=["none", "one layer"])
+def test_without_two_layers_there_is_no_figure_of_layers(layers):
+    grid, cells, records = make_objectives()
+    bare = {id: record.but(layers=layers) for id, record in records.items()}
+    assert figures.layers(grid, cells, bare) is None
+    assert figures.layers(grid, cells, {}) is None
+    deeper = {**bare, cells[1].runs[0].id: records[cells[1].runs[0].id]}
+    assert [text.get_text() for text in figures.layers(grid, cells, deeper).axes[0].get_legend().get_texts()] == [
+        "pairs"
+    ]

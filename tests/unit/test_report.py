@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablations import report
-from tests.unit.synthetic import make_claim, make_failure, make_plan, make_study
+from tests.unit.synthetic import make_claim, make_depths, make_failure, make_objectives, make_plan, make_study
 from tests.unit.test_markup import HOSTILE
 
 
@@ -113,6 +113,30 @@ def test_combinations_left_out_are_listed_with_their_reasons(tmp_path):
     excluded = (({"model.num_layers": 8}, "too slow"),)
     report.publish(make_plan(grid, cells, excluded=excluded), records, tmp_path)
     assert "* Left out: num_layers 8: too slow." in (tmp_path / "README.md").read_text()
+
+
+def test_stand_ins_are_listed(tmp_path):
+    grid, cells, records = make_depths()
+    report.publish(make_plan(grid, cells), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "* Published values of num_layers have stand-ins here: 1 for 3, 2 for 6, 4 for 12." in page
+    assert "num_layers 4, own is better than num_layers 1, own" in page
+
+
+def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):
+    grid, cells, records = make_objectives()
+    shared = [*cells, cells[3].model_copy(update={"values": {"objective": "pairs, SOP again"}})]
+    del records[cells[0].tuned[0].id]
+    written = report.publish(make_plan(grid, shared), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "**39 of 40 runs finished.** This page is incomplete." in page
+    assert "39 runs, " in page
+    assert "1 not run on rte" in page
+    assert "layers.svg" in written
+    assert "![How far each layer moves what passes through it: seeds thin, their mean thick.](layers.svg)" in page
+    bare = {id: record.but(layers={}) for id, record in records.items()}
+    assert "layers.svg" not in report.publish(make_plan(grid, cells), bare, tmp_path)
+    assert not (tmp_path / "layers.svg").exists()
 
 
 def test_the_index_lists_every_page(tmp_path):

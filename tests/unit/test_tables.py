@@ -15,8 +15,10 @@ from tests.unit.synthetic import (
     losses,
     make_cell,
     make_claim,
+    make_depths,
     make_failure,
     make_grid,
+    make_objectives,
     make_record,
     make_study,
 )
@@ -149,9 +151,7 @@ def test_hostile_names_go_through_every_format(tmp_path):
     records = {run.id: make_failure(run, detail=HOSTILE[i]) for i, cell in enumerate(cells) for run in cell.runs}
     records |= losses(cells[0], [4.0, 4.1])
     claim = make_claim(statement=HOSTILE[0], source=HOSTILE[1], proxy=HOSTILE[3], published_metric=HOSTILE[9])
-    grid = make_grid(
-        axes={"model.positions": HOSTILE}, baseline={}, published=[], claims=[claim], question=HOSTILE[0]
-    )
+    grid = make_grid(axes={"model.positions": HOSTILE}, baseline={}, published=[], claims=[claim], question=HOSTILE[0])
     for name, sheets in (
         ("table", tables.results(grid, cells, records)),
         ("claims", tables.claims(claims.verdicts(grid, cells, records))),
@@ -205,3 +205,77 @@ def test_the_frame_has_one_row_a_run():
     assert list(runs["outcome"][:3]) == ["diverged", "not run", "done"]
     assert runs["heldout.loss"].isna().sum() == 2
     assert list(runs[RATE].unique()) == list(EFFECTS)
+
+
+# --- tasks, simple methods, stand-ins
+
+
+def test_simple_methods_stand_below_the_cells_where_all_runs_agree():
+    *rows, majority, words = rows_of(*make_objectives())
+    assert [row["objective"] for row in rows] == ["one segment", "pairs", "pairs, NSP", "pairs, SOP"]
+    assert majority["objective"] == "majority answer"
+    assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "0.527")
+    assert words["objective"] == "linear model of all words"
+    assert (words["accuracy on swapped pairs"], words["RTE accuracy"]) == ("0.550", "")  # nothing of it for RTE
+    # the words that both segments have differ from cell to cell: no row
+    assert rows[0]["accuracy on swapped pairs"] == rows[1]["accuracy on swapped pairs"] == ""  # no head, no answer
+    assert rows[3]["accuracy on swapped pairs"].startswith("0.70")
+    grid, cells, records = make_objectives()
+    run = cells[0].tuned[0]
+    records[run.id] = make_record(run, 0.0, metrics=records[run.id].metrics | {"rte.accuracy.majority": 0.6})
+    majority = rows_of(grid, cells, records)[4]
+    assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "")
+
+
+def test_tasks_have_columns_where_they_are_planned():
+    grid, cells, records = make_objectives()
+    sheets = tables.results(grid, cells, records)
+    for sheet in sheets[:2]:
+        assert not any("CoLA" in heading or "cola" in heading for heading in sheet.headings)
+    assert any(heading.startswith("rte.accuracy mean") for heading in sheets[1].headings)
+    notes = " ".join(sheets[0].notes)
+    assert "Minus baseline: accuracy on swapped pairs of the row minus that of the baseline (pairs)" in notes
+    without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
+    headings = tables.results(grid, without, records)[0].headings
+    assert "RTE accuracy" not in headings
+    assert "accuracy on swapped pairs" in headings
+
+
+def test_scores_of_a_task_are_those_of_its_fine_tunings():
+    grid, cells, records = make_objectives()
+    del records[cells[3].tuned[0].id]
+    records[cells[3].tuned[1].id] = make_failure(cells[3].tuned[1])
+    row = rows_of(grid, cells, records)[3]
+    assert row["runs"] == "5 of 5"  # its pretrainings
+    assert row["not done"] == "1 diverged on rte (loss is NaN at step 312), 1 not run on rte"
+    _, everything, trace = tables.results(grid, cells, records)
+    numbers = dict(zip(everything.headings, everything.rows[3], strict=True))
+    assert (numbers["rte.accuracy n"], numbers["heldout.sop_accuracy n"]) == (3, 5)
+    assert trace["cells"][3]["metrics"]["rte.accuracy"]["runs"] == tuple(run.id for run in cells[3].tuned[2:])
+    runs = frame(cells, records)
+    assert len(runs) == 20
+    last = runs[runs["objective"] == "pairs, SOP"]
+    assert last["rte.accuracy"].isna().sum() == 2
+    assert last["rte.accuracy"].mean() == pytest.approx(numbers["rte.accuracy mean"])
+
+
+def test_published_values_come_from_several_tables():
+    rows = rows_of(*make_objectives())
+    sop = [row["published: SOP acc pairs from SQuAD and RACE dev (%)"] for row in rows]
+    assert sop == ["", "53.3", "52.0", "86.5", "", ""]
+    mnli = [row["published: MNLI-m dev (%)"] for row in rows]
+    assert mnli == ["", "83.9", "84.4", "", "", ""]
+
+
+def test_published_values_stand_beside_their_stand_ins():
+    grid, cells, records = make_depths()
+    rows = rows_of(grid, cells, records)
+    table = {(row["num_layers"], row["layers"]): row for row in rows[:6]}
+    perplexity, average = (name for name in rows[0] if name.startswith("published"))
+    assert [table[n, "own"][perplexity] for n in "124"] == ["5.84", "4.68", "3.99"]
+    assert [table[n, "shared"][average] for n in "124"] == ["71.2", "77.2", "81.5"]  # of 3, 6 and 12 layers
+    assert {table[n, "own"][average] for n in "124"} == {""}
+    assert [table[n, "own"]["minus baseline"] == "baseline" for n in "124"] == [False, True, False]
+    assert table["4", "own"]["minus baseline"].startswith("-0.2")
+    assert table["4", "shared"]["minus baseline"].startswith("-0.2")
+    assert "(num_layers 2), paired by seed" in " ".join(tables.results(grid, cells, records)[0].notes)
