@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from .closing import layer_similarity, measures
+from .config import ConfigError
 from .data.loader import PretrainingData
 from .files import write_atomically
 from .pretrain import Pretrain, stacked
@@ -53,14 +54,17 @@ def fit(
         checkpoint_seconds: Time between checkpoints.
 
     Raises:
+        ConfigError: When the system starts from a shallower one and ``start`` is missing.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` said so.
     """
     checkpoint = folder / CHECKPOINT
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, checkpoint_seconds)
     module, data = system.build(seed), system.data_module(seed)
-    if start is not None and (shallower := system.shallower()):
-        module.load_state_dict(stacked(load_file(start), shallower.model, module.state_dict()))
+    if (shallower := system.shallower()) is not None:
+        if start is None:
+            raise ConfigError(["training.warm_start needs the weights of the shallower run, and none are given"])
+        module.load_state_dict(stacked(load_file(start), shallower.model, system.model, module.state_dict()))
     run = trainer(recorder, folder)
     torch.manual_seed(seed)  # dropout
     run.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
@@ -94,7 +98,6 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
 
 
 def _save_weights(module: Pretrain, file: Any) -> None:
-
     file.write(save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
 
 

@@ -104,16 +104,19 @@ class Pretrain(pl.LightningModule):
             torch.nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
 
 
-def stacked(weights: Mapping[str, Tensor], shallower: Transformer, wanted: Iterable[str]) -> dict[str, Tensor]:
+def stacked(
+    weights: Mapping[str, Tensor], shallower: Transformer, deeper: Transformer, wanted: Iterable[str]
+) -> dict[str, Tensor]:
     """The wanted weights of a deeper network from those of a shallower one: its layers again and again.
 
-    Layer i starts from layer i modulo the shallower depth (Gong et al. 2019, section 3.3, who double the depth);
-    where all layers share their parameters this is plain copying, as for ALBERT's depths (Lan et al. 2020, section
-    4.8).
+    Layer i starts from layer i modulo the shallower depth (Gong et al. 2019, section 3.3, who double the depth). What
+    a group of layers shares starts from what the same group shares; with one group this is plain copying, as for
+    ALBERT's depths (Lan et al. 2020, section 4.8).
 
     Args:
         weights: The shallower network's, by name.
         shallower: Its settings, which say which of its layers holds a shared sub-layer.
+        deeper: The settings of the other, the same but for the depth.
         wanted: Names of the deeper network's parameters.
 
     Raises:
@@ -123,7 +126,13 @@ def stacked(weights: Mapping[str, Tensor], shallower: Transformer, wanted: Itera
     for name in wanted:
         source = name
         if layer := _SUB_LAYER.match(name):
-            place = int(layer["layer"]) % shallower.num_layers
-            source = f"{layer['start']}{shallower.owners(place)[layer['kind']]}.{layer['kind']}{layer['rest']}"
+            place = _source(int(layer["layer"]), layer["kind"], shallower, deeper)
+            source = f"{layer['start']}{place}.{layer['kind']}{layer['rest']}"
         found[name] = weights[source]
     return found
+
+
+def _source(layer: int, kind: str, shallower: Transformer, deeper: Transformer) -> int:
+    """Which block of the shallower network holds what a block of the deeper one starts from: each network's in turn."""
+    theirs, ours = (sorted({model.owners(i)[kind] for i in range(model.num_layers)}) for model in (shallower, deeper))
+    return theirs[ours.index(layer) % len(theirs)]

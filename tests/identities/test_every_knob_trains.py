@@ -3,7 +3,7 @@
 import pytest
 
 from lightning_modules.config import flat, identity, paths
-from lightning_modules.fit import fit
+from lightning_modules.fit import WEIGHTS, fit
 from lightning_modules.objectives import SentencePair
 from lightning_modules.system import System
 
@@ -63,7 +63,7 @@ ROWS = {
     "training.steps": (12, 13),
     "training.batch_size": (8, 9),
     "training.micro_batch_size": (8, 4),
-    "training.warm_start": None,  # a chain of runs
+    "training.warm_start": ((), (1,)),
     "training.clip_norm": (0.0, 0.05),
     "training.precision": ("fp32", "bf16"),
     "evaluation.sequences": (16, 12),
@@ -88,6 +88,7 @@ BASES = {
     "format.short_documents": PAIRS,
     "format.lone_negatives": PAIRS | {"format.negatives": "swapped"},
     "optimizer.decay_all": {"optimizer.weight_decay": 0.5},
+    "training.warm_start": {"model.num_layers": 2},
     "evaluation.pairs": SENTENCE,
 }
 
@@ -96,6 +97,15 @@ BASES = {
 def warm(tiny):
     """With a warm-up that is more than nothing in twelve steps, so that where the decay starts matters."""
     return tiny.but(**{"schedule.warmup_fraction": 0.3})
+
+
+def trained(system, folder):
+    """What a training leaves, after those that it starts from."""
+    shallower = system.shallower()
+    if shallower is None:
+        return fit(system, 0, folder)
+    trained(shallower, folder / "start")
+    return fit(system, 0, folder, start=folder / "start" / WEIGHTS)
 
 
 def test_every_knob_has_a_row(tiny):
@@ -109,9 +119,9 @@ def test_a_knob_does_what_it_says_and_only_that(warm, tmp_path, path):
     if path == "schedule.warmup_fraction":
         same = 0.3
     warm = warm.but(**BASES.get(path, {}))
-    reference = fit(warm, 0, tmp_path / "reference")
-    repeated = fit(warm.but(**{path: same}), 0, tmp_path / "same")
-    changed = fit(warm.but(**{path: other}), 0, tmp_path / "other")
+    reference = trained(warm, tmp_path / "reference")
+    repeated = trained(warm.but(**{path: same}), tmp_path / "same")
+    changed = trained(warm.but(**{path: other}), tmp_path / "other")
     assert repeated.metrics == reference.metrics
     assert (changed.curve, changed.metrics) != (reference.curve, reference.metrics)
     assert identity(warm.but(**{path: other}).essence()) != identity(warm.essence())
