@@ -32,8 +32,11 @@ def layers(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "
         return None
     names = [cell_text(cell.values) for cell, _ in drawn]
     with mpl.rc_context(STYLE):
-        figure = blank(4.0 + 0.18 * min(len(names), _MOST_NAMES))
-        panels = figure.subplots(1, 2)
+        rows = -(-min(len(names), _MOST_NAMES) // 2)
+        figure = blank(3.9 + 0.22 * rows)
+        grid_rows = figure.add_gridspec(2, 2, height_ratios=[0.07 * rows, 1])
+        key = figure.add_subplot(grid_rows[0, :])
+        panels = [figure.add_subplot(grid_rows[1, column]) for column in range(2)]
         for panel, (name, label) in zip(panels, _PANELS.items(), strict=True):
             for i, ((_, found), colour) in enumerate(zip(drawn, colours(names), strict=True)):
                 numbers = np.arange(1, len(found[0][name]) + 1)
@@ -47,7 +50,7 @@ def layers(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "
             panel.set_ylim(bottom=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         lines, known = panels[0].get_legend_handles_labels()
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1.02), "borderaxespad": 0.2, "ncols": 2, "fontsize": 9}
-        panels[0].legend(lines[:_MOST_NAMES], known[:_MOST_NAMES], **place)
+        key.axis("off")
+        key.legend(lines[:_MOST_NAMES], known[:_MOST_NAMES], loc="center left", ncols=2, fontsize=9)
         titles(figure, "How far does each layer move what passes through it?", subtitle)
     return figure
