@@ -16,6 +16,7 @@ from ablations.store import Records, RecordWarning
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.systems import SYSTEMS
 from tests import tiny
+from tests.faults.test_malformed_grids import RICH
 
 RATE, LAYERS, HIDDEN, HEADS = "objectives.mlm.masking.rate", "model.num_layers", "model.hidden_size", "model.num_heads"
 
@@ -97,6 +98,23 @@ def test_axes_move_together(tmp_path):
     assert [(c.values[HIDDEN], c.values[HEADS]) for c in found.cells] == [(16, 2), (16, 2), (32, 4), (32, 4)]
     with pytest.raises(ConfigError, match=r"as many values as each other: a has 2, b has 1"):
         dimensions({"a": [1, 2], "b": [3]}, [("a", "b")])
+
+
+def test_names_stand_for_knobs_and_small_values_for_published_ones(tmp_path):
+    (tmp_path / "rich.yaml").write_text(RICH)
+    found = plan(grids.read(tmp_path / "rich.yaml"), "smoke")
+    assert found.baseline is found.cells[0]
+    assert found.cells[0].label == "single, embedding_size=8"  # the grid says 768
+    printed = {cell.values["model.embedding_size"]: cell.printed for cell in found.cells}
+    assert printed == {ours: {"model.embedding_size": theirs} for ours, theirs in ((8, 768), (2, 64), (4, 128))}
+    for cell in found.cells:
+        assert cell.system.model.embedding_size == cell.values["model.embedding_size"]
+        is_pair = cell.values["objective"] == "pairs"
+        assert cell.system.format.kind == ("segment_pairs" if is_pair else "full_sentences")
+        assert cell.system.get("objectives.sentence.weight") == (0.5 if is_pair else None)
+        assert [(run.task, run.finetuning.epochs, run.finetuning.batch_size) for run in cell.tuned] == [("rte", 2, 8)]
+    other = plan(found.grid, "smoke", axes={"model.embedding_size": [3, 4]}, filters={"objective": "pairs"})
+    assert [cell.printed for cell in other.cells] == [{}, {"model.embedding_size": 128}]
 
 
 def test_excluded_cells_keep_their_reason(tmp_path):
