@@ -179,6 +179,7 @@ def _weights(run: Run, records: Records, report: Callable[[Any], None], stop: Ca
         NotReproducedError: When the second training does not end where the record says that the first did.
     """
     from lightning_modules.fit import WEIGHTS
+    from lightning_modules.recorder import CHECKPOINT
 
     folder = records.work_folder(run.id)
     with records.lock(run.id):  # whoever trains the same parent now is waited for
@@ -186,6 +187,7 @@ def _weights(run: Run, records: Records, report: Callable[[Any], None], stop: Ca
             folder.mkdir(parents=True, exist_ok=True)
             _note(folder, f"run {run.id} is trained again: another run needs its weights")
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
+            (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
                 _compare(run, fitted.metrics["heldout.loss"], record.metrics["heldout.loss"], folder / WEIGHTS)
     return folder / WEIGHTS

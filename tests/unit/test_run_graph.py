@@ -14,7 +14,7 @@ from ablations.store import Records
 from lightning_modules import fit as fitting
 from lightning_modules import tune as tuning
 from lightning_modules.config import ConfigError
-from lightning_modules.recorder import Diverged, Fitted
+from lightning_modules.recorder import CHECKPOINT, Diverged, Fitted
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
 from tests import tiny
@@ -200,6 +200,7 @@ def trainings(monkeypatch):
         assert (start is None) == (system.shallower() is None)
         before = start.read_text() if start else ""
         (folder / fitting.WEIGHTS).write_text(f"{before}{system.model.num_layers} layers, ")
+        (folder / CHECKPOINT).touch()
         loss = 4.0 + system.get(RATE) + seed / 10
         return Fitted(metrics={"heldout.loss": loss}, cost={"flops": 1.0, "seconds": 1.0})
 
@@ -316,6 +317,7 @@ def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
     assert [row[:2] for row in made] == [("pretrain", 1), ("pretrain", 2), ("finetune", "toy")]
     assert (summary.executed, summary.outcomes) == (1, {"done": 3})
     assert records.get(tuned.id).metrics == score
+    assert not any((records.work_folder(run.id) / CHECKPOINT).exists() for run in (first, second, tuned))
     assert {id: records.path(id).read_bytes() for id in kept} == kept  # records of finished runs stay as they are
     assert "is trained again: another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
 
@@ -329,6 +331,7 @@ def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, record
     record = records.get(tuned.id)
     assert (record.outcome, summary.executed) == (outcome, 1)
     assert (records.work_folder(pretrained.id) / fitting.WEIGHTS).exists() == (outcome == "done")
+    assert not (records.work_folder(pretrained.id) / CHECKPOINT).exists()  # or the next attempt would go on from it
     if outcome == "failed":
         assert record.detail.splitlines()[-1] == (
             f"NotReproducedError: run {pretrained.id} was trained again for its weights and ended at a held-out loss "
