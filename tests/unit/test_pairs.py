@@ -375,6 +375,7 @@ def test_heldout_text_without_a_pair_is_refused(tmp_path):
 
 def test_the_baselines_of_pairs_are_shares_of_right_answers(text_file):
     found = make_module(text_file).pair_baselines(20)
-    assert set(found) == {"nsp_bow", "nsp_majority", "sop_bow", "sop_majority"}
-    assert all(0 <= found[f"{name}_bow"] <= 1 and 0.5 <= found[f"{name}_majority"] < 1 for name in ("nsp", "sop"))
+    assert set(found) == {f"{name}_{kind}" for name in ("nsp", "sop") for kind in ("bow", "overlap", "majority")}
+    assert all(0 <= share <= 1 for share in found.values())
+    assert all(0.5 <= found[f"{name}_majority"] < 1 for name in ("nsp", "sop"))
     assert make_module(text_file, seed=1).pair_baselines(20) == found
