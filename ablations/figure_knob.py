@@ -147,19 +147,22 @@ def _measured(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, ax
     named = {known.name: known for known in grid.metrics}.get(metric)
     label = (named.label or named.name) if named else metric
     axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
-    for n, (method, name) in enumerate(references(metric).items()):
-        reach = 0.6 if metric.endswith("loss") else 5.0
-        _level(axes, method, reference(cells, records, name), reach=reach, is_left=n % 2 == 0)
+    scores = {method: reference(cells, records, name) for method, name in references(metric).items()}
+    _levels(axes, scores, reach=0.6 if metric.endswith("loss") else 5.0)
     axes.yaxis.set_major_locator(MaxNLocator(6))
 
 
-def _level(axes: Axes, method: str, value: float | None, *, reach: float, is_left: bool) -> None:
-    """The score of a simple method, where it lies within so many heights of the data."""
+def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
+    """The scores of simple methods that lie within so many heights of the data, each named where there is room."""
     bottom, top = axes.get_ylim()
     room = top - bottom
-    if value is not None and bottom - reach * room < value < top + reach * room:
-        axes.set_ylim(min(bottom, value - 0.06 * room), max(top, value + 0.06 * room))
-        draw_level(axes, method, value, is_left=is_left)
+    known = sorted((value, method) for method, value in scores.items() if value is not None)
+    known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
+    edges = [-np.inf, *(value for value, _ in known), np.inf]
+    for (value, method), below, above in zip(known, edges, edges[2:], strict=False):
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, value - 0.06 * room), max(high, value + 0.06 * room))
+        draw_level(axes, method, value, is_left=value - below >= above - value)
 
 
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
