@@ -175,6 +175,7 @@ def plan(
     with _no_collection():
         cells = _cells(grid, scale, layout, kept, seeds or grid.scales[scale].seeds or grid.seeds)
         runs = _ordered(cells)
+        taken = costs(runs)
     found = dict(records.survey()) if records else {}
     speed, source = measured_speed(found)
     return Plan(
@@ -184,7 +185,7 @@ def plan(
         runs=runs,
         excluded=tuple(layout.excluded),
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
-        costs=costs(runs),
+        costs=taken,
         states=_states(runs, found),
         overrides=_overrides(grid, scale, layout, seeds, filters),
         speed=speed,
