@@ -120,8 +120,8 @@ class Transformer(Settings):
 
     def flops_per_sequence(self, length: int) -> float:
         """FLOPs of the matrix products of one forward pass over one sequence; elementwise work is not counted."""
-        settings = self.resolved()
-        d, e, f = settings.hidden_size, settings.embedding_size, settings.ffn_size
+        d, f = self.hidden_size, self.ffn_size or 4 * self.hidden_size
+        e = None if self.embedding_size == d else self.embedding_size
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
         projected = 0 if e is None else 2 * e * d
         return float(length * (self.num_layers * per_token + projected))
