@@ -11,7 +11,7 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from .batch import Example, Target
-from .optim import Optimizer, Schedule
+from .optim import Optimizer, Schedule, scheduled
 
 _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
@@ -125,9 +125,7 @@ class Finetune(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The optimiser, its rate set at each step."""
-        optimizer = self.optimizer_settings.build(self)
-        rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.schedule.factor(step, self.steps))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+        return scheduled(self, self.optimizer_settings, self.schedule, self.steps)
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """Clips by the recipe's own norm, whatever the Trainer was told."""

@@ -171,3 +171,10 @@ class Schedule(Settings):
         if self.decay == "cosine":
             return 0.5 * (1 + math.cos(math.pi * progress))
         return 1.0 if self.decay == "constant" else 1.0 - progress
+
+
+def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps: int) -> dict[str, Any]:
+    """What Lightning's ``configure_optimizers`` returns: the optimiser, its rate set at each of its steps."""
+    built = optimizer.build(module)
+    rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
+    return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}

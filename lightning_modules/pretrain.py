@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .backbones import Transformer
 from .batch import Encoded, Example
 from .objectives import Objectives
-from .optim import Optimizer, Schedule
+from .optim import Optimizer, Schedule, scheduled
 
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
 
@@ -94,9 +94,7 @@ class Pretrain(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The system's optimiser, its rate set at each optimiser step."""
-        optimizer = self.optimizer_settings.build(self)
-        rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.schedule.factor(step, self.steps))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+        return scheduled(self, self.optimizer_settings, self.schedule, self.steps)
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """Clips by the system's own norm, whatever the Trainer was told: it is part of the recipe."""
