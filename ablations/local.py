@@ -21,6 +21,7 @@ from pathlib import Path
 from ablations import worker
 from ablations.launch import Executor, Launch
 from ablations.plan import cores
+from ablations.process import main
 from ablations.provenance import gpus
 from ablations.schema import Record, Run
 from lightning_modules import speed
@@ -111,7 +112,7 @@ class Local(Executor):
         job = launch.job(run, self.threads, {**passed, **slot})
         progress = Path(job.work_dir) / worker.PROGRESS
         progress.unlink(missing_ok=True)
-        process = _context().Process(target=worker.main, args=(str(job.save()),), name=f"run {run.id}")
+        process = _context().Process(target=main, args=(str(job.save()),), name=f"run {run.id}")
         with _bare_main():
             process.start()
         self.going.append(_Going(run, slot, process, time.monotonic(), progress))

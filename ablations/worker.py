@@ -1,24 +1,21 @@
-"""One run, start to record. A process of its own (`main`), or a call in this one (`attempt`)."""
+"""One run, start to record. A process of its own (`work`), or a call in this one (`attempt`)."""
 
 import errno
 import json
 import math
-import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import Timeout
 
 from ablations import provenance
+from ablations.process import INTERRUPTED
 from ablations.schema import Outcome, Record, Run
 from ablations.store import Records, write
 from lightning_modules import speed
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from lightning_modules.recorder import Fitted
 
 # How a worker ends. 0: there is a record, whatever its outcome.
-RECORDED, HELD, DISK_FULL, INTERRUPTED = 0, 75, 74, 143
+RECORDED, HELD, DISK_FULL = 0, 75, 74
 
 PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
 _PROGRESS_EVERY = 1.0  # seconds
@@ -71,27 +68,21 @@ class Job:
         return cls(**json.loads(Path(path).read_bytes()))
 
 
-def main(config_path: str) -> None:
-    """Entry point of a worker process: does the job and exits with one of the codes above."""
-    sys.exit(work(config_path))
-
-
-def work(config_path: str) -> int:
-    """Does the job of a file in this process, which belongs to it: signals, output and threads are taken over.
+def work(config_path: str, stop: Callable[[], bool]) -> int:
+    """Does the job of a file in this process, which belongs to it: output and threads are taken over.
 
     Args:
         config_path: A file from `Job.save`.
+        stop: See `attempt`.
 
     Returns:
         One of the exit codes above.
     """
-    stop = _take_over_signals()
-    _follow_launcher()
     job = Job.load(config_path)
     os.environ.update(job.environment or {})
     _log_to(Path(job.work_dir) / LOG)
     speed.settle(job.threads)
-    return attempt(job, stop.is_set)
+    return attempt(job, stop)
 
 
 def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str, Any]], None] | None = None) -> int:
@@ -288,37 +279,6 @@ class _Reporter:
         os.replace(temporary, self.path)
         if self.also:
             self.also(data)
-
-
-def _take_over_signals() -> threading.Event:
-    """SIGTERM asks for a checkpoint and an end; SIGINT, which a terminal sends to all, is the launcher's affair.
-
-    SIGTERM is blocked and waited for in a thread rather than handled: Lightning adds a handler of its own, which
-    ends a training in the middle of an evaluation without a checkpoint.
-    """
-    stop = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-
-    def listen() -> None:
-        signal.sigwait({signal.SIGTERM})
-        stop.set()
-
-    threading.Thread(target=listen, name="listen for SIGTERM", daemon=True).start()
-    return stop
-
-
-def _follow_launcher() -> None:
-    """Ends this process when the one that launched it is gone, whatever it died of."""
-    launcher = multiprocessing.parent_process()
-    if launcher is None:
-        return
-
-    def follow() -> None:
-        wait([launcher.sentinel])
-        os._exit(INTERRUPTED)
-
-    threading.Thread(target=follow, name="follow the launcher", daemon=True).start()
 
 
 def _log_to(path: Path) -> None:
