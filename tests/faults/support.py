@@ -26,14 +26,14 @@ def family(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-def gone(processes: list[psutil.Process], seconds: float = 2.0) -> list[psutil.Process]:
-    """Those that are still there after some seconds."""
+def gone(processes: list[psutil.Process], seconds: float = 15.0) -> list[psutil.Process]:
+    """Those that are still there after some seconds: a fork server takes its time to unload torch on a busy machine."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
 
 def kill(process: subprocess.Popen) -> list[psutil.Process]:
-    """Kills a launcher as the kernel would, and returns the processes it leaves behind after two seconds."""
+    """Kills a launcher as the kernel would, and returns the processes it leaves behind."""
     below = family(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
