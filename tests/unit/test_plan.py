@@ -16,7 +16,7 @@ from ablations.store import Records, RecordWarning
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.systems import SYSTEMS
 from tests import tiny
-from tests.faults.test_malformed_grids import RICH
+from tests.faults.test_malformed_variants import RICH
 
 RATE, LAYERS, HIDDEN, HEADS = "objectives.mlm.masking.rate", "model.num_layers", "model.hidden_size", "model.num_heads"
 

@@ -1,25 +1,18 @@
-"""Tasks: what they read, how it is encoded and scored, in what batches it comes, and what is said when it is absent."""
+"""Tasks: what they read, how it is scored, what needs no network, and what is said when it is absent."""
 
 import json
 import sys
-from collections import Counter
 
 import numpy as np
 import pytest
 import scipy.stats
 import sklearn.metrics
-import tokenizers
-import torch
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data import DataMismatch, Tokenizer
-from lightning_modules.data.encode import Encoder
-from lightning_modules.data.tokenizer import train
+from lightning_modules.data import DataMismatch
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import TASKS, Examples, FineTuning, bigram_shift, expected_work, fingerprint, pins, table
+from lightning_modules.tasks import TASKS, FineTuning, bigram_shift, expected_work, fingerprint, pins, table
 from lightning_modules.tasks.baselines import baselines
-from lightning_modules.tasks.inputs import LABEL, Inputs, truncated
-from lightning_modules.tasks.loader import Batches, InOrder
 from lightning_modules.tasks.metrics import METRICS
 
 # Three lines of each data set in its official form; training and dev files are alike.
@@ -72,23 +65,6 @@ def official(tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
     monkeypatch.setattr(pins, "pinned", dict)
     return tmp_path / "glue"
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    """A tokenizer of simple words."""
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    letters = "abcdefghij"
-    sentences = [*letters, *(f"{a}{b}{c} {c}{a}" for a in letters for b in letters for c in letters)] * 2
-    path.write_text(train(Tokenizer(vocab_size=64), sentences).to_str())
-    return Encoder(path, "wordpiece")
-
-
-def simple(lengths, second=None, labels=None):
-    """Texts with so many one-letter words."""
-    texts = [" ".join("abcdefgh"[(n + i) % 8] for i in range(length)) for n, length in enumerate(lengths)]
-    other = [" ".join("j" * length) for length in second] if second is not None else None
-    return Examples(texts, other, np.arange(len(texts)) % 2 if labels is None else np.array(labels))
 
 
 class TestEveryTask:
@@ -260,102 +236,6 @@ def test_metrics_agree_with_the_libraries(name):
     assert METRICS[name].of(labels, answers) == pytest.approx(reference)
 
 
-def test_truncation_is_berts():
-    """Against `_truncate_seq_pair` as published: pop from the longer, of equals from the second."""
-    for room in (5, 6, 7):
-        for first in range(13):
-            for second in range(13):
-                a, b = first, second
-                while a + b > room:
-                    a, b = (a - 1, b) if a > b else (a, b - 1)
-                assert tuple(map(int, truncated(np.array(first), np.array(second), room))) == (a, b)
-
-
-class TestInputs:
-    def test_single_texts(self, encoder):
-        inputs = Inputs.of(simple([2, 5]), encoder, max_length=6)
-        assert inputs.lengths.tolist() == [4, 6]
-        example = inputs.batch(np.array([1, 0]))
-        pieces = [[encoder.vocabulary.pieces[i] for i in row] for row in example.inputs.ids.tolist()]
-        assert pieces == [["[CLS]", "b", "c", "d", "e", "[SEP]"], ["[CLS]", "a", "b", "[SEP]", "[PAD]", "[PAD]"]]
-        assert example.inputs.real.tolist() == [[True] * 6, [True] * 4 + [False] * 2]
-        assert example.visible.real is example.inputs.real
-        assert not example.inputs.tables["segment"].any()
-        assert example.targets[LABEL].where.tolist() == [0, 6]
-        assert example.targets[LABEL].ids.tolist() == [1, 0]
-        assert example.inputs.sample.tolist() == [1, 0]
-
-    def test_pairs(self, encoder):
-        inputs = Inputs.of(simple([2, 1], second=[3, 1], labels=[0.5, 2.0]), encoder, max_length=7)
-        example = inputs.batch(np.array([0, 1]))
-        pieces = [[encoder.vocabulary.pieces[i] for i in row] for row in example.inputs.ids.tolist()]
-        assert pieces[0] == ["[CLS]", "a", "b", "[SEP]", "j", "j", "[SEP]"]
-        assert pieces[1] == ["[CLS]", "b", "[SEP]", "j", "[SEP]", "[PAD]", "[PAD]"]
-        assert example.inputs.tables["segment"].tolist() == [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0]]
-        assert example.inputs.special.tolist() == [[p in ("[CLS]", "[SEP]", "[PAD]") for p in row] for row in pieces]
-        assert example.targets[LABEL].ids.dtype == torch.float32
-        assert inputs.lengths.tolist() == example.inputs.real.sum(1).tolist()
-
-    def test_ids_are_the_tokenizers_own(self, encoder):
-        texts = ["ab ba cd,dc!", "efgh? a-b", ""]
-        inputs = Inputs.of(Examples(texts, None, np.zeros(3, np.int64)), encoder, max_length=64)
-        fast: tokenizers.Tokenizer = encoder.fast
-        for row, text in enumerate(texts):
-            example = inputs.batch(np.array([row]))
-            assert example.inputs.ids[0, 1:-1].tolist() == fast.encode(text, add_special_tokens=False).ids
-
-
-class TestBatches:
-    @pytest.fixture
-    def inputs(self, encoder):
-        lengths = np.random.default_rng(0).integers(1, 40, 203)
-        return Inputs.of(simple(lengths.tolist()), encoder, max_length=64)
-
-    def test_each_example_comes_once_an_epoch(self, inputs):
-        batches = Batches(inputs, seed=0, epochs=2, batch_size=8)
-        found = [example.inputs.sample.tolist() for example in batches]
-        assert len(found) == len(batches) == 52
-        for epoch in (found[:26], found[26:]):
-            assert Counter(number for batch in epoch for number in batch) == Counter(range(203))
-        assert found[:26] != found[26:]
-
-    def test_order_follows_from_seed_and_epoch(self, inputs):
-        one, same, other = (Batches(inputs, seed, 3, 8) for seed in (0, 0, 1))
-        for epoch in (2, 0):
-            assert all(map(np.array_equal, one.epoch(epoch), same.epoch(epoch)))
-        assert not all(map(np.array_equal, one.epoch(0), other.epoch(0)))
-
-    def test_similar_lengths_share_a_batch(self, inputs):
-        batches = Batches(inputs, seed=0, epochs=4, batch_size=8)
-        rows, length, real = batches.shapes.sum(0)[0], *batches.shapes.T[1:]
-        assert rows == 4 * 203
-        assert real.sum() == 4 * inputs.lengths.sum()
-        padded = (batches.shapes[:, 0] * length).sum()
-        assert real.sum() / padded > 0.9
-        shuffled = np.random.default_rng(0).permutation(203)[:200].reshape(25, 8)
-        assert inputs.lengths[shuffled].sum() / (8 * inputs.lengths[shuffled].max(1)).sum() < 0.65
-        for example, shape in zip(batches, batches.shapes.tolist(), strict=True):
-            assert [*example.inputs.ids.shape, int(example.inputs.real.sum())] == shape
-
-    def test_goes_on_where_it_was(self, inputs):
-        straight = [example.inputs.ids for example in Batches(inputs, 0, 2, 8)]
-        for stop in (0, 5, 26, 51):
-            first, second = Batches(inputs, 0, 2, 8), Batches(inputs, 0, 2, 8)
-            for _ in zip(range(stop), first, strict=False):
-                pass
-            state = first.state_dict()
-            state["position"] = stop  # zip has taken one more
-            second.load_state_dict(state)
-            assert all(map(torch.equal, (e.inputs.ids for e in second), straight[stop:]))
-        with pytest.raises(ConfigError, match="saved with"):
-            Batches(inputs, 0, 2, 16).load_state_dict(state)
-
-    def test_dev_examples_come_once_whatever_the_batch_size(self, inputs):
-        for size in (7, 64):
-            seen = torch.cat([example.inputs.sample for example in InOrder(inputs, size)])
-            assert sorted(seen.tolist()) == list(range(203))
-
-
 class TestBaselines:
     def test_three_examples_give_all_metrics_and_are_cached(self, official, monkeypatch):
         for name in ("cola", "mrpc", "stsb"):
@@ -375,10 +255,3 @@ class TestBaselines:
         path = official / "RTE/dev.tsv"
         path.write_text(path.read_text().replace("\tentailment", "\tnot_entailment"))
         assert baselines("rte")["majority"] == {"accuracy": 0.0}
-
-
-def test_a_short_position_table_is_refused():
-    FineTuning(max_length=64).check_length(64)
-    FineTuning(max_length=64).check_length(0)
-    with pytest.raises(ConfigError, match=r"finetuning.max_length 128 is longer than model.max_positions 64"):
-        FineTuning().check_length(64)
