@@ -245,6 +245,7 @@ class Record(Settings):
     metrics: dict[str, float | bool] = knob({}, "Final measurements.")
     curve: dict[str, list[float]] = knob({}, "Measurements along the way, at most 64 points each.")
     layers: dict[str, list[float]] = knob({}, "Statistics by layer, from the first.")
+    examples: dict[str, str] = knob({}, "One number a dev example, packed: answer, and how right it is.")
     cost: dict[str, float] = knob({}, "Seconds, tokens, FLOPs, parameters.")
     provenance: dict[str, Any] = knob({}, "Commit, device, versions, times: none of it part of the identity.")
     checksum: str = knob("", "SHA-256 of everything else.")

@@ -131,7 +131,7 @@ def _attempt(
         _check_text(run)
         fitted = _made(run, records, folder, report, stop)
         found = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
-        found["layers"] = fitted.layers
+        found |= {"layers": fitted.layers, "examples": fitted.examples}
     except Interrupted:
         _note(folder, f"run {run.id} attempt {attempts} interrupted; it goes on from its checkpoint")
         return INTERRUPTED

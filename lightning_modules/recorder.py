@@ -26,11 +26,14 @@ class Progress:
 
 @dataclass
 class Fitted:
-    """What a training leaves: final metrics, a curve of at most 64 points, statistics by layer, and what it cost."""
+    """What a training leaves: final metrics, a curve of at most 64 points, statistics by layer, scores of examples
+    (packed), and what it cost.
+    """
 
     metrics: dict[str, float | bool] = field(default_factory=dict)
     curve: dict[str, list[float]] = field(default_factory=dict)
     layers: dict[str, list[float]] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
 
 

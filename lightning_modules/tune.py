@@ -1,19 +1,23 @@
 """One fine-tuning, start to finish: a pretrained system trained on a task, recordable and resumable as `fit` is."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 
-from .finetune import Finetune, TextHead
+from .files import write_atomically
+from .finetune import Finetune
 from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from .system import System
 from .tasks import FineTuning, task_named
 from .tasks.baselines import baselines
 from .tasks.loader import Batches, TaskData
 
+PREDICTIONS = "predictions.json"
 _BACKBONE, _POOLER = "backbone.", "heads.sentence.pair.pooler."  # in the weights that `fit` leaves
 _DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
@@ -36,30 +40,32 @@ class Tuning:
     seed: int
     weights: Path | None
 
-    def build(self, steps: int) -> Finetune:
+    @cached_property
+    def data(self) -> TaskData:
+        """The Lightning data module."""
+        return TaskData(self.system.data, task_named(self.task), self.settings, self.seed)
+
+    def build(self) -> Finetune:
         """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
 
         Raises:
-            ConfigError: When the position table is shorter than ``max_length``.
+            ConfigError: When the position table is shorter than ``max_length``, or the data are not at hand.
         """
-        settings, system, task = self.settings, self.system, task_named(self.task)
+        settings, system = self.settings, self.system
         settings.check_length(system.model.resolved().max_positions)
         if settings.encoder_dropout is not None:
             system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             backbone = system.model.build(system.data.tokenizer.vocab_size)
-            head = TextHead(system.model.hidden_size, task.outputs, settings.dropout)
+            head = self.data.task.shape.head(system.model.hidden_size, settings)
         if self.weights is not None:
             found = load_file(self.weights)
             backbone.load_state_dict(_below(found, _BACKBONE))
             if pooler := _below(found, _POOLER):
-                head.pooler.load_state_dict(pooler)
-        return Finetune(backbone, head, task.score, settings.optimizer, settings.schedule, steps, settings.clip_norm)
-
-    def data_module(self) -> TaskData:
-        """The Lightning data module."""
-        return TaskData(self.system.data, self.task, self.settings, self.seed)
+                head.adopt_pooler(pooler)
+        steps, clip = len(self.data.train_dataloader()), settings.clip_norm
+        return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
 
 
 def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -76,7 +82,8 @@ def tune(
 ) -> Fitted:
     """Fine-tunes, going on from ``folder``'s checkpoint where there is one, and evaluates after each epoch.
 
-    The metrics are those after the last epoch: no epoch is chosen by the dev set. No weights are kept.
+    The metrics are those after the last epoch: no epoch is chosen by the dev set. Leaves the answers as
+    ``predictions.json`` in ``folder`` where the data set has an official form for them. No weights are kept.
 
     Args:
         tuning: What and how.
@@ -91,13 +98,12 @@ def tune(
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` said so.
     """
-    checkpoint, data = folder / CHECKPOINT, tuning.data_module()
-    batches = data.train_dataloader()
-    module, tokens = tuning.build(len(batches)), [0, *batches.shapes[:, 2].cumsum().tolist()]
+    checkpoint, module, batches = folder / CHECKPOINT, tuning.build(), tuning.data.train_dataloader()
+    tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     course = Course(len(batches), batches.each_epoch, tokens.__getitem__, "dev.", tuning.settings.precision)
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
     torch.manual_seed(tuning.seed)  # dropout
-    trainer(recorder, folder).fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    trainer(recorder, folder).fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
     cost = {
         "seconds": recorder.elapsed(),
         "tokens": float(tokens[-1]),
@@ -107,7 +113,10 @@ def tune(
     }
     curve = {_named(name, tuning.task): values for name, values in recorder.curve.items()}
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
-    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost)
+    if module.scored.predictions is not None:
+        text = json.dumps(module.scored.predictions, ensure_ascii=False)
+        write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
+    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost, examples=module.scored.kept)
 
 
 def _flops(system: System, batches: Batches) -> float:

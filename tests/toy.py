@@ -3,7 +3,7 @@
 import numpy as np
 
 from lightning_modules.tasks import Task
-from lightning_modules.tasks.task import Row
+from lightning_modules.tasks.texts import Row, Texts
 
 COUNTS = {"train": 64, "dev": 24}
 
@@ -19,7 +19,7 @@ def toy_task(name: str, shape: str = "single", labels: tuple[str, ...] = ("low",
             text = " ".join(f"w{word:02d}" for word in words)
             middle = len(text) // 6 * 3
             label = str(float(high)) if not labels else labels[high]
-            yield Row(text, None, label) if shape == "single" else Row(text[:middle], text[middle:], label)
+            yield Row(text, None, label) if shape == "single" else Row(text[:middle] or "w00", text[middle:], label)
 
     metrics = ("accuracy", "f1") if labels else ("spearman",)
-    return Task(name, "Low or high?", "made here", shape, metrics, rows, labels)
+    return Task(name, "Low or high?", "made here", Texts(labels, shape == "pair"), metrics, rows)

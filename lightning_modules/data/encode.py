@@ -29,7 +29,8 @@ class Encoder:
     """Encodes sentences whose words are separated by single spaces."""
 
     def __init__(self, path: Path, kind: str) -> None:
-        self.fast, self.kind = tokenizers.Tokenizer.from_file(str(path)), kind
+        self.path, self.kind = path, kind
+        self.fast = tokenizers.Tokenizer.from_file(str(path))
         self._forget()
 
     @cached_property
@@ -45,6 +46,13 @@ class Encoder:
 
     def __call__(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Token ids of all sentences in a row ``[n]``, and how many belong to each sentence."""
+        ids, words, texts = self.by_word(sentences)
+        return ids, np.diff(words[texts])
+
+    def by_word(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Token ids of all sentences in a row ``[m]``, where each word starts in them, and the end ``[w + 1]``, and
+        where each sentence's words start among the words, and the end ``[n + 1]``.
+        """
         if len(self._numbers) > _MOST_WORDS:
             self._forget()
         sizes = np.fromiter((sentence.count(" ") + 1 for sentence in sentences), np.int64, len(sentences))
@@ -55,8 +63,7 @@ class Encoder:
         ends = np.cumsum(lengths)
         shift = np.repeat(self._starts[numbers] - (ends - lengths), lengths)
         ids = self._pieces[shift + np.arange(len(shift))]
-        edges = np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(sizes)])]
-        return ids, np.diff(edges)
+        return ids, np.concatenate([[0], ends]), np.concatenate([[0], np.cumsum(sizes)])
 
     def _learn(self) -> None:
         """Tokenises the words that have been numbered since the last call."""

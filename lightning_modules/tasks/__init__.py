@@ -6,13 +6,15 @@ A data set of a known shape is one row of ``TASKS`` and a pin from ``python -m l
 >>> TASKS["cola"].main
 'matthews'
 
-``inputs``, ``loader`` (Lightning's data module) and ``baselines`` are imported by name.
+Each shape has a module: ``texts`` (sentences and pairs). ``loader`` (Lightning's data module) and ``baselines`` are
+imported by name.
 """
 
 from .pins import fingerprint
 from .settings import FineTuning
+from .shape import Shape
 from .table import TASKS, task_named
-from .task import Examples, Task
+from .task import Task
 from .work import expected_work
 
-__all__ = ["TASKS", "Examples", "FineTuning", "Task", "expected_work", "fingerprint", "task_named"]
+__all__ = ["TASKS", "FineTuning", "Shape", "Task", "expected_work", "fingerprint", "task_named"]

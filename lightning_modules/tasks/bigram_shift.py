@@ -15,7 +15,8 @@ from ..data.corpora import corpus
 from ..data.pins import digest, expected
 from ..draws import permutation
 from ..places import cache
-from .task import Row, Split
+from .task import Split
+from .texts import Row
 
 _CORPUS = "wikipedia-mini"
 _SIZES = {"train": 4000, "dev": 500}

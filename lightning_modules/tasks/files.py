@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ..config import ConfigError
 from ..places import data_home
-from .task import Row, Split
+from .task import Split
+from .texts import Row
 
 _HOME = "glue"  # the folder of ABLATIONS_DATA that holds the data sets
 

@@ -18,10 +18,11 @@ from ..data.encode import Encoder
 from ..data.settings import Data
 from ..data.store import tokenizer_file
 from ..draws import permutation
-from .inputs import Inputs
+from .pieces import Pieces
 from .pins import checked
 from .settings import FineTuning
-from .task import Split
+from .shape import Inputs, Scored
+from .task import Split, Task
 
 _WINDOW = 32  # batches sorted by length together
 
@@ -32,10 +33,10 @@ class Batches:
     Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
 
     Args:
-        inputs: The examples.
+        inputs: The encoded examples.
         seed: The order follows from it.
-        epochs: How often each example is seen.
-        batch_size: Examples of a batch.
+        epochs: How often each item is seen.
+        batch_size: Items of a batch.
     """
 
     def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int) -> None:
@@ -61,18 +62,18 @@ class Batches:
             done = 0
 
     def epoch(self, number: int) -> list[np.ndarray]:
-        """The numbers of the examples of each batch of an epoch."""
+        """The numbers of the items of each batch of an epoch."""
         order, size = permutation(self.seed, "task order", number, len(self.inputs)), self.batch_size
-        batches: list[np.ndarray] = []
+        lengths, batches = self.inputs.sizes.max(1), []
         for window in _cut(order, size * _WINDOW):
-            batches += _cut(window[np.argsort(self.inputs.lengths[window], kind="stable")], size)
+            batches += _cut(window[np.argsort(lengths[window], kind="stable")], size)
         return [batches[n] for n in permutation(self.seed, "task batches", number, len(batches)).tolist()]
 
     @cached_property
     def shapes(self) -> np.ndarray:
         """Of each batch of the training: rows, positions of a row, and positions that are not padding ``[n 3]``."""
-        lengths = (self.inputs.lengths[indices] for number in range(self.epochs) for indices in self.epoch(number))
-        return np.array([(len(found), found.max(), found.sum()) for found in lengths])
+        sizes = (self.inputs.sizes[indices] for number in range(self.epochs) for indices in self.epoch(number))
+        return np.array([(found.size, found.max(), found.sum()) for found in sizes])
 
     def state_dict(self) -> dict:
         """Where the loader is."""
@@ -95,11 +96,12 @@ class Batches:
 
 
 class InOrder:
-    """Every example once, sorted by length: nothing depends on a seed."""
+    """Every item once, sorted by length: nothing depends on a seed."""
 
     def __init__(self, inputs: Inputs, batch_size: int) -> None:
         self.inputs = inputs
-        self.batches = _cut(np.argsort(inputs.lengths, kind="stable"), batch_size)
+        self.order = np.argsort(inputs.sizes.max(1), kind="stable")
+        self.batches = _cut(self.order, batch_size)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -118,13 +120,13 @@ class TaskData(pl.LightningDataModule):
 
     Attributes:
         data: The text the model was pretrained on, whose tokenizer encodes the examples.
-        task: Its name.
+        task: What it is.
         settings: Batch size, epochs, greatest length.
         seed: The order of the training examples follows from it.
     """
 
     data: Data
-    task: str
+    task: Task
     settings: FineTuning
     seed: int
 
@@ -151,7 +153,17 @@ class TaskData(pl.LightningDataModule):
         return self._inputs("dev")
 
     def _inputs(self, split: Split) -> Inputs:
-        return Inputs.of(checked(self.task, split), self.encoder, self.settings.max_length)
+        examples, few = checked(self.task.name, split), self.settings.train_examples
+        if split == "train" and few is not None and few < len(examples):
+            examples = examples.take(permutation(self.seed, "few examples", 0, len(examples))[:few])
+        pieces = Pieces.of(examples.texts(), self.encoder)
+        return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)
+
+    def score(self, outputs: list[np.ndarray]) -> Scored:
+        """Scores the outputs of each dev item, in the order of `val_dataloader`."""
+        place = np.argsort(self.val_dataloader().order)
+        answers = self.task.shape.answers([outputs[n] for n in place.tolist()], self.dev)
+        return self.task.score(answers, self.dev.examples)
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""

@@ -13,8 +13,9 @@ from pathlib import Path
 from ..config import identity
 from ..data.pins import DataMismatch
 from ..files import write_atomically
+from .shape import Examples
 from .table import task_named
-from .task import Examples, Split
+from .task import Split
 
 _PINS = Path(__file__).with_name("pins.json")
 
@@ -30,10 +31,8 @@ class Part:
     @classmethod
     def of(cls, examples: Examples) -> "Part":
         """The fingerprint of some examples: texts, labels and their order."""
-        second = examples.second or [""] * len(examples)
-        rows = [list(row) for row in zip(examples.first, second, examples.labels.tolist(), strict=True)]
-        words = sum(len(text.split()) for row in rows for text in row[:2])
-        return cls(hashlib.sha256(json.dumps(rows).encode()).hexdigest(), len(rows), words)
+        digest = hashlib.sha256(json.dumps(examples.plain()).encode()).hexdigest()
+        return cls(digest, len(examples), examples.words())
 
 
 def measured(name: str) -> dict[str, Part]:

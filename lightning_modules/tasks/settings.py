@@ -16,6 +16,9 @@ class FineTuning(Settings):
     epochs: int = knob(3, "Passes over the training examples.", ge=1, le=64)
     batch_size: int = knob(32, "Examples in an optimiser step.", ge=1)
     max_length: int = knob(128, "Positions of an example at most, special tokens included; longer ones are cut.", ge=8)
+    train_examples: int | None = knob(
+        None, "How many training examples are used, chosen by the seed; by default all.", neutral=None, ge=1
+    )
     dropout: float = knob(0.1, "Dropout on the pooled vector that the classifier reads.", ge=0, lt=1)
     encoder_dropout: float | None = knob(
         None,

@@ -1,22 +1,27 @@
 """What a fine-tuning will take, estimated from pinned counts: planning opens no data."""
 
+import math
+
 from ..system import System
 from .pins import expected
 from .settings import FineTuning
+from .table import task_named
 
 _PIECES = 1.6  # a word: 1.5 to 1.8 with a vocabulary of 4,096
 
 
 def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int, int, float]:
-    """Optimiser steps (exactly), and about how many positions and FLOPs a fine-tuning takes.
+    """Optimiser steps (exactly where an example is an item); about how many positions and FLOPs they take.
 
     Args:
         system: What was pretrained.
         name: The task.
         settings: How it is fine-tuned.
     """
-    train = expected(name)["train"]
-    steps = settings.epochs * -(-train.examples // settings.batch_size)
-    length = round(min(settings.max_length, _PIECES * train.words / train.examples + 3))
-    presented = settings.epochs * train.examples
-    return steps, presented * length, 3.0 * presented * system.model.flops_per_sequence(length)
+    train, shape = expected(name)["train"], task_named(name).shape
+    share = min(1.0, (settings.train_examples or train.examples) / train.examples)
+    items = shape.items(round(share * train.examples), round(share * train.words * _PIECES), settings)
+    length = round(min(settings.max_length, share * _PIECES * train.words / (items * shape.rows) + 3))
+    steps = settings.epochs * math.ceil(items / settings.batch_size)
+    presented = settings.epochs * items * shape.rows
+    return steps, round(presented * length), 3.0 * presented * system.model.flops_per_sequence(length)

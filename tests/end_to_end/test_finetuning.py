@@ -48,21 +48,21 @@ def _stop_after(steps):
 def test_what_it_leaves(tuning, tmp_path):
     seen = []
     fitted = tune(tuning, tmp_path, on_progress=seen.append)
-    data = tuning.data_module()
+    data = tuning.data
     assert set(fitted.metrics) == {
         *(f"toy.{name}" for name in ("accuracy", "f1", "dev_loss", "train_loss")),
         *(f"toy.accuracy.{name}" for name in ("majority", "tfidf")),
     }
     assert fitted.metrics["toy.accuracy"] > 0.8
     assert fitted.curve["step"] == [STEPS / 3, 2 * STEPS / 3, STEPS]
-    assert fitted.curve["tokens"] == [n * data.train.lengths.sum() for n in (1, 2, 3)]
+    assert fitted.curve["tokens"] == [n * data.train.sizes[:, 0].sum() for n in (1, 2, 3)]
     assert {name: values[-1] for name, values in fitted.curve.items() if name in fitted.metrics} == {
         name: value for name, value in fitted.metrics.items() if not name.startswith("toy.accuracy.")
     }
     assert fitted.cost["tokens"] == fitted.curve["tokens"][-1]
-    assert fitted.cost["parameters"] == sum(p.numel() for p in tuning.build(1).parameters())
+    assert fitted.cost["parameters"] == sum(p.numel() for p in tuning.build().parameters())
     rows = data.train_dataloader().shapes
-    least = 3.0 * sum(tuning.system.model.flops_per_sequence(int(n)) for n in data.train.lengths) * 3
+    least = 3.0 * sum(tuning.system.model.flops_per_sequence(int(n)) for n in data.train.sizes[:, 0]) * 3
     assert least < fitted.cost["flops"] < 1.5 * least
     assert rows[:, 0].sum() == 3 * COUNTS["train"]
     assert (seen[-1].step, seen[-1].steps) == (STEPS, STEPS)

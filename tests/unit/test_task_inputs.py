@@ -11,9 +11,10 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import Tokenizer
 from lightning_modules.data.encode import Encoder
 from lightning_modules.data.tokenizer import train
-from lightning_modules.tasks import Examples, FineTuning
-from lightning_modules.tasks.inputs import LABEL, Inputs, truncated
+from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.loader import Batches, InOrder
+from lightning_modules.tasks.pieces import Pieces
+from lightning_modules.tasks.texts import LABEL, TextExamples, TextInputs, truncated
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,11 @@ def simple(lengths, second=None, labels=None):
     """Texts with so many one-letter words."""
     texts = [" ".join("abcdefgh"[(n + i) % 8] for i in range(length)) for n, length in enumerate(lengths)]
     other = [" ".join("j" * length) for length in second] if second is not None else None
-    return Examples(texts, other, np.arange(len(texts)) % 2 if labels is None else np.array(labels))
+    return TextExamples(texts, other, np.arange(len(texts)) % 2 if labels is None else np.array(labels))
+
+
+def encoded(examples, encoder, max_length):
+    return TextInputs(examples, Pieces.of(examples.texts(), encoder), encoder.vocabulary, max_length)
 
 
 def test_truncation_is_berts():
@@ -46,8 +51,8 @@ def test_truncation_is_berts():
 
 class TestInputs:
     def test_single_texts(self, encoder):
-        inputs = Inputs.of(simple([2, 5]), encoder, max_length=6)
-        assert inputs.lengths.tolist() == [4, 6]
+        inputs = encoded(simple([2, 5]), encoder, 6)
+        assert inputs.sizes[:, 0].tolist() == [4, 6]
         example = inputs.batch(np.array([1, 0]))
         pieces = [[encoder.vocabulary.pieces[i] for i in row] for row in example.inputs.ids.tolist()]
         assert pieces == [["[CLS]", "b", "c", "d", "e", "[SEP]"], ["[CLS]", "a", "b", "[SEP]", "[PAD]", "[PAD]"]]
@@ -59,7 +64,7 @@ class TestInputs:
         assert example.inputs.sample.tolist() == [1, 0]
 
     def test_pairs(self, encoder):
-        inputs = Inputs.of(simple([2, 1], second=[3, 1], labels=[0.5, 2.0]), encoder, max_length=7)
+        inputs = encoded(simple([2, 1], second=[3, 1], labels=[0.5, 2.0]), encoder, 7)
         example = inputs.batch(np.array([0, 1]))
         pieces = [[encoder.vocabulary.pieces[i] for i in row] for row in example.inputs.ids.tolist()]
         assert pieces[0] == ["[CLS]", "a", "b", "[SEP]", "j", "j", "[SEP]"]
@@ -67,11 +72,11 @@ class TestInputs:
         assert example.inputs.tables["segment"].tolist() == [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0]]
         assert example.inputs.special.tolist() == [[p in ("[CLS]", "[SEP]", "[PAD]") for p in row] for row in pieces]
         assert example.targets[LABEL].ids.dtype == torch.float32
-        assert inputs.lengths.tolist() == example.inputs.real.sum(1).tolist()
+        assert inputs.sizes[:, 0].tolist() == example.inputs.real.sum(1).tolist()
 
     def test_ids_are_the_tokenizers_own(self, encoder):
         texts = ["ab ba cd,dc!", "efgh? a-b", ""]
-        inputs = Inputs.of(Examples(texts, None, np.zeros(3, np.int64)), encoder, max_length=64)
+        inputs = encoded(TextExamples(texts, None, np.zeros(3, np.int64)), encoder, 64)
         fast: tokenizers.Tokenizer = encoder.fast
         for row, text in enumerate(texts):
             example = inputs.batch(np.array([row]))
@@ -82,7 +87,7 @@ class TestBatches:
     @pytest.fixture
     def inputs(self, encoder):
         lengths = np.random.default_rng(0).integers(1, 40, 203)
-        return Inputs.of(simple(lengths.tolist()), encoder, max_length=64)
+        return encoded(simple(lengths.tolist()), encoder, 64)
 
     def test_each_example_comes_once_an_epoch(self, inputs):
         batches = Batches(inputs, seed=0, epochs=2, batch_size=8)
@@ -102,11 +107,11 @@ class TestBatches:
         batches = Batches(inputs, seed=0, epochs=4, batch_size=8)
         rows, length, real = batches.shapes.sum(0)[0], *batches.shapes.T[1:]
         assert rows == 4 * 203
-        assert real.sum() == 4 * inputs.lengths.sum()
+        assert real.sum() == 4 * inputs.sizes[:, 0].sum()
         padded = (batches.shapes[:, 0] * length).sum()
         assert real.sum() / padded > 0.9
         shuffled = np.random.default_rng(0).permutation(203)[:200].reshape(25, 8)
-        assert inputs.lengths[shuffled].sum() / (8 * inputs.lengths[shuffled].max(1)).sum() < 0.65
+        assert inputs.sizes[:, 0][shuffled].sum() / (8 * inputs.sizes[:, 0][shuffled].max(1)).sum() < 0.65
         for example, shape in zip(batches, batches.shapes.tolist(), strict=True):
             assert [*example.inputs.ids.shape, int(example.inputs.real.sum())] == shape
 

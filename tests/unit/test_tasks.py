@@ -14,6 +14,7 @@ from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, bigram_shift, expected_work, fingerprint, pins, table
 from lightning_modules.tasks.baselines import baselines
 from lightning_modules.tasks.metrics import METRICS
+from lightning_modules.tasks.texts import TextExamples
 
 # Three lines of each data set in its official form; training and dev files are alike.
 OFFICIAL = {
@@ -75,11 +76,11 @@ class TestEveryTask:
             examples = task.examples(split)
             assert len(examples) == 3
             assert examples.labels.tolist() == LABELS[name]
-            assert (examples.second is None) == (task.shape == "single")
+            assert (examples.second is None) == (not task.shape.pair)
             for text in examples.first + (examples.second or []):
                 assert text == " ".join(text.split())
                 assert text
-        assert examples.labels.dtype == (np.int64 if task.labels else np.float64)
+        assert examples.labels.dtype == (np.int64 if task.shape.labels else np.float64)
 
     @pytest.mark.parametrize("name", TASKS)
     def test_says_what_it_is(self, name):
@@ -93,9 +94,11 @@ class TestEveryTask:
     @pytest.mark.parametrize("name", TASKS)
     def test_right_answers_score_one_and_a_constant_nothing(self, name):
         task, labels = TASKS[name], np.array([0, 1, 1, 0, 1])
-        outputs = np.eye(2)[labels] if task.labels else labels[:, None] * 2.0 + 1
-        assert task.score(outputs, labels) == pytest.approx(dict.fromkeys(task.metrics, 1.0))
-        for metric, value in task.measure(np.zeros(5), labels).items():
+        outputs = np.eye(2)[labels] if task.shape.labels else labels[:, None] * 2.0 + 1
+        examples = TextExamples(["a"] * 5, None, labels)
+        right = task.score(task.shape.answers(list(outputs), None), examples)
+        assert right.metrics == pytest.approx(dict.fromkeys(task.metrics, 1.0))
+        for metric, value in task.score(np.zeros(5), examples).metrics.items():
             assert value == (0.4 if metric == "accuracy" else 0.0)
 
     @pytest.mark.parametrize("name", TASKS)
@@ -248,7 +251,7 @@ class TestBaselines:
             assert all(set(scores) == set(TASKS[name].metrics) for scores in found.values())
             assert found["tfidf"][TASKS[name].main] > found["majority"][TASKS[name].main]  # dev equals train here
         kept = baselines("cola")
-        monkeypatch.setattr("lightning_modules.tasks.baselines._measured", None)
+        monkeypatch.setattr("lightning_modules.tasks.baselines.checked", None)
         assert baselines("cola") == kept
 
     def test_the_majority_is_that_of_the_training_examples(self, official):

@@ -1,0 +1,240 @@
+"""Sentences and pairs of sentences: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, answered at the first position.
+
+Encoded as the text of pretraining was: by the same tokenizer, word by word, after the same cleaning. Segments are 0
+for [CLS], the first text and its [SEP], 1 for the second and its [SEP] (Devlin et al. 2019, figure 2).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Num
+from torch import Tensor, nn
+
+from ..batch import Example, Target
+from ..config import ConfigError
+from ..data.tokenizer import Vocabulary
+from .kept import pack
+from .layout import Segments
+from .metrics import METRICS
+from .pieces import Pieces
+from .settings import FineTuning
+from .shape import Head, Scored, Shape
+
+LABEL = "label"  # the name of the target
+_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
+_MOST_NAMED = 12  # bad examples that an error lists
+
+
+class Row(NamedTuple):
+    """One example as its source spells it."""
+
+    first: str
+    second: str | None
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class TextExamples:
+    """The examples of a split.
+
+    Attributes:
+        first: Texts, their words separated by single spaces ``[n]``.
+        second: The second texts of a task of pairs ``[n]``, None for a task of single texts.
+        labels: Class numbers, or real numbers in regression ``[n]``.
+    """
+
+    first: list[str]
+    second: list[str] | None
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def plain(self) -> list[list[Any]]:
+        """First text, second text or "", label."""
+        second = self.second or [""] * len(self)
+        return [list(row) for row in zip(self.first, second, self.labels.tolist(), strict=True)]
+
+    def texts(self) -> list[str]:
+        """The first texts, then the second ones."""
+        return self.first + (self.second or [])
+
+    def words(self) -> int:
+        """Words of all texts."""
+        return sum(len(text.split()) for text in self.texts())
+
+    def take(self, numbers: np.ndarray) -> Self:
+        """Some of the examples."""
+        chosen = numbers.tolist()
+        second = [self.second[n] for n in chosen] if self.second else None
+        return type(self)([self.first[n] for n in chosen], second, self.labels[numbers])
+
+
+def truncated(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens are left of two texts ``[n]`` that together may have ``room``.
+
+    As BERT's ``_truncate_seq_pair``: while they are too long, the longer of the two loses its last token, the second
+    when they are equal.
+
+    >>> truncated(np.array([9, 3, 9]), np.array([4, 9, 9]), 7)
+    (array([4, 3, 4]), array([3, 4, 3]))
+    """
+    left = np.minimum(first, np.maximum(room - second, room - room // 2))
+    return left, np.minimum(second, room - left)
+
+
+class TextInputs:
+    """The encoded examples of a split, one row each.
+
+    Attributes:
+        examples: What they are.
+        sizes: Positions of each ``[n 1]``.
+    """
+
+    def __init__(self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int) -> None:
+        self.examples, count = examples, len(examples)
+        starts, counts = pieces.bounds[:-1], np.diff(pieces.bounds)
+        if examples.second is None:
+            parts = [(starts, starts + np.minimum(counts, max_length - 2))]
+        else:
+            left = truncated(counts[:count], counts[count:], max_length - 3)
+            parts = [(starts[:count], starts[:count] + left[0]), (starts[count:], starts[count:] + left[1])]
+        self.rows = Segments(pieces.ids, np.array(parts), vocabulary)
+        self.sizes = self.rows.lengths[:, None]
+        labels = examples.labels
+        self.labels = labels.astype(np.float32) if labels.dtype.kind == "f" else labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The examples with these numbers as rows ``[b t]``, padded to the longest of them.
+
+        The target says where a model's answer is read: at the first position, which sees everything.
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        example = Example.of(self.rows.tokens(indices))
+        rows, length = example.inputs.ids.shape
+        where = torch.arange(rows) * length  # the last real position for backbones that look left only
+        example.targets[LABEL] = Target(where, torch.from_numpy(self.labels[indices]))
+        return example
+
+
+class TextHead(Head):
+    """One answer a text: BERT's pooler tanh(W h + b), dropout, a linear layer (Devlin et al. 2019, section 4.1).
+
+    Args:
+        hidden_size: Width d of the backbone.
+        outputs: Numbers of an answer: one logit a class, or one in regression.
+        dropout: Dropout on the pooled vector.
+    """
+
+    def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(hidden_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(hidden_size, outputs)
+        for layer in (self.pooler, self.output):
+            nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
+        """The answers, from the states at the positions that stand for the texts."""
+        chosen = hidden.flatten(0, 1)[example.targets[LABEL].where]
+        return self.output(self.dropout(torch.tanh(self.pooler(chosen))))
+
+    def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
+        """See `Head.adopt_pooler`."""
+        self.pooler.load_state_dict(weights)
+
+    def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
+        """See `summed_loss`."""
+        return summed_loss(outputs, example.targets[LABEL].ids)
+
+
+def summed_loss(outputs: Float[Tensor, "n k"], labels: Num[Tensor, " n"]) -> Tensor:
+    """The sum of cross-entropies in nats for classes, of squared errors for real numbers."""
+    if labels.is_floating_point():
+        return F.mse_loss(outputs[:, 0].float(), labels, reduction="sum")
+    return F.cross_entropy(outputs.float(), labels, reduction="sum")
+
+
+@dataclass(frozen=True)
+class Texts(Shape):
+    """A text, or two, with a class or a number.
+
+    Attributes:
+        labels: Names of the classes in the order of their numbers; none in regression.
+        pair: Whether an example is two texts.
+    """
+
+    labels: tuple[str, ...] = ()
+    pair: bool = False
+    measures = {name: metric.description for name, metric in METRICS.items()}
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for an example: one a class, or the one that is predicted."""
+        return max(1, len(self.labels))
+
+    def read(self, rows: Iterable[Row], task: str) -> TextExamples:
+        """See `Shape.read`. Every text must have a word, every label be a class or a finite number."""
+        found, wrong, first, second, labels = list(rows), [], [], [], []
+        for number, row in enumerate(found):
+            label, problem = self._label(row.label)
+            texts = [" ".join((text or "").split()) for text in row[: 1 + self.pair]]
+            if problem or not all(texts):
+                wrong.append(f"example {number} of '{task}' {problem or 'has an empty text'}")
+            first.append(texts[0])
+            second += texts[1:]
+            labels.append(label)
+        if wrong:
+            more = [f"{len(wrong) - _MOST_NAMED} more examples are wrong"] if len(wrong) > _MOST_NAMED else []
+            raise ConfigError([f"{problem}." for problem in wrong[:_MOST_NAMED] + more])
+        kind = np.int64 if self.labels else np.float64
+        return TextExamples(first, second if self.pair else None, np.array(labels, dtype=kind))
+
+    def _label(self, text: str) -> tuple[float, str]:
+        """A label from the name or the number of its class, or from a number in regression; and what is wrong."""
+        if text in self.labels:
+            return self.labels.index(text), ""
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if np.isfinite(value) and (not self.labels or value in range(len(self.labels))):
+            return value, ""
+        allowed = f"one of {', '.join(self.labels)}, or its number" if self.labels else "a number"
+        return 0.0, f"has the label {text!r}, which is not {allowed}"
+
+    def inputs(
+        self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
+    ) -> TextInputs:
+        """See `Shape.inputs`: each example cut to ``max_length`` positions."""
+        return TextInputs(examples, pieces, vocabulary, settings.max_length)
+
+    def head(self, hidden_size: int, settings: FineTuning) -> TextHead:
+        """See `Shape.head`."""
+        return TextHead(hidden_size, self.outputs, settings.dropout)
+
+    def answers(self, outputs: Sequence[np.ndarray], inputs: TextInputs) -> np.ndarray:
+        """Class numbers, or real numbers in regression ``[n]``."""
+        stacked = np.stack(outputs)
+        return stacked.argmax(1) if self.labels else stacked[:, 0]
+
+    def score(self, answers: np.ndarray, examples: TextExamples, metrics: Sequence[str]) -> Scored:
+        """See `Shape.score`."""
+        found = {name: METRICS[name].of(examples.labels, answers) for name in metrics}
+        kept = {"answer": answers.astype(np.int64), "right": answers == examples.labels} if self.labels else {}
+        return Scored(found, {name: pack(values) for name, values in kept.items()})
+
+    def baselines(self, train: TextExamples, dev: TextExamples) -> dict[str, np.ndarray]:
+        """The commonest class, in regression the mean; and TF-IDF with a linear model."""
+        from .linear import linear  # seconds to import, which planning does without
+
+        constant = np.bincount(train.labels).argmax() if self.labels else train.labels.mean()
+        return {"majority": np.full(len(dev), constant), "tfidf": linear(train, dev)}
