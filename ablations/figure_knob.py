@@ -17,6 +17,9 @@ from ablations.schema import Cell, Grid
 from ablations.statistics import mean_interval
 
 
+_FEW = 4  # ticks of a small panel
+
+
 class _KnobAxis:
     """Where the values of a knob stand on the x axis: as numbers (linear or logarithmic), or evenly spaced as names."""
 
@@ -44,7 +47,7 @@ class _KnobAxis:
 
     def dress(self, axes: Axes, *, panels: int, is_small: bool = False) -> None:
         """Ticks at the values themselves, as many as fit beside so many panels, and the knob's name."""
-        most = 4 if is_small else 12 // panels
+        most = _FEW if is_small else 12 // panels
         if self.is_log:
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
@@ -94,8 +97,9 @@ def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "")
             for column, (metric, series) in enumerate(published):
                 small = figure.add_subplot(below[column])
                 _printed(small, axis, metric, series, len(published))
-                if column == 0:
-                    small.set_ylabel(f"published:\n{shown(_paper(series), 18)}", color=PAPER)
+                papers = [_paper(one) for _, one in published[max(0, column - 1) : column + 1]]
+                if column == 0 or papers[0] != papers[1]:
+                    small.set_ylabel(f"published:\n{shown(papers[-1], 18)}", color=PAPER)
                 small.set_xlim(_limits(axis, panels[0]))
         titles(figure, grid.question, subtitle)
     return figure
@@ -211,7 +215,8 @@ def _notes_above(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup,
             axes.axvline(position, color=FAINT, lw=1, ls=(0, (4, 3)), zorder=1)
 
 
-_Series = dict[str, tuple[Any, list[tuple[float, Published]]]]  # name of a line -> its colour and printed values
+# name of a line -> its colour, and position, printed value of the knob and row of each of its points
+_Series = dict[str, tuple[Any, list[tuple[float, str, Published]]]]
 
 
 def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> list[tuple[str, _Series]]:
@@ -230,7 +235,7 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> lis
             if position is None or line is None or (source.metrics and row.metric not in source.metrics):
                 continue
             colour = hues[line] if len(lines) > 1 else PAPER
-            found.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, row))
+            found.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
     wanted = [metric for source in grid.published for metric in source.metrics] or list(found)
     return [(metric, found[metric]) for metric in dict.fromkeys(wanted) if metric in found][:4]
 
@@ -252,16 +257,21 @@ def _number(text: str) -> float | None:
 
 
 def _paper(series: _Series) -> str:
-    return next(iter(series.values()))[1][0][1].paper
+    return next(iter(series.values()))[1][0][-1].paper
 
 
 def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: int) -> None:
+    """A panel of printed values; where cells stand in for sizes of the paper, the paper's are named below."""
     for colour, points in series.values():
-        x, values = zip(*sorted((position, row.number) for position, row in points), strict=True)
+        x, values = zip(*sorted((position, row.number) for position, _, row in points), strict=True)
         axes.plot(x, values, "-D" if axis.is_numeric else "D", ms=3.5, lw=1.2, color=colour)
-    unit = next(iter(series.values()))[1][0][1].unit
+    unit = next(iter(series.values()))[1][0][-1].unit
     axes.margins(y=0.14)
     axes.set_title(shown(f"{metric}{f' ({unit})' if unit else ''}", 24), fontsize=9, color=PAPER)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.tick_params(labelsize=8)
     axis.dress(axes, panels=panels, is_small=True)
+    if axis.is_numeric:
+        texts = {position: text for _, points in series.values() for position, text, _ in points}
+        places = sorted(texts)[:: max(1, -(-len(texts) // _FEW))]
+        axes.set_xticks(places, [shown(value_text(axis.path, _number(texts[place])), 22) for place in places])
