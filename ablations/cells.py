@@ -1,5 +1,6 @@
 """From a grid at a scale to its cells: combinations of axis values, the systems they make, and equal budgets."""
 
+import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -180,14 +181,15 @@ def label(values: Mapping[str, Any]) -> str:
     >>> label({"model.dropout": 0.1, "model.attention_dropout": 0, "system": "bert", "a.rate": 1, "b.rate": 2})
     'dropout=0.1, attention_dropout=0, bert, a.rate=1, b.rate=2'
     """
-    shown = []
+    shown, paths = [], tuple(values)
     for path, value in values.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        shown.append(text if "." not in path else f"{_short(path, values)}={'none' if value is None else text}")
+        shown.append(text if "." not in path else f"{_short(path, paths)}={'none' if value is None else text}")
     return ", ".join(shown)
 
 
-def _short(path: str, among: Mapping[str, Any]) -> str:
+@functools.lru_cache(maxsize=1024)  # the paths are those of a grid's axes, again and again
+def _short(path: str, among: tuple[str, ...]) -> str:
     parts = path.split(".")
     for count in range(1, len(parts)):
         tail = ".".join(parts[-count:])

@@ -8,7 +8,7 @@ from typing import Any
 from ablations.provenance import gpus
 from ablations.schema import Record, Run
 from ablations.store import Damage
-from lightning_modules.config import flat
+from lightning_modules.config import Settings, flat, once
 from lightning_modules.system import System
 from lightning_modules.tasks import expected_work
 
@@ -33,8 +33,12 @@ def _architecture(system: System) -> tuple[Any, ...]:
     Rates and probabilities shape no weight (the tests change each of them and count), and counting once for each
     of a thousand dropouts would take most of a plan's time.
     """
-    leaves = (*flat(system.model).items(), *flat(system.objectives).items())
-    return system.data.tokenizer.vocab_size, *(leaf for leaf in leaves if not isinstance(leaf[1], float))
+    return system.data.tokenizer.vocab_size, _shape(system.model), _shape(system.objectives)
+
+
+@once
+def _shape(part: Settings) -> tuple[Any, ...]:
+    return tuple(leaf for leaf in flat(part).items() if not isinstance(leaf[1], float))
 
 
 def costs(runs: Sequence[Run]) -> dict[str, Cost]:

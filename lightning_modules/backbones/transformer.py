@@ -15,7 +15,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from ..batch import Encoded, Example, Size
-from ..config import Settings, knob
+from ..config import Settings, knob, once
 from ..layers.attention import MultiHeadAttention, allowed, score_bias
 from ..layers.dropout import Dropout
 from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
@@ -83,6 +83,7 @@ class Transformer(Settings):
             raise ValueError(f"{self.sharing_groups} sharing_groups cannot be made of {self.num_layers} layers")
         return self
 
+    @once
     def resolved(self) -> Self:
         """Derived values filled in, and values that do nothing at their neutral one.
 

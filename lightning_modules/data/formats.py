@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..batch import Tokens
-from ..config import Settings, identity, knob
+from ..config import Settings, identity, knob, once
 from . import pairs
 from .pairs import PairSequences
 from .store import TokenStore
@@ -58,6 +58,7 @@ class InputFormat(Settings):
         neutral=False,
     )
 
+    @once
     def resolved(self) -> Self:
         """What the other kind has, or what has nothing to act on, is at its neutral value."""
         if self.kind == "full_sentences":
