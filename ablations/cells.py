@@ -12,9 +12,11 @@ from ablations.schema import SYSTEM_AXIS, TUNING, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import FineTuning
+from lightning_modules.tasks import TASKS, FineTuning
+from lightning_modules.tasks.protocols import PROTOCOLS
 
 Values = dict[str, Any]
+PROTOCOL = "protocol"  # behind TUNING: the name of a paper's fine-tuning settings
 
 
 @dataclass(frozen=True)
@@ -218,21 +220,33 @@ class Workshop:
                 found |= self.grid.variants[path][value] if path in self.grid.variants else {path: value}
         return found
 
-    def finetuning(self, values: Mapping[str, Any]) -> FineTuning:
-        """How the pretrained system of a combination is fine-tuned.
+    def finetuning(self, values: Mapping[str, Any], task: str) -> FineTuning:
+        """How the pretrained system of a combination is fine-tuned on a task.
+
+        What the task's shape needs comes first, then the protocol, then knobs for all tasks, then those for this one.
 
         Raises:
             ConfigError: Naming each bad knob.
         """
         knobs = {**self.tuning, **self.knobs(values)}
-        own = {path.removeprefix(TUNING): value for path, value in knobs.items() if path.startswith(TUNING)}
+        own = {path.removeprefix(TUNING): v for path, v in knobs.items() if path.startswith(TUNING)}
+        mine = {path.removeprefix(f"{task}."): v for path, v in own.items() if path.startswith(f"{task}.")}
+        everyones = {path: v for path, v in own.items() if path.partition(".")[0] not in TASKS}
+        protocol = everyones.pop(PROTOCOL, None)
+        if protocol is not None and protocol not in PROTOCOLS:
+            hint = did_you_mean(str(protocol), PROTOCOLS)
+            raise ConfigError([Problem(TUNING + PROTOCOL, f"there is no protocol {protocol!r}.{hint}")])
+        published = PROTOCOLS[protocol].settings(task) if protocol else {}
+        own = {**(TASKS[task].settings if task else {}), **published, **everyones, **mine}
         key = json.dumps(own)
         try:
             if key not in self._tunings:
                 self._tunings[key] = FineTuning().but(**own)
             return self._tunings[key]
         except ConfigError as error:
-            raise ConfigError(Problem(TUNING + problem.path, problem.message) for problem in error.problems) from None
+            prefix = dict.fromkeys(mine, f"{TUNING}{task}.")
+            named = (Problem(prefix.get(p.path, TUNING) + p.path, p.message) for p in error.problems)
+            raise ConfigError(named) from None
 
     def system(self, values: Mapping[str, Any]) -> System:
         """The system of a combination, with the steps its budget allows.

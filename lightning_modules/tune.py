@@ -18,6 +18,7 @@ from .tasks.baselines import baselines
 from .tasks.loader import Batches, TaskData
 
 PREDICTIONS = "predictions.json"
+_POINTS = 64  # of a curve, at most
 _BACKBONE, _POOLER = "backbone.", "heads.sentence.pair.pooler."  # in the weights that `fit` leaves
 _DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
@@ -82,7 +83,7 @@ def tune(
 ) -> Fitted:
     """Fine-tunes, going on from ``folder``'s checkpoint where there is one, and evaluates after each epoch.
 
-    The metrics are those after the last epoch: no epoch is chosen by the dev set. Leaves the answers as
+    The metrics are those after the last step: no epoch is chosen by the dev set. Leaves the answers as
     ``predictions.json`` in ``folder`` where the data set has an official form for them. No weights are kept.
 
     Args:
@@ -100,10 +101,14 @@ def tune(
     """
     checkpoint, module, batches = folder / CHECKPOINT, tuning.build(), tuning.data.train_dataloader()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
-    course = Course(len(batches), batches.each_epoch, tokens.__getitem__, "dev.", tuning.settings.precision)
+    every = max(batches.each_epoch, -(-len(batches) // _POINTS))
+    course = Course(len(batches), every, tokens.__getitem__, "dev.", tuning.settings.precision)
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
     torch.manual_seed(tuning.seed)  # dropout
-    trainer(recorder, folder).fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    run = trainer(recorder, folder)
+    run.fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
+        run.validate(module, tuning.data, verbose=False)
     cost = {
         "seconds": recorder.elapsed(),
         "tokens": float(tokens[-1]),

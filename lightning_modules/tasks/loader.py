@@ -37,10 +37,12 @@ class Batches:
         seed: The order follows from it.
         epochs: How often each item is seen.
         batch_size: Items of a batch.
+        steps: How many batches in all, instead of ``epochs``; the last epoch may be broken off.
     """
 
-    def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int) -> None:
-        self.inputs, self.seed, self.epochs, self.batch_size = inputs, seed, epochs, batch_size
+    def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int, steps: int | None = None) -> None:
+        self.inputs, self.seed, self.batch_size = inputs, seed, batch_size
+        self.steps = steps or epochs * self.each_epoch
         self.position = 0  # batches yielded
 
     @property
@@ -49,17 +51,16 @@ class Batches:
         return -(-len(self.inputs) // self.batch_size)
 
     def __len__(self) -> int:
-        return self.epochs * self.each_epoch
+        return self.steps
 
     def __iter__(self) -> Iterator[Example]:
         if self.position >= len(self):  # a finished loader starts anew
             self.position = 0
-        first, done = divmod(self.position, self.each_epoch)
-        for epoch in range(first, self.epochs):
-            for indices in self.epoch(epoch)[done:]:
+        while self.position < len(self):
+            epoch, done = divmod(self.position, self.each_epoch)
+            for indices in self.epoch(epoch)[done : done + len(self) - self.position]:
                 self.position += 1
                 yield self.inputs.batch(indices)
-            done = 0
 
     def epoch(self, number: int) -> list[np.ndarray]:
         """The numbers of the items of each batch of an epoch."""
@@ -72,8 +73,9 @@ class Batches:
     @cached_property
     def shapes(self) -> np.ndarray:
         """Of each batch of the training: rows, positions of a row, and positions that are not padding ``[n 3]``."""
-        sizes = (self.inputs.sizes[indices] for number in range(self.epochs) for indices in self.epoch(number))
-        return np.array([(found.size, found.max(), found.sum()) for found in sizes])
+        epochs = range(-(-len(self) // self.each_epoch))
+        sizes = [self.inputs.sizes[indices] for number in epochs for indices in self.epoch(number)]
+        return np.array([(found.size, found.max(), found.sum()) for found in sizes[: len(self)]])
 
     def state_dict(self) -> dict:
         """Where the loader is."""
@@ -167,7 +169,8 @@ class TaskData(pl.LightningDataModule):
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""
-        return Batches(self.train, self.seed, self.settings.epochs, self.settings.batch_size)
+        settings = self.settings
+        return Batches(self.train, self.seed, settings.epochs, settings.batch_size, settings.steps)
 
     def val_dataloader(self) -> InOrder:
         """The dev examples."""

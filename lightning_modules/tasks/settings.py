@@ -14,6 +14,9 @@ class FineTuning(Settings):
     """
 
     epochs: int = knob(3, "Passes over the training examples.", ge=1, le=64)
+    steps: int | None = knob(
+        None, "Optimiser steps, where a paper says those; by default as many as the epochs make.", neutral=None, ge=1
+    )
     batch_size: int = knob(32, "Examples in an optimiser step.", ge=1)
     max_length: int = knob(128, "Positions of an example at most, special tokens included; longer ones are cut.", ge=8)
     train_examples: int | None = knob(
