@@ -106,7 +106,7 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
     [[{'a': 1, 'b': 3}, {'a': 2, 'b': 4}], [{'c': 5}]]
 
     Raises:
-        ConfigError: If axes that move together have different numbers of values.
+        ConfigError: If axes that move together have different numbers of values, or the same ones twice.
     """
     directions: list[list[Values]] = []
     placed: set[str] = set()
@@ -119,8 +119,10 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise ConfigError([Problem("zip", f"axes that move together need as many values as each other: {listed}")])
-        rows = zip(*(axes[name] for name in group), strict=True)
-        directions.append([dict(zip(group, row, strict=True)) for row in rows])
+        rows = [dict(zip(group, row, strict=True)) for row in zip(*(axes[name] for name in group), strict=True)]
+        if len(group) > 1 and (twice := next((row for n, row in enumerate(rows) if row in rows[:n]), None)):
+            raise ConfigError([Problem("zip", f"{label(twice)} is listed twice")])
+        directions.append(rows)
     return directions
 
 
