@@ -1,0 +1,132 @@
+"""Where the files of a data set lie: below ``ABLATIONS_DATA``, or else as a copy on the Hugging Face hub."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config import ConfigError
+from ..places import data_home
+from .task import Split
+
+_OFFLINE = "The task 'bigram_shift' works offline."
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a data set, and its copy on the hub if that is the same text.
+
+    Attributes:
+        title: What people call it.
+        folder: Its folder below ``ABLATIONS_DATA``.
+        files: Split -> its files.
+        hub: Data set and configuration on the hub; its parts are called train and validation.
+    """
+
+    title: str
+    folder: str
+    files: Mapping[Split, tuple[str, ...]]
+    hub: tuple[str, str] | None = None
+
+    def paths(self, split: Split) -> list[Path]:
+        """The files of a split; none when they are not there and the hub may be asked.
+
+        Raises:
+            ConfigError: When they are not there and there is no copy on the hub.
+        """
+        home = data_home()
+        found = [home / self.folder / name for name in self.files[split]] if home else []
+        absent = [path for path in found if not path.is_file()]
+        if found and not absent:
+            return found
+        if self.hub is None:
+            raise ConfigError([f"{self._ways(absent)}. {_OFFLINE}"])
+        return []
+
+    def on_hub(self, split: Split) -> Iterable[dict]:
+        """The rows of a split as the hub has them.
+
+        Raises:
+            ConfigError: When they cannot be read there, naming the ways to get them.
+        """
+        home = data_home()
+        ways = self._ways([home / self.folder / name for name in self.files[split]] if home else [])
+        try:
+            import datasets
+        except ImportError:
+            raise ConfigError(
+                [f"{ways}, or read it from the Hugging Face hub, with `pip install -e .[hub]`. {_OFFLINE}"]
+            ) from None
+        try:
+            return datasets.load_dataset(*self.hub, split="train" if split == "train" else "validation")
+        except Exception as error:  # the library raises a dozen kinds: offline, unknown, gated ...
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            raise ConfigError(
+                [
+                    f"{ways}, or connect to the Hugging Face hub: {self.hub[0]} ({self.hub[1]}) could not be read "
+                    f"there ({reason}). {_OFFLINE}"
+                ]
+            ) from None
+
+    def _ways(self, absent: list[Path]) -> str:
+        why = f"{absent[0]} is missing" if absent else "ABLATIONS_DATA is not set"
+        names = ", ".join(f"{self.folder}/{name}" for split in ("train", "dev") for name in self.files[split])
+        return (
+            f"The data set {self.title} is not at hand: {why}. Set ABLATIONS_DATA to a folder that holds {names} in "
+            "the official format"
+        )
+
+
+def numbered(path: Path, form: str) -> Iterator[tuple[str, str]]:
+    """The lines of a file without their ends, each with the words an error begins with: ``file, line 3``.
+
+    Args:
+        path: A file in UTF-8, with or without a byte-order mark.
+        form: What a line of it is called.
+
+    Raises:
+        ConfigError: When the file is empty.
+    """
+    empty = True
+    with open(path, encoding="utf-8-sig", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            empty &= not line.strip()
+            yield f"{path}, line {number}", line.rstrip("\r\n")
+    if empty:
+        raise ConfigError([f"{path} is empty: it holds no {form}."])
+
+
+def fields(path: Path, columns: tuple[str, ...], form: str) -> Iterator[tuple[str, list[str]]]:
+    """The tab-separated fields of a file below a line of headings; a quote character stands for itself.
+
+    Args:
+        path: The file.
+        columns: Its headings, in order.
+        form: What a line of it is called.
+
+    Raises:
+        ConfigError: For other headings or another number of fields, and when there is no line but the headings.
+    """
+    lines = numbered(path, form)
+    where, heading = next(lines, (f"{path}, line 1", ""))
+    if tuple(heading.split("\t")) != columns:
+        raise ConfigError([f"{where}: the columns are {', '.join(heading.split(chr(9)))}, not {', '.join(columns)}."])
+    empty = True
+    for where, line in lines:
+        found = line.split("\t")
+        if len(found) != len(columns):
+            raise ConfigError([f"{where}: {len(found)} fields instead of {len(columns)}."])
+        empty = False
+        yield where, found
+    if empty:
+        raise ConfigError([f"{path} is empty: it holds no {form}."])
+
+
+def complained(wrong: list[str], most: int = 12) -> None:
+    """Refuses examples that are not as they should be.
+
+    Raises:
+        ConfigError: Naming the first of them, if there are any.
+    """
+    if wrong:
+        more = [f"{len(wrong) - most} more examples are wrong"] if len(wrong) > most else []
+        raise ConfigError([f"{problem}." for problem in wrong[:most] + more])
