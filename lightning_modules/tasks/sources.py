@@ -1,6 +1,7 @@
 """Where the files of a data set lie: below ``ABLATIONS_DATA``, or else as a copy on the Hugging Face hub."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,29 +96,39 @@ def numbered(path: Path, form: str) -> Iterator[tuple[str, str]]:
         raise ConfigError([f"{path} is empty: it holds no {form}."])
 
 
-def fields(path: Path, columns: tuple[str, ...], form: str) -> Iterator[tuple[str, list[str]]]:
-    """The tab-separated fields of a file below a line of headings; a quote character stands for itself.
+def fields(
+    path: Path, columns: Sequence[str], form: str, delimiter: str = "\t", quoted: bool = False
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """What stands in some columns of a file with a line of headings, and the words an error begins with.
 
     Args:
         path: The file.
-        columns: Its headings, in order.
+        columns: The headings that are needed; others are passed over.
         form: What a line of it is called.
+        delimiter: What separates fields.
+        quoted: Whether a field may stand in quotes, as in CSV; or else a quote character stands for itself.
 
     Raises:
-        ConfigError: For other headings or another number of fields, and when there is no line but the headings.
+        ConfigError: For a column that is missing, a line with more or fewer fields than headings or with a quote that
+            is not closed, and when there is no line but the headings.
     """
-    lines = numbered(path, form)
-    where, heading = next(lines, (f"{path}, line 1", ""))
-    if tuple(heading.split("\t")) != columns:
-        raise ConfigError([f"{where}: the columns are {', '.join(heading.split(chr(9)))}, not {', '.join(columns)}."])
-    empty = True
-    for where, line in lines:
-        found = line.split("\t")
-        if len(found) != len(columns):
-            raise ConfigError([f"{where}: {len(found)} fields instead of {len(columns)}."])
-        empty = False
-        yield where, found
-    if empty:
+    quoting, number = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, 0
+    heading: list[str] = []
+    for number, (where, line) in enumerate(numbered(path, form)):
+        try:
+            found = next(csv.reader([line], delimiter=delimiter, quoting=quoting, strict=True), [""])
+        except csv.Error as error:
+            raise ConfigError([f"{where}: {error}."]) from None
+        if not number:
+            heading = found
+            if absent := [name for name in columns if name not in heading]:
+                raise ConfigError([f"{path} has no column {', '.join(absent)}; it has {', '.join(heading)}."])
+        elif len(found) != len(heading):
+            raise ConfigError([f"{where}: {len(found)} fields instead of {len(heading)}."])
+        else:
+            row = dict(zip(heading, found, strict=True))
+            yield where, {name: row[name] for name in columns}
+    if not number:
         raise ConfigError([f"{path} is empty: it holds no {form}."])
 
 
