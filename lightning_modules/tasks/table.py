@@ -1,7 +1,7 @@
 """Every task, a row each. To add a data set of a known shape, add its row and pin it."""
 
 from ..config import ConfigError, did_you_mean
-from . import arct, bigram_shift, columns, copa, race, swag
+from . import arct, bigram_shift, columns, copa, gap, race, swag
 from .files import Files, Hub
 from .task import Task
 from .texts import Texts
@@ -75,6 +75,7 @@ _ROWS = (
     *swag.ROWS,
     *copa.ROWS,
     *arct.ROWS,
+    *gap.ROWS,
 )  # fmt: skip
 
 TASKS: dict[str, Task] = {row.name: row for row in _ROWS}
