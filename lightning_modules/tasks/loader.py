@@ -13,8 +13,8 @@ import numpy as np
 import pytorch_lightning as pl
 
 from ..batch import Example
-from ..config import ConfigError
 from ..data.encode import Encoder
+from ..data.resumable import Resumable
 from ..data.settings import Data
 from ..data.store import tokenizer_file
 from ..draws import permutation
@@ -27,7 +27,7 @@ from .task import Split, Task
 _WINDOW = 32  # batches sorted by length together
 
 
-class Batches:
+class Batches(Resumable):
     """The training batches of all epochs, one after the other; resumable exactly.
 
     Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
@@ -76,22 +76,6 @@ class Batches:
         epochs = range(-(-len(self) // self.each_epoch))
         sizes = [self.inputs.sizes[indices] for number in epochs for indices in self.epoch(number)]
         return np.array([(found.size, found.max(), found.sum()) for found in sizes[: len(self)]])
-
-    def state_dict(self) -> dict:
-        """Where the loader is."""
-        return {"position": self.position, "portions": self._portions()}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Continues after the batches that had been yielded.
-
-        Raises:
-            ConfigError: When the position was counted in other portions.
-        """
-        if state["portions"] != self._portions():
-            raise ConfigError(
-                [f"this data position was saved with {state['portions']}; the loader has {self._portions()}."]
-            )
-        self.position = state["position"]
 
     def _portions(self) -> dict:
         return {"seed": self.seed, "batch_size": self.batch_size, "examples": len(self.inputs)}
