@@ -85,13 +85,18 @@ def numbered(path: Path, form: str) -> Iterator[tuple[str, str]]:
         form: What a line of it is called.
 
     Raises:
-        ConfigError: When the file is empty.
+        ConfigError: When the file is empty, or a line of it no UTF-8.
     """
     empty = True
-    with open(path, encoding="utf-8-sig", newline="\n") as file:
-        for number, line in enumerate(file, 1):
+    with open(path, "rb") as file:
+        for number, raw in enumerate(file, 1):
+            where = f"{path}, line {number}"
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ConfigError([f"{where}: this is no UTF-8 (byte {error.start + 1})."]) from None
             empty &= not line.strip()
-            yield f"{path}, line {number}", line.rstrip("\r\n")
+            yield where, line.rstrip("\r\n")
     if empty:
         raise ConfigError([f"{path} is empty: it holds no {form}."])
 
