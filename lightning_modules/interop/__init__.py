@@ -9,6 +9,7 @@ and ALBERT. Nothing in a folder is executed: pickles are refused unopened, and s
 """
 
 from .checkpoint import Checkpoint, of_run, read, write
+from .folder import fingerprint
 from .own_tokenizer import own_encoder
 
-__all__ = ["Checkpoint", "of_run", "own_encoder", "read", "write"]
+__all__ = ["Checkpoint", "fingerprint", "of_run", "own_encoder", "read", "write"]
