@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from .data.encode import Encoder
 from .files import write_atomically
 from .finetune import Finetune
 from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
@@ -33,6 +34,7 @@ class Tuning:
         settings: How.
         seed: The head's initialisation, dropout and the order of the examples follow from it.
         weights: The file of weights that pretraining left; None starts from random weights, as a control.
+        encoder: The tokenizer of a published checkpoint; None is the one trained on the text of ``system``.
     """
 
     system: System
@@ -40,11 +42,12 @@ class Tuning:
     settings: FineTuning
     seed: int
     weights: Path | None
+    encoder: Encoder | None = None
 
     @cached_property
     def data(self) -> TaskData:
         """The Lightning data module."""
-        return TaskData(self.system.data, task_named(self.task), self.settings, self.seed)
+        return TaskData(self.system.data, task_named(self.task), self.settings, self.seed, self.encoder)
 
     def build(self) -> Finetune:
         """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
