@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import checkpoints
+from ablations import checkpoints, fill_mask
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -307,6 +307,7 @@ def clean(
 
 app.command("export")(checkpoints.export)
 app.command("evaluate")(checkpoints.evaluate)
+app.command("fill-mask")(fill_mask.command)
 
 
 def main() -> None:
