@@ -7,7 +7,7 @@ a mixture, a BiLSTM and the task's head, which alone are trained.
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
