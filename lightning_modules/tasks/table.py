@@ -1,7 +1,7 @@
 """Every task, a row each. To add a data set of a known shape, add its row and pin it."""
 
 from ..config import ConfigError, did_you_mean
-from . import bigram_shift
+from . import bigram_shift, qnli, squad
 from .files import Files, Hub
 from .task import Task
 from .texts import Texts
@@ -70,6 +70,8 @@ _ROWS = (
         metrics=("accuracy",),
         rows=bigram_shift.rows,
     ),
+    *squad.ROWS,
+    *qnli.ROWS,
 )  # fmt: skip
 
 TASKS: dict[str, Task] = {row.name: row for row in _ROWS}
