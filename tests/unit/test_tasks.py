@@ -93,7 +93,7 @@ class TestEveryTask:
         assert task.title.endswith("?")
         assert task.source
         assert set(task.metrics) <= set(task.shape.measures)
-        assert list(task.shape.methods)[0] == "majority"
+        assert next(iter(task.shape.methods)) == "majority"
 
     @pytest.mark.parametrize("name", TEXTS)
     def test_right_answers_score_one_and_a_constant_nothing(self, name):
