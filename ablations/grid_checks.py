@@ -69,8 +69,12 @@ def _check_names(grid: Grid, document: Document) -> bool:
     for name, scale in grid.scales.items():
         for path in scale.set:
             _check_knob(grid, ("scales", name, "set", path), path, document)
+    zipped = {path for group in grid.zip for path in group}
     for where, path, values in _axis_values(grid):
         _check_values(where, path, values, names_of(grid, path), document)
+        for index, value in enumerate(() if path in zipped else values):
+            if any(same(value, earlier) for earlier in values[:index]):
+                document.complain((*where, index), f"{value!r} is listed twice")
     return len(document.problems) == before
 
 
@@ -86,8 +90,6 @@ def _check_values(
     if not values:
         document.complain(where, "an axis needs at least one value")
     for index, value in enumerate(values):
-        if any(same(value, earlier) for earlier in values[:index]):
-            document.complain((*where, index), f"{value!r} is listed twice")
         if names is not None and value not in names:
             document.complain((*where, index), f"there is no {path} {value!r}.{did_you_mean(str(value), names)}")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables
+from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables, task_table
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed
 from ablations.plan import Plan, plan
@@ -119,6 +119,11 @@ class Study:
     def table(self) -> Markdown:
         """One row a cell: means with intervals, differences to the baseline, published values apart."""
         return Markdown(markup.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
+
+    def tasks(self) -> Markdown:
+        """Downstream tasks one by one: spread over seeds, runs that learnt nothing, the vote of all seeds."""
+        found = task_table.per_task(self._plan.cells, self.records)
+        return Markdown(markup.markdown(found[0]) if found else "*Nothing has been fine-tuned.*")
 
     def claims(self) -> Markdown:
         """The published claims and the measured answers."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ..config import ConfigError, did_you_mean
 from . import folders, own_text, wikipedia_mini
+from .sources import Origin
 
 Split = Literal["train", "heldout"]
 
@@ -22,11 +23,15 @@ class Corpus:
         name: What grids call it.
         description: What it is, its size and its licence, in a line.
         paragraphs: Split -> documents as lists of paragraphs.
+        origin: Where its files are had.
+        package: The Python package that holds it instead.
     """
 
     name: str
     description: str
     paragraphs: Callable[[Split], Iterator[list[str]]]
+    origin: Origin | None = None
+    package: str = ""
 
     def documents(self, split: Split) -> Iterator[list[str]]:
         """The documents of a split as lists of sentences, streaming, always in the same order."""
@@ -48,16 +53,19 @@ CORPORA: dict[str, Corpus] = {
         "wikipedia-mini",
         "about 100 Wikipedia articles inside the package gensim, 0.4 M words; CC BY-SA 3.0; every 10th held out",
         _every(wikipedia_mini.articles, 10),
+        package="gensim",
     ),
     "novels": Corpus(
         "novels",
         "98 English novels of 1839-1930, 14 M words; public domain; every 20th book held out",
         _every(folders.novels, 20),
+        folders.NOVELS,
     ),
     "wikipedia-2015": Corpus(
         "wikipedia-2015",
         "10,322 English Wikipedia articles of 2015, 22 M words; CC BY-SA 3.0; the last file held out",
         folders.wikipedia_2015,
+        folders.WIKIPEDIA,
     ),
 }
 

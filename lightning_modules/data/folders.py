@@ -7,40 +7,40 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import ConfigError
-from ..places import data_home
+from .sources import Origin
 from .wikipedia_mini import prose
 
-_NOVELS = "pretrain/english_novels_100"
-_WIKIPEDIA = "pretrain/wiki_en_2015"
-_WIKIPEDIA_FILES = {"train": ("wiki_AA.txt", "wiki_AB.txt", "wiki_AC.txt"), "heldout": ("wiki_AD.txt",)}
+_OTHERWISE = (
+    "Or train on something else: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files, 'hub:<dataset>' "
+    "the Hugging Face hub."
+)
+NOVELS = Origin(
+    "The corpus 'novels'",
+    dict.fromkeys(("train", "heldout"), ("pretrain/english_novels_100/*.txt",)),
+    otherwise=_OTHERWISE,
+)
+WIKIPEDIA = Origin(
+    "The corpus 'wikipedia-2015'",
+    {
+        "train": tuple(f"pretrain/wiki_en_2015/wiki_A{letter}.txt" for letter in "ABC"),
+        "heldout": ("pretrain/wiki_en_2015/wiki_AD.txt",),
+    },
+    otherwise=_OTHERWISE,
+)
 
 _WIDEST_WRAP = 125  # characters; a file whose lines are longer holds one paragraph a line
 _SENTENCE_ENDS = tuple(".!?:\"'”’")
 
 
-def _folder(corpus: str, relative: str, pattern: str) -> Path:
-    """The folder of a corpus under ``ABLATIONS_DATA``.
-
-    Raises:
-        ConfigError: Naming where it was looked for, how to get it, and what works without.
-    """
-    home = data_home()
-    if home is not None and any((home / relative).glob(pattern)):
-        return home / relative
-    where = f"{home / relative} has no {pattern}" if home else "ABLATIONS_DATA is not set"
-    raise ConfigError(
-        [
-            f"The corpus '{corpus}' is not at hand: {where}. Set ABLATIONS_DATA to a folder that holds "
-            f"{relative}/{pattern}, or train on something else: 'wikipedia-mini' works offline, 'text:<glob>' reads "
-            "your own files, 'hub:<dataset>' the Hugging Face hub."
-        ]
-    )
+def _files(origin: Origin, split: str) -> list[Path]:
+    if not (found := origin.find(split)):
+        raise origin.absent(split)
+    return found
 
 
 def novels() -> Iterator[list[str]]:
     """The paragraphs of each novel, by file name. A document is a book."""
-    for path in sorted(_folder("novels", _NOVELS, "*.txt").glob("*.txt"), key=lambda p: p.name):
+    for path in sorted(_files(NOVELS, "train")[0].parent.glob("*.txt"), key=lambda p: p.name):
         paragraphs = unwrapped(path.read_text(encoding="utf-8-sig"))
         if paragraphs:
             yield paragraphs
@@ -76,12 +76,9 @@ def unwrapped(text: str) -> list[str]:
 
 def wikipedia_2015(split: str) -> Iterator[list[str]]:
     """The paragraphs of each article; the files AA-AC train, AD is held out."""
-    folder = _folder("wikipedia-2015", _WIKIPEDIA, "wiki_A?.txt")
-    for name in _WIKIPEDIA_FILES[split]:
-        if not (folder / name).is_file():
-            raise ConfigError([f"The corpus 'wikipedia-2015' is not complete: {folder / name} is missing."])
+    for path in _files(WIKIPEDIA, split):
         paragraphs: list[str] = []
-        with open(folder / name, encoding="utf-8-sig") as file:
+        with open(path, encoding="utf-8-sig") as file:
             for line in file:
                 if line.startswith("<doc "):
                     paragraphs, title = [], True

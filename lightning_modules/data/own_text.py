@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..config import ConfigError
 from ..places import data_home, project
+from .sources import Unavailable, loaded
 
 HELDOUT_EVERY = 20
 
@@ -107,14 +108,9 @@ def _loaded(name: str) -> tuple[str, dict]:
         "else: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files."
     )
     try:
-        import datasets
-    except ImportError:
-        raise ConfigError([f"'hub:{name}' needs the package datasets: `pip install -e .[hub]`. {ways}"]) from None
-    try:
-        parts = datasets.load_dataset(path, config, streaming=True)
-    except Exception as error:  # the library raises a dozen kinds: offline, unknown, gated, no data files ...
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        raise ConfigError([f"'hub:{name}' could not be read ({reason}). {ways}"]) from None
+        parts = loaded(path, config, streaming=True)
+    except Unavailable as reason:
+        raise ConfigError([f"'hub:{name}' {reason}. {ways}"]) from None
     if "train" not in parts:
         raise ConfigError([f"'hub:{name}' has no part 'train'; it has {', '.join(sorted(map(str, parts)))}."])
     return path, parts

@@ -93,6 +93,7 @@ ROWS = (
         metrics=_F1,
         rows=_CONLL,
         licence="Reuters text, for research by agreement with NIST",
+        official=(14041, 3250),
     ),
     Task(
         name="conll2003_sentences",
@@ -102,6 +103,7 @@ ROWS = (
         metrics=_F1,
         rows=_CONLL,
         licence="Reuters text, for research by agreement with NIST",
+        official=(14041, 3250),
     ),
     Task(
         name="wnut17",
@@ -113,5 +115,6 @@ ROWS = (
             Source("WNUT-17", "wnut17", {"train": ("wnut17train.conll",), "dev": ("emerging.dev.conll",)}), count=2
         ),
         licence="CC BY 4.0",
+        official=(3394, 1009),
     ),
 )

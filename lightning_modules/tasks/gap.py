@@ -54,6 +54,7 @@ ROWS = (
         metrics=("f1", "masculine_f1", "feminine_f1", "accuracy"),
         rows=rows,
         licence="Apache-2.0",
+        official=(2000, 454),
         settings={"max_length": 256},
     ),
 )

@@ -109,12 +109,14 @@ class TaskData(pl.LightningDataModule):
         task: What it is.
         settings: Batch size, epochs, greatest length.
         seed: The order of the training examples follows from it.
+        own: A published checkpoint's own tokenizer, where there is one.
     """
 
     data: Data
     task: Task
     settings: FineTuning
     seed: int
+    own: Encoder | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -126,7 +128,7 @@ class TaskData(pl.LightningDataModule):
     @cached_property
     def encoder(self) -> Encoder:
         """The tokenizer of pretraining."""
-        return Encoder(tokenizer_file(self.data), self.data.tokenizer.kind)
+        return self.own or Encoder(tokenizer_file(self.data), self.data.tokenizer.kind)
 
     @cached_property
     def train(self) -> Inputs:

@@ -13,9 +13,10 @@ from pathlib import Path
 from ..config import identity
 from ..data.pins import DataMismatch
 from ..files import write_atomically
+from ..places import cache
 from .shape import Examples
 from .table import task_named
-from .task import Split
+from .task import Split, Task
 
 _PINS = Path(__file__).with_name("pins.json")
 
@@ -54,10 +55,25 @@ def pin(names: Iterable[str]) -> None:
 
 
 def expected(name: str) -> dict[str, Part]:
-    """The fingerprints of a task's splits: the pins, or measured for a task that has none yet."""
-    task_named(name)
+    """The fingerprints of a task's splits: the pins, or measured once and cached for a task that has none yet."""
+    task = task_named(name)
     pins = pinned()
-    return pins[name] if name in pins else measured(name)
+    if name in pins:
+        return pins[name]
+    if task.origin is None:
+        return measured(name)
+    path = cache() / "fingerprints" / f"task-{identity(_state(task))[:24]}.json"
+    if not path.is_file():
+        plain = {split: asdict(part) for split, part in measured(name).items()}
+        write_atomically(path, lambda file: file.write(json.dumps(plain).encode()))
+    return {split: Part(**part) for split, part in json.loads(path.read_text(encoding="utf-8")).items()}
+
+
+def _state(task: Task) -> list:
+    """What tells, without reading it, that a data set has changed: sizes and times of its files; the hub's name."""
+    files = [path for split in ("train", "dev") for path in task.origin.find(split)]
+    stats = [(path, path.stat()) for path in files]
+    return [task.name, str(task.origin.hub), [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]]
 
 
 def fingerprint(name: str) -> str:

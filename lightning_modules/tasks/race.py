@@ -65,6 +65,9 @@ def _number(letter: Any) -> int:
     return _LETTERS.index(letter) if isinstance(letter, str) and len(letter) == 1 and letter in _LETTERS else -1
 
 
+_SIZES = {"race": (87_866, 4_887), "race_middle": (25_421, 1_436), "race_high": (62_445, 3_451)}
+
+
 def _task(name: str, title: str, levels: tuple[str, ...], metrics: tuple[str, ...]) -> Task:
     return Task(
         name=name,
@@ -74,6 +77,7 @@ def _task(name: str, title: str, levels: tuple[str, ...], metrics: tuple[str, ..
         metrics=metrics,
         rows=Exams(levels),
         licence="non-commercial research",
+        official=_SIZES[name],
         settings={"max_length": 512},
     )
 

@@ -46,5 +46,6 @@ ROWS = (
         metrics=("accuracy",),
         rows=rows,
         licence="MIT",
+        official=(73546, 20006),
     ),
 )

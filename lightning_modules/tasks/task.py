@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..data.sources import Origin
 from .shape import Scored, Shape
 
 Split = Literal["train", "dev"]
@@ -19,10 +20,12 @@ class Task:
         source: Where it was published.
         shape: How it is asked and answered.
         metrics: Measures of the shape, the one papers report first.
-        rows: Split -> its examples as the source has them, always in the same order.
+        rows: Split -> its examples as the source has them, always in the same order. A reader's ``origin`` says where
+            the data are had.
         licence: Its terms, in a few words.
         own_split: How its splits differ from the official ones, so that scores do not compare with published ones;
             empty for official splits.
+        official: How many examples the published splits have, train and dev; None for a split of our own.
         settings: Fine-tuning settings that its shape needs, such as a greatest length; grids may set others.
     """
 
@@ -34,12 +37,18 @@ class Task:
     rows: Callable[[Split], Iterator[Any]]
     licence: str = ""
     own_split: str = ""
+    official: tuple[int, int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def main(self) -> str:
         """The metric that is compared."""
         return self.metrics[0]
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where its data are had; None for a task that is made from a corpus."""
+        return getattr(self.rows, "origin", None)
 
     def examples(self, split: Split) -> Any:
         """The examples of a split, checked and cleaned.

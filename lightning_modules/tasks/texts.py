@@ -15,10 +15,10 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from ..batch import Example, Target
-from ..config import ConfigError
 from ..data.tokenizer import Vocabulary
 from .kept import pack
 from .layout import Segments
+from .lines import refused
 from .metrics import METRICS
 from .pieces import Pieces
 from .settings import FineTuning
@@ -26,15 +26,26 @@ from .shape import Head, Scored, Shape
 
 LABEL = "label"  # the name of the target
 _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
-_MOST_NAMED = 12  # bad examples that an error lists
 
 
 class Row(NamedTuple):
-    """One example as its source spells it."""
+    """One example as its source spells it.
+
+    Attributes:
+        first: The text.
+        second: The second text of a pair.
+        label: Name or number of the class, or a number.
+        part: Which part of the dev examples it belongs to, where some have metrics of their own.
+        place: File and line.
+        fault: Why it cannot be read, where it cannot.
+    """
 
     first: str
     second: str | None
     label: str
+    part: str = ""
+    place: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,19 +56,22 @@ class TextExamples:
         first: Texts, their words separated by single spaces ``[n]``.
         second: The second texts of a task of pairs ``[n]``, None for a task of single texts.
         labels: Class numbers, or real numbers in regression ``[n]``.
+        parts: The part of the examples that each belongs to ``[n]``, "" for the main one; None where there is one.
     """
 
     first: list[str]
     second: list[str] | None
     labels: np.ndarray
+    parts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.first)
 
     def plain(self) -> list[list[Any]]:
-        """First text, second text or "", label."""
-        second = self.second or [""] * len(self)
-        return [list(row) for row in zip(self.first, second, self.labels.tolist(), strict=True)]
+        """First text, second text or "", label; and the part where there are several."""
+        columns = [self.first, self.second or [""] * len(self), self.labels.tolist()]
+        columns += [] if self.parts is None else [self.parts.tolist()]
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def texts(self) -> list[str]:
         """The first texts, then the second ones."""
@@ -71,7 +85,12 @@ class TextExamples:
         """Some of the examples."""
         chosen = numbers.tolist()
         second = [self.second[n] for n in chosen] if self.second else None
-        return type(self)([self.first[n] for n in chosen], second, self.labels[numbers])
+        parts = None if self.parts is None else self.parts[numbers]
+        return type(self)([self.first[n] for n in chosen], second, self.labels[numbers], parts)
+
+    def part(self, name: str) -> np.ndarray:
+        """Whether each example belongs to that part; all do where there are no parts ``[n]``."""
+        return np.ones(len(self), dtype=bool) if self.parts is None else self.parts == name
 
 
 def truncated(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
@@ -174,7 +193,9 @@ class Texts(Shape):
 
     labels: tuple[str, ...] = ()
     pair: bool = False
-    measures = {name: metric.description for name, metric in METRICS.items()}
+    measures = {name: metric.description for name, metric in METRICS.items()} | {
+        "mismatched_accuracy": "accuracy on dev examples of genres that training has none of, 0 to 1"
+    }
 
     @property
     def outputs(self) -> int:
@@ -183,20 +204,22 @@ class Texts(Shape):
 
     def read(self, rows: Iterable[Row], task: str) -> TextExamples:
         """See `Shape.read`. Every text must have a word, every label be a class or a finite number."""
-        found, wrong, first, second, labels = list(rows), [], [], [], []
-        for number, row in enumerate(found):
-            label, problem = self._label(row.label)
+        wrong, first, second, labels, parts = [], [], [], [], []
+        for number, row in enumerate(rows):
             texts = [" ".join((text or "").split()) for text in row[: 1 + self.pair]]
-            if problem or not all(texts):
-                wrong.append(f"example {number} of '{task}' {problem or 'has an empty text'}")
+            label, problem = self._label(row.label)
+            problem = row.fault or problem or ("" if all(texts) else "has an empty text")
+            if problem:
+                wrong.append(f"{row.place or f'example {number} of {task}'}: {problem}")
             first.append(texts[0])
             second += texts[1:]
             labels.append(label)
+            parts.append(row.part)
         if wrong:
-            more = [f"{len(wrong) - _MOST_NAMED} more examples are wrong"] if len(wrong) > _MOST_NAMED else []
-            raise ConfigError([f"{problem}." for problem in wrong[:_MOST_NAMED] + more])
+            raise refused(wrong)
         kind = np.int64 if self.labels else np.float64
-        return TextExamples(first, second if self.pair else None, np.array(labels, dtype=kind))
+        groups = np.array(parts) if any(parts) else None
+        return TextExamples(first, second if self.pair else None, np.array(labels, dtype=kind), groups)
 
     def _label(self, text: str) -> tuple[float, str]:
         """A label from the name or the number of its class, or from a number in regression; and what is wrong."""
@@ -227,8 +250,12 @@ class Texts(Shape):
         return stacked.argmax(1) if self.labels else stacked[:, 0]
 
     def score(self, answers: np.ndarray, examples: TextExamples, metrics: Sequence[str]) -> Scored:
-        """See `Shape.score`."""
-        found = {name: METRICS[name].of(examples.labels, answers) for name in metrics}
+        """See `Shape.score`. ``mismatched_accuracy`` is the accuracy of the examples of the part ``mismatched``."""
+        found = {}
+        for metric in metrics:
+            part, _, name = metric.rpartition("_")
+            here = examples.part(part)
+            found[metric] = METRICS[name].of(examples.labels[here], answers[here])
         kept = {"answer": answers.astype(np.int64), "right": answers == examples.labels} if self.labels else {}
         return Scored(found, {name: pack(values) for name, values in kept.items()})
 

@@ -24,5 +24,7 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     length = round(min(settings.max_length, share * _PIECES * train.words / (items * shape.rows) + 3))
     each_epoch = math.ceil(items / settings.batch_size)
     steps = settings.steps or settings.epochs * each_epoch
-    presented = steps / each_epoch * items * shape.rows
-    return steps, round(presented * length), 3.0 * presented * system.model.flops_per_sequence(length)
+    passes = steps / each_epoch
+    presented = passes * items * shape.rows
+    flops = presented * settings.flops_per_sequence(system.model, length, passes)
+    return steps, round(presented * length), flops

@@ -49,13 +49,27 @@ OFFICIAL = {
         "1\tJane knocked.\tSusan did not answer.\t1\n2\tA. B.\tC.\t1\n",
     ),
 }
+_QUESTIONS = "1\t3\t4\tWhat is it?\tWhat is this?\t1\n2\t5\t6\tWho?\tWhere?\t0\n3\t7\t8\tIs it?\tIs it so?\t1\n"
+_CAPTIONS = "1c\tentailment\tA man.\tOne.\n2c\tneutral\tA man.\tHe runs.\n3c\tcontradiction\tA dog.\tA cat.\n"
+OFFICIAL |= {
+    "qqp": ("QQP/{split}.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n" + _QUESTIONS),
+    "snli": ("../snli/snli_1.0_{split}.txt", "pairID\tgold_label\tsentence1\tsentence2\n" + _CAPTIONS),
+    "sst5": ("../sst5/{split}.txt", "4\tsuperb !\n0\tdire .\n2\t so so\n"),
+}
 LABELS = {"cola": [1, 0, 1], "sst2": [0, 1, 1], "mrpc": [1, 0, 1], "stsb": [5, 2.5, 0.4], "rte": [1, 0, 0],
-          "wnli": [0, 1, 1]}  # fmt: skip
-SIZES = {"cola": (8551, 1043), "sst2": (67349, 872), "mrpc": (3668, 408), "stsb": (5749, 1500), "rte": (2490, 277),
-         "wnli": (635, 71), "bigram_shift": (4000, 500), "wnut17": (3394, 1009), "copa": (800, 200), "gap": (2000, 454),
-         "race": (87866, 4887), "race_middle": (25421, 1436), "race_high": (62445, 3451)}  # fmt: skip
-# No copy was at hand to pin.
-ABSENT = {"conll2003", "conll2003_sentences", "swag", "arct", "arct_warrants", "arct_adversarial"}
+          "wnli": [0, 1, 1], "qqp": [1, 0, 1], "snli": [0, 1, 2], "sst5": [4, 0, 2]}  # fmt: skip
+# Counts of the pinned splits of our own; those of the others are official.
+OWN = {
+    "bigram_shift": (4000, 500),
+    "copa": (800, 200),
+    "quora": (18840, 10000),
+    "mnli_own": (7848, 1967),
+    "snli_own": (7808, 2034),
+    "imdb": (22596, 2404),
+}
+# no copy was at hand to pin
+ABSENT = {"qqp", "mnli", "snli", "sst5", "conll2003", "conll2003_sentences", "swag"}
+ABSENT |= {"arct", "arct_warrants", "arct_adversarial"}
 TEXTS = [name for name, task in TASKS.items() if isinstance(task.shape, Texts)]
 
 
@@ -92,7 +106,9 @@ class TestEveryTask:
         assert task.name == name
         assert task.title.endswith("?")
         assert task.source
+        assert task.licence
         assert set(task.metrics) <= set(task.shape.measures)
+        assert bool(task.own_split) != bool(task.official), "splits are official ones of a known size, or our own"
         assert next(iter(task.shape.methods)) == "majority"
 
     @pytest.mark.parametrize("name", TEXTS)
@@ -103,22 +119,25 @@ class TestEveryTask:
         right = task.score(task.shape.answers(list(outputs), None), examples)
         assert right.metrics == pytest.approx(dict.fromkeys(task.metrics, 1.0))
         for metric, value in task.score(np.zeros(5), examples).metrics.items():
-            assert value == (0.4 if metric == "accuracy" else 0.0)
+            assert value == (0.4 if metric.endswith("accuracy") else 0.0)
 
     @pytest.mark.parametrize("name", TASKS)
     def test_is_pinned_at_its_official_size(self, name):
         if name in ABSENT:
             assert name not in pins.pinned()
-            return
-        assert tuple(pins.pinned()[name][split].examples for split in ("train", "dev")) == SIZES[name]
+            assert TASKS[name].official or TASKS[name].own_split
+        else:
+            sizes = tuple(pins.pinned()[name][split].examples for split in ("train", "dev"))
+            assert sizes == (TASKS[name].official or OWN[name])
 
-    @pytest.mark.parametrize("name", SIZES)
+    @pytest.mark.parametrize("name", sorted(set(TASKS) - ABSENT))
     def test_planning_opens_no_data(self, name, monkeypatch):
         monkeypatch.setattr(table.TASKS[name].__class__, "examples", None)
         assert len(fingerprint(name)) == 64
         steps, tokens, flops = expected_work(SYSTEMS["roberta_base"], name, FineTuning(epochs=2, batch_size=16))
-        assert steps == 2 * -(-SIZES[name][0] // 16)
-        rows = 2 * SIZES[name][0] * TASKS[name].shape.rows
+        train = pins.pinned()[name]["train"].examples
+        assert steps == 2 * -(-train // 16)
+        rows = 2 * train * TASKS[name].shape.rows
         assert rows * 8 < tokens <= rows * 128
         assert flops > 0
 
@@ -139,7 +158,7 @@ class TestReaders:
     def test_missing_data_name_the_ways_to_get_them(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
         with pytest.raises(
-            ConfigError, match=r"MRPC is not at hand: .*MRPC/train\.tsv is missing.*ABLATIONS_DATA.*bigram_shift"
+            ConfigError, match=r"MRPC is not at hand: there is no .*MRPC/train\.tsv\. Set ABLATIONS_DATA.*bigram_shift"
         ):
             TASKS["mrpc"].examples("train")
 
