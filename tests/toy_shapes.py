@@ -1,11 +1,43 @@
 """A task of each further shape that a tiny model learns in seconds, of the words of the corpus ``text_file``."""
 
 import numpy as np
+import tokenizers
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from lightning_modules.tasks import Task
+from lightning_modules.data.encode import Encoder
+from lightning_modules.data.tokenizer import SPECIALS
+from lightning_modules.tasks import FineTuning, Task
 from lightning_modules.tasks.choice import Choice, Question
 from lightning_modules.tasks.coreference import Coreference, Mentioned
+from lightning_modules.tasks.pieces import Pieces
 from lightning_modules.tasks.tagging import Sentence, Tagging
+
+
+def letters(folder):
+    """An encoder that gives a word a piece for each letter, and a control character none."""
+    marks = "abcdefghijklmnopqrstuvwxyz().?,"
+    pieces = [*SPECIALS, *marks, *(f"##{mark}" for mark in marks)]
+    fast = tokenizers.Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    fast.normalizer, fast.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    path = folder / "tokenizer.json"
+    path.write_text(fast.to_str())
+    return Encoder(path, "wordpiece")
+
+
+def encoded(examples, shape, encoder, max_length):
+    """The inputs of some examples."""
+    pieces = Pieces.of(examples.texts(), encoder)
+    return shape.inputs(examples, pieces, encoder.vocabulary, FineTuning(max_length=max_length))
+
+
+def shown(inputs, encoder, *numbers):
+    """The pieces of some items, row by row, without padding."""
+    tokens = inputs.batch(np.array(numbers)).inputs
+    rows = zip(tokens.ids.tolist(), tokens.real.tolist(), strict=True)
+    return [" ".join(encoder.vocabulary.pieces[i] for i, real in zip(*row, strict=True) if real) for row in rows]
+
 
 COUNTS = {"train": 96, "dev": 32}
 

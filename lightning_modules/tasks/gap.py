@@ -29,7 +29,7 @@ def rows(split: Split) -> Iterator[Mentioned]:
             answer = row["A-coref"].upper(), row["B-coref"].upper()
             if answer not in _LABELS:
                 raise ConfigError(
-                    [f"{where}: A-coref and B-coref are {' and '.join(answer)}; one at most may be TRUE."]
+                    [f"{where}: A-coref is {answer[0]}, B-coref {answer[1]}; each is TRUE or FALSE, at most one TRUE."]
                 )
             spans = tuple(_span(where, row, mention) for mention in _MENTIONS)
             yield Mentioned(row["ID"], row["Text"], spans, _LABELS[answer])
