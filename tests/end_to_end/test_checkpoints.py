@@ -13,6 +13,7 @@ from ablations.schema import Run
 from ablations.store import Records
 from lightning_modules.data import fingerprints
 from lightning_modules.fit import fit
+from lightning_modules.recorder import Diverged, Interrupted
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from tests.toy import toy_task
 
@@ -110,6 +111,23 @@ def test_too_long_for_the_position_table(exported, command, tmp_path):
     done = command("evaluate", "--from", exported[0], "--task", "rte", "--output", tmp_path / "found")
     assert done.exit_code == 2
     assert "finetuning.max_length 128 is longer than model.max_positions 24" in said(done)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [(Interrupted(), 130, "a rerun goes on from here"), (Diverged(7), 2, "not finite at step 7; a smaller")],
+)
+def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_path, error, code, message):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
+    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr("lightning_modules.tune.tune", broken)
+    options = ["--task", "toy", "--set", "finetuning.max_length=16", "--output", tmp_path / "found"]
+    done = command("evaluate", "--from", exported[0], *options)
+    assert (done.exit_code, list((tmp_path / "found").glob("*.json"))) == (code, [])
+    assert message in said(done)
 
 
 class TestExportsThatCannotBe:
