@@ -245,6 +245,7 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
 def _tuned(tuning: "Tuning", work: Path, name: str, shown: bool) -> "Fitted":
     """Trains, with a bar; Ctrl-C writes a checkpoint first."""
     import logging
+    import warnings
 
     from ablations.inline import patient_interrupt
     from lightning_modules import speed
@@ -254,7 +255,8 @@ def _tuned(tuning: "Tuning", work: Path, name: str, shown: bool) -> "Fitted":
 
     speed.settle()
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    with _bar(name, shown) as tell, patient_interrupt() as asked:
+    with _bar(name, shown) as tell, patient_interrupt() as asked, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="pytorch_lightning")  # its own deprecations and advice
         try:
             return tune(tuning, work, on_progress=tell, stop=asked.is_set)
         except Interrupted:

@@ -4,8 +4,8 @@ Text is encoded word by word (`data.encode`), so only tokenizers are read whose 
 BERT's WordPiece, GPT-2's byte-level BPE as in RoBERTa, and ALBERT's unigram pieces. Special pieces are put in by
 number and never looked for in the text.
 
-Differs from RoBERTa's released code in the first word of a text, which gets a leading space as every other word does
-(``add_prefix_space``).
+Differs from RoBERTa's released code in two things. The first word of a text gets a leading space as every other word
+does (``add_prefix_space``), and one separator stands between the two texts of a pair, where it has two.
 """
 
 import hashlib
