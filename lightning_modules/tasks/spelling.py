@@ -5,6 +5,7 @@ answer of pieces is turned into text of the passage, and a marked answer into pi
 """
 
 import re
+import string
 import unicodedata
 from collections.abc import Callable, Iterator
 
@@ -73,7 +74,9 @@ class Spelling:
         else:
             if ids.count(self._unknown) > _MOST_UNKNOWN:
                 return None
-            pattern = "".join("(.+?)" if n == self._unknown else f"({re.escape(self._pieces[n])})" for n in ids)
+            marks = "".join(re.escape(letter) for letter in set(text) if _mark(letter))
+            unknown = f"([{marks}]|[^{marks}]+)" if marks else "(.+)"  # BERT's words: a mark, or letters up to the next
+            pattern = "".join(unknown if n == self._unknown else f"({re.escape(self._pieces[n])})" for n in ids)
             if not (match := re.fullmatch(pattern, text, re.DOTALL)):
                 return None
             spans = [match.span(n + 1) for n in range(len(ids))]
@@ -94,6 +97,10 @@ def byte_letters() -> dict[str, str]:
 
 def _control(letter: str) -> bool:
     return letter == "\ufffd" or unicodedata.category(letter).startswith("C")
+
+
+def _mark(letter: str) -> bool:
+    return letter in string.punctuation or unicodedata.category(letter).startswith("P")
 
 
 def _plain(letter: str) -> str:
