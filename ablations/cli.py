@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import checkpoints, fill_mask
+from ablations import checkpoints, data_commands, fill_mask
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Ablations of pretrained language models: grids, runs, records, tables, verdicts.",
 )
+app.add_typer(data_commands.app, name="data")
 
 
 Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]

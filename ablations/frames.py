@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from ablations.derived import DERIVED, gathered, possible
 from ablations.literature import same
 from ablations.markup import plain
 from ablations.schema import Cell, Grid, Metric, Record, Run
@@ -37,7 +38,10 @@ def device_class(record: Record) -> str:
 
 
 def runs_of(cell: Cell, metric: str = "") -> tuple[Run, ...]:
-    """The runs of a cell that a metric is measured in: fine-tunings for ``<task>.<metric>``, else pretrainings."""
+    """The runs of a cell that a metric is measured in: fine-tunings for ``<task>.<metric>``, else pretrainings.
+
+    Those of an average over tasks are the pretrainings whose fine-tunings it is made of.
+    """
     task = metric.partition(".")[0]
     return tuple(run for run in cell.tuned if run.task == task) or cell.runs
 
@@ -45,11 +49,18 @@ def runs_of(cell: Cell, metric: str = "") -> tuple[Run, ...]:
 def planned_metrics(grid: Grid, cells: Sequence[Cell]) -> list[Metric]:
     """The metrics of a grid that its cells will have: of tasks, only those that are fine-tuned on at this scale."""
     tasks = {run.task for cell in cells for run in cell.tuned}
-    return [metric for metric in grid.metrics if (task := metric.name.partition(".")[0]) in tasks or task not in TASKS]
+
+    def planned(name: str) -> bool:
+        task = name.partition(".")[0]
+        return possible(name, tasks) if name in DERIVED else task in tasks or task not in TASKS
+
+    return [metric for metric in grid.metrics if planned(metric.name)]
 
 
 def done(cell: Cell, records: Lookup, metric: str = "") -> dict[int, Record]:
     """The finished records of a cell by seed: of its pretrainings, or of the runs that a metric is measured in."""
+    if metric in DERIVED:
+        return gathered(cell, records, metric)
     found = {run.seed: records.get(run.id) for run in runs_of(cell, metric)}
     return {seed: record for seed, record in found.items() if record is not None and record.outcome == "done"}
 
@@ -271,12 +282,13 @@ def _unfinished(cell: Cell, records: Lookup) -> tuple[str, ...]:
 def frame(cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
     """One row a pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
 
-    The scores of its fine-tunings stand in the same row.
+    The scores of its fine-tunings stand in the same row, and the averages over them.
 
     Runs without a record are rows too, with outcome ``not run``. Metrics and costs that a run lacks are NaN.
     """
     rows = []
     for cell in cells:
+        averages = {name: metric_by_seed(cell, records, name) for name in DERIVED if cell.tuned}
         for run in cell.runs:
             record = records.get(run.id)
             row = {"cell": cell.label, **cell.values, "seed": run.seed, "run": run.id}
@@ -286,6 +298,7 @@ def frame(cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
             state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
             tuned = [records.get(child.id) for child in cell.tuned if child.seed == run.seed]
             scores = {name: value for found in tuned if found for name, value in found.metrics.items()}
+            scores |= {name: values[run.seed] for name, values in averages.items() if run.seed in values}
             rows.append({**row, **state, **record.metrics, **scores, **record.cost})
     return pd.DataFrame(rows)
 

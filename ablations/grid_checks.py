@@ -22,6 +22,7 @@ from ablations.cells import (
     probes,
     tasks_at,
 )
+from ablations.derived import DERIVED, missing, possible
 from ablations.frames import references
 from ablations.literature import same
 from ablations.schema import METRICS, STEPS, SYSTEM_AXIS, TUNING, Grid
@@ -169,6 +170,8 @@ def _check_metrics(grid: Grid, document: Document) -> None:
             document.complain(("metrics", n, "name"), f"there is no metric '{name}'.{hint}")
         if name in names[:n]:
             document.complain(("metrics", n, "name"), f"'{name}' is listed twice")
+        if name in DERIVED and not any(possible(name, tasks_at(grid, scale)) for scale in grid.scales):
+            document.complain(("metrics", n, "name"), missing(name, grid.tasks))
     if grid.figure:
         for name in grid.figure.metrics:
             _check_measured(grid, ("figure", "y"), name, document)

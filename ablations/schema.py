@@ -37,6 +37,10 @@ METRICS: dict[str, str] = {
     "heldout.sop_overlap": "the same for the words alone that both segments have",
     "heldout.plateau": "whether the model is no better than those neighbour counts",
     "train.loss": "mean training loss since the last measurement, nats",
+    "glue.bert_average": "mean of the nine scores of BERT's Table 1, on dev sets: both of MNLI, F1 of QQP and MRPC, "
+    "Spearman of STS-B, Matthews of CoLA, no WNLI; 0 to 1",
+    "glue.average": "mean over the nine tasks of GLUE, on dev sets, each by the mean of its measures; 0 to 1",
+    "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
 }
 
 ROOMS = {  # kind of run -> rooms whose numerics it depends on

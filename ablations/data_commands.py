@@ -1,0 +1,88 @@
+"""``ablations data`` and ``ablations data verify``."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablations.terminal import Format, listing, told
+
+if TYPE_CHECKING:
+    from ablations.audit import Finding
+    from ablations.inventory import Item
+
+app = typer.Typer(help="Corpora and tasks: where they are found, and whether they are what they should be.")
+
+
+@app.callback(invoke_without_command=True)
+def data(
+    context: typer.Context,
+    hub: Annotated[bool, typer.Option("--hub", help="Ask the Hugging Face hub for what no folder holds.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+        Format.table
+    ),
+) -> None:
+    """Lists every corpus and task: where it is found, sizes, fingerprint, official or own split, licence."""
+    if context.invoked_subcommand is not None:
+        return
+    from ablations.inventory import items
+
+    with told():
+        found = items(hub=hub)
+        if form is not Format.table:
+            listing([item.plain() for item in found], form, "name")
+            return
+        for group, members in groupby(found, key=lambda item: item.group):
+            _show(group, list(members))
+        typer.echo("Sizes of what is neither pinned nor at hand are the published ones. Fingerprints that are pinned ")
+        typer.echo("are not compared with the files here: `ablations data verify` reads them.")
+
+
+def _show(group: str, members: "list[Item]") -> None:
+    typer.secho(group, bold=True)
+    rows = [item.row() for item in members]
+    if members[0].kind == "corpus":
+        rows = [{("heldout" if key == "dev" else key): value for key, value in row.items()} for row in rows]
+        for row in rows:
+            del row["split"]
+    listing(rows, Format.table, "name")
+    if own := [item for item in members if item.own_split]:
+        typer.echo("Own splits, whose scores do not compare with published ones:")
+        for item in own:
+            typer.echo(f"  {item.name}: {item.own_split}")
+    if absent := [item for item in members if item.how]:
+        typer.echo("To get what is missing:")
+        for item in absent:
+            typer.echo(f"  {item.name}: {item.how}")
+    for item in members:
+        if item.problem:
+            typer.secho(f"  {item.name}: {item.problem}", fg="red")
+    typer.echo()
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Corpora and tasks; by default all at hand.")] = None,
+) -> None:
+    """Reads data sets and compares them with published sizes and pins. Exits with 1 if anything is wrong."""
+    from ablations.audit import examined
+    from ablations.inventory import items
+
+    with told():
+        found = []
+        for item in items(names or ()):
+            found.append(examined(item, asked=bool(names)))
+            _report(found[-1])
+        wrong = sum(finding.state == "wrong" for finding in found)
+        read = sum(finding.present for finding in found)
+        typer.echo(f"{read} of {len(found)} data sets are at hand, wrong: {wrong}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _report(finding: "Finding") -> None:
+    typer.echo(f"{finding.state:<7} {finding.name}: {finding.text}")
+    for sentence in finding.wrong:
+        typer.secho(f"        {sentence}", fg="red")
+    for sentence in finding.notes:
+        typer.echo(f"        {sentence}")
