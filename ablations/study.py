@@ -17,6 +17,7 @@ from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed
 from ablations.plan import Plan, plan
 from ablations.progress import display
+from ablations.schema import TUNING, Cell
 from ablations.store import Records
 from lightning_modules.config import ConfigError, Problem, diff
 
@@ -80,9 +81,8 @@ class Study:
         home = self._plan.baseline
         if home is not None:
             lines.append(f"Baseline: {markup.markdown_text(home.label)}. Against it,")
-            changes = (
-                (cell.label, diff(home.system, cell.system)) for cell in self._plan.cells if cell.label != home.label
-            )
+            others = (cell for cell in self._plan.cells if cell.label != home.label)
+            changes = ((cell.label, diff(home.system, cell.system) | _retuned(home, cell)) for cell in others)
             lines.append("\n".join(f"* {markup.markdown_text(name)}: {_changes(change)}" for name, change in changes))
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
         return Markdown("\n\n".join(lines))
@@ -237,6 +237,12 @@ def _listed(values: Any) -> list[Any]:
     if isinstance(values, str):
         values = strict_yaml.value(values)
     return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _retuned(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
+    """What changes in fine-tuning from one cell to another, on the first task."""
+    pairs = zip(home.tuned[:1], cell.tuned[:1], strict=False)
+    return {TUNING + path: both for a, b in pairs for path, both in diff(a.finetuning, b.finetuning).items()}
 
 
 def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:

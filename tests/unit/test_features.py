@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from ablations.schema import Run
+from ablations.study import Study
 from lightning_modules import features
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
@@ -291,6 +292,12 @@ def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start,
     assert (one.metrics, one.curve) == (other.metrics, other.curve)
     with pytest.raises(ConfigError, match=r"from_scratch starts from random weights, but .*w.safetensors is given"):
         Tuning(deep, "toy", plain.but(from_scratch=True), 0, start[0]).build()
+
+
+def test_a_study_says_what_changes_in_fine_tuning():
+    said = Study("transfer", "smoke").about().data
+    assert "* from scratch, all: `finetuning.from_scratch` False → True" in said
+    assert "`finetuning.features.layers` None → last" in said
 
 
 def test_plans_count_the_frozen_encoder_once(deep, monkeypatch):
