@@ -63,7 +63,7 @@ class TestListing:
         monkeypatch.setattr(pins, "pinned", dict)
         found = rte()
         assert (found.found, found.sizes, found.pinned, found.how) == ("folder", (3, 2), False, "")
-        assert found.row()["fingerprint"] == f"{pins.fingerprint('rte')[:12]} measured"
+        assert found.row()["fingerprint"] == f"{pins.fingerprint('rte')[:8]} measured"
 
     def test_one_part_alone_is_named(self, home):
         write_rte(home)
