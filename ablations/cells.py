@@ -12,9 +12,11 @@ from ablations.schema import SYSTEM_AXIS, TUNING, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import FineTuning
+from lightning_modules.tasks import TASKS, FineTuning
+from lightning_modules.tasks.protocols import PROTOCOLS
 
 Values = dict[str, Any]
+PROTOCOL = "protocol"  # behind TUNING: the name of a paper's fine-tuning settings
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
     [[{'a': 1, 'b': 3}, {'a': 2, 'b': 4}], [{'c': 5}]]
 
     Raises:
-        ConfigError: If axes that move together have different numbers of values.
+        ConfigError: If axes that move together have different numbers of values, or the same ones twice.
     """
     directions: list[list[Values]] = []
     placed: set[str] = set()
@@ -117,8 +119,10 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise ConfigError([Problem("zip", f"axes that move together need as many values as each other: {listed}")])
-        rows = zip(*(axes[name] for name in group), strict=True)
-        directions.append([dict(zip(group, row, strict=True)) for row in rows])
+        rows = [dict(zip(group, row, strict=True)) for row in zip(*(axes[name] for name in group), strict=True)]
+        if len(group) > 1 and (twice := next((row for n, row in enumerate(rows) if row in rows[:n]), None)):
+            raise ConfigError([Problem("zip", f"{label(twice)} is listed twice")])
+        directions.append(rows)
     return directions
 
 
@@ -198,6 +202,33 @@ def _short(path: str, among: tuple[str, ...]) -> str:
     return path
 
 
+def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
+    """How a model is fine-tuned on a task.
+
+    What the task's shape needs comes first, then the protocol, then knobs for all tasks, then those for this one.
+
+    Args:
+        knobs: Paths, each with ``finetuning.`` before it, and their values.
+        task: The task; empty for what all tasks have in common.
+
+    Raises:
+        ConfigError: Naming each bad knob.
+    """
+    own = {path.removeprefix(TUNING): v for path, v in knobs.items()}
+    mine = {path.removeprefix(f"{task}."): v for path, v in own.items() if path.startswith(f"{task}.")}
+    everyones = {path: v for path, v in own.items() if path.partition(".")[0] not in TASKS}
+    protocol = everyones.pop(PROTOCOL, None)
+    if protocol is not None and protocol not in PROTOCOLS:
+        hint = did_you_mean(str(protocol), PROTOCOLS)
+        raise ConfigError([Problem(TUNING + PROTOCOL, f"there is no protocol {protocol!r}.{hint}")])
+    published = PROTOCOLS[protocol].settings(task) if protocol else {}
+    try:
+        return FineTuning().but(**{**(TASKS[task].settings if task else {}), **published, **everyones, **mine})
+    except ConfigError as error:
+        prefix = dict.fromkeys(mine, f"{TUNING}{task}.")
+        raise ConfigError(Problem(prefix.get(p.path, TUNING) + p.path, p.message) for p in error.problems) from None
+
+
 class Workshop:
     """Makes the systems of a grid at a scale: base, then the grid's ``set``, the scale's ``set``, the cell's values."""
 
@@ -218,21 +249,14 @@ class Workshop:
                 found |= self.grid.variants[path][value] if path in self.grid.variants else {path: value}
         return found
 
-    def finetuning(self, values: Mapping[str, Any]) -> FineTuning:
-        """How the pretrained system of a combination is fine-tuned.
-
-        Raises:
-            ConfigError: Naming each bad knob.
-        """
+    def finetuning(self, values: Mapping[str, Any], task: str) -> FineTuning:
+        """How the pretrained system of a combination is fine-tuned on a task; see `finetuning`."""
         knobs = {**self.tuning, **self.knobs(values)}
-        own = {path.removeprefix(TUNING): value for path, value in knobs.items() if path.startswith(TUNING)}
-        key = json.dumps(own)
-        try:
-            if key not in self._tunings:
-                self._tunings[key] = FineTuning().but(**own)
-            return self._tunings[key]
-        except ConfigError as error:
-            raise ConfigError(Problem(TUNING + problem.path, problem.message) for problem in error.problems) from None
+        own = {path: value for path, value in knobs.items() if path.startswith(TUNING)}
+        key = json.dumps([task, own])
+        if key not in self._tunings:
+            self._tunings[key] = finetuning(own, task)
+        return self._tunings[key]
 
     def system(self, values: Mapping[str, Any]) -> System:
         """The system of a combination, with the steps its budget allows.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import data_commands
+from ablations import checkpoints, data_commands, fill_mask
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -304,6 +304,11 @@ def clean(
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     typer.echo(f"removed {len(folders)} folders, {size / 1e6:.0f} MB")
+
+
+app.command("export")(checkpoints.export)
+app.command("evaluate")(checkpoints.evaluate)
+app.command("fill-mask")(fill_mask.command)
 
 
 def main() -> None:

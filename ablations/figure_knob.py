@@ -16,7 +16,6 @@ from ablations.markup import cell_text, is_share, path_text, value_text
 from ablations.schema import Cell, Grid
 from ablations.statistics import mean_interval
 
-
 _FEW = 4  # ticks of a small panel
 
 

@@ -170,7 +170,8 @@ def references(metric: str) -> dict[str, str]:
     if name in ("nsp_accuracy", "sop_accuracy"):
         kind = f"heldout.{name[:3]}"
         return {MAJORITY: f"{kind}_majority", SHARED: f"{kind}_overlap", WORDS: f"{kind}_bow"}
-    return {MAJORITY: f"{metric}.majority", WORDS: f"{metric}.tfidf"} if kind in TASKS else {}
+    methods = TASKS[kind].shape.methods if kind in TASKS else {}
+    return {method: f"{metric}.{name}" for name, method in methods.items()}
 
 
 def reference(cells: Sequence[Cell], records: Lookup, name: str) -> float | None:

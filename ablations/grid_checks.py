@@ -7,6 +7,7 @@ from typing import Any
 
 from ablations import literature
 from ablations.cells import (
+    PROTOCOL,
     Layout,
     Values,
     Workshop,
@@ -26,10 +27,11 @@ from ablations.frames import references
 from ablations.literature import same
 from ablations.schema import METRICS, STEPS, SYSTEM_AXIS, TUNING, Grid
 from ablations.strict_yaml import Document, Path_
-from lightning_modules.config import ConfigError, did_you_mean, paths
+from lightning_modules.config import ConfigError, did_you_mean, knob, paths
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning
+from lightning_modules.tasks.protocols import PROTOCOLS
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _MOST_BUILT = 2_000  # cells of a scale that are all built when a grid is read; a plan builds every one it holds
@@ -68,8 +70,12 @@ def _check_names(grid: Grid, document: Document) -> bool:
     for name, scale in grid.scales.items():
         for path in scale.set:
             _check_knob(grid, ("scales", name, "set", path), path, document)
+    zipped = {path for group in grid.zip for path in group}
     for where, path, values in _axis_values(grid):
         _check_values(where, path, values, names_of(grid, path), document)
+        for index, value in enumerate(() if path in zipped else values):
+            if any(same(value, earlier) for earlier in values[:index]):
+                document.complain((*where, index), f"{value!r} is listed twice")
     return len(document.problems) == before
 
 
@@ -85,8 +91,6 @@ def _check_values(
     if not values:
         document.complain(where, "an axis needs at least one value")
     for index, value in enumerate(values):
-        if any(same(value, earlier) for earlier in values[:index]):
-            document.complain((*where, index), f"{value!r} is listed twice")
         if names is not None and value not in names:
             document.complain((*where, index), f"there is no {path} {value!r}.{did_you_mean(str(value), names)}")
 
@@ -195,8 +199,11 @@ def known_metrics() -> dict[str, str]:
 
 
 def known_knobs() -> dict[str, Any]:
-    """Every knob that a grid may vary or set: those of systems, and those of fine-tuning behind their prefix."""
-    return {**paths(System), **{TUNING + path: info for path, info in paths(FineTuning).items()}}
+    """Every knob that a grid may vary or set: those of systems, and those of fine-tuning, for all tasks or for one."""
+    protocol = knob("", f"Published settings to start from, task by task: {', '.join(PROTOCOLS)}.")
+    tuning = {TUNING + path: info for path, info in paths(FineTuning).items()}
+    for_one = {f"{TUNING}{task}.{path}": info for task in TASKS for path, info in paths(FineTuning).items()}
+    return {**paths(System), **tuning, **for_one, TUNING + PROTOCOL: protocol}
 
 
 def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> None:
@@ -292,7 +299,8 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
     for values in probes(grid, scale):
         try:
             workshop.system(values)
-            workshop.finetuning(values)
+            for task in tasks_at(grid, scale) or ("",):
+                workshop.finetuning(values, task)
         except ConfigError as error:
             for problem in error.problems:
                 where = _written(grid, scale, values, problem.path)

@@ -18,7 +18,7 @@ class Inline(Executor):
 
     def run(self, launch: Launch) -> None:
         """See `Executor.run`. Ctrl-C once finishes the step, writes a checkpoint and raises; twice raises at once."""
-        with _patient_interrupt() as interrupted:
+        with patient_interrupt() as interrupted:
             while launch.todo:
                 run = next((run for run in list(launch.todo) if launch.ready(run)), None)
                 if run is None:
@@ -43,7 +43,7 @@ class Inline(Executor):
 
 
 @contextmanager
-def _patient_interrupt() -> Iterator[threading.Event]:
+def patient_interrupt() -> Iterator[threading.Event]:
     """Turns the first Ctrl-C into a request, so that the step in progress ends and a checkpoint is written."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():

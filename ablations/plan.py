@@ -246,7 +246,8 @@ def _cells(grid: Grid, scale: str, layout: Layout, kept: list[Values], seeds: in
     tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
     for values in kept:
         try:
-            system, tuning = workshop.system(values), workshop.finetuning(values)
+            system = workshop.system(values)
+            tunings = {task: workshop.finetuning(values, task) for task in tasks}
         except ConfigError as error:
             for problem in error.problems:
                 wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
@@ -254,7 +255,7 @@ def _cells(grid: Grid, scale: str, layout: Layout, kept: list[Values], seeds: in
         if system.data not in pins:
             pins[system.data] = fingerprints(system.data)
         runs = tuple(Run.pretraining(system, seed, pins[system.data]) for seed in range(seeds))
-        tuned = tuple(Run.tuning(run, task, print_, tuning) for run in runs for task, print_ in tasks.items())
+        tuned = tuple(Run.tuning(run, task, print_, tunings[task]) for run in runs for task, print_ in tasks.items())
         printed = stand_ins(grid, scale, values)
         named = {"values": values, "label": label(values), "printed": printed}
         cells.append(Cell(**named, system=system, runs=runs, tuned=tuned))

@@ -168,8 +168,11 @@ class Notebook(Display):
 
 def display(plan: Plan) -> Display:
     """The display that fits where this process shows its output; a silent one where nothing is to be done."""
-    if not plan.pending:
-        return Display()
+    return fitting() if plan.pending else Display()
+
+
+def fitting() -> Display:
+    """The display that fits where this process shows its output."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None and hasattr(shell, "kernel"):
         return Notebook()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablations import claims, figures, store, tables
+from ablations import claims, figures, store, tables, task_table
 from ablations.cells import stand_in_pairs
 from ablations.claims import Verdict
 from ablations.frames import Lookup, device_class
@@ -42,6 +42,9 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
     written = _named(tables.write(folder, "table", results))
     if verdicts:
         written |= _named(tables.write(folder, "claims", found))
+    by_task = task_table.per_task(plan.cells, records)
+    if by_task:
+        written |= _named(tables.write(folder, "tasks", by_task))
     for name, (draw, _) in figures.FIGURES.items():
         figure, path = draw(plan.grid, plan.cells, records, subtitle(plan, records)), folder / f"{name}.svg"
         if figure is None:
@@ -49,7 +52,7 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
         else:
             written[path.name] = figures.save(figure, path)
     page = folder / "README.md"
-    store.write(page, _page(plan, records, folder, results[0], verdicts).encode())
+    store.write(page, _page(plan, records, folder, results[0], by_task[0] if by_task else None, verdicts).encode())
     card = folder / "page.json"
     store.write(card, (json.dumps(_card(plan, records, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
     return written | {page.name: page, card.name: card}
@@ -84,7 +87,9 @@ def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[s
     }
 
 
-def _page(plan: Planned, records: Lookup, folder: Path, sheet: Sheet, verdicts: Sequence[Verdict]) -> str:
+def _page(
+    plan: Planned, records: Lookup, folder: Path, sheet: Sheet, by_task: Sheet | None, verdicts: Sequence[Verdict]
+) -> str:
     grid = plan.grid
     finished, planned = _counts(plan, records)
     overridden = " Axes, seeds or cells differ from the grid's own." if plan.folder_name != plan.scale else ""
@@ -102,6 +107,8 @@ def _page(plan: Planned, records: Lookup, folder: Path, sheet: Sheet, verdicts: 
     parts += ["## Results", markdown(sheet).rstrip("\n"), _links("table")]
     drawn = [name for name in figures.FIGURES if (folder / f"{name}.svg").exists()]
     parts += [f"![{figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
+    if by_task:
+        parts += ["## Task by task", markdown(by_task).rstrip("\n"), _links("tasks")]
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
         parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")

@@ -203,6 +203,8 @@ class Run(Settings):
     @cached_property
     def parent(self) -> "Run | None":
         """The run whose weights this one starts from: it follows from this one's own settings."""
+        if self.finetuning is not None and self.finetuning.from_scratch:
+            return None
         system = self.system if self.kind == "finetune" else self.system.shallower()
         if system is None:
             return None

@@ -12,11 +12,12 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables
+from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables, task_table
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed
 from ablations.plan import Plan, plan
 from ablations.progress import display
+from ablations.schema import TUNING, Cell
 from ablations.store import Records
 from lightning_modules.config import ConfigError, Problem, diff
 
@@ -80,9 +81,8 @@ class Study:
         home = self._plan.baseline
         if home is not None:
             lines.append(f"Baseline: {markup.markdown_text(home.label)}. Against it,")
-            changes = (
-                (cell.label, diff(home.system, cell.system)) for cell in self._plan.cells if cell.label != home.label
-            )
+            others = (cell for cell in self._plan.cells if cell.label != home.label)
+            changes = ((cell.label, diff(home.system, cell.system) | _retuned(home, cell)) for cell in others)
             lines.append("\n".join(f"* {markup.markdown_text(name)}: {_changes(change)}" for name, change in changes))
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
         return Markdown("\n\n".join(lines))
@@ -119,6 +119,11 @@ class Study:
     def table(self) -> Markdown:
         """One row a cell: means with intervals, differences to the baseline, published values apart."""
         return Markdown(markup.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
+
+    def tasks(self) -> Markdown:
+        """Downstream tasks one by one: spread over seeds, runs that learnt nothing, the vote of all seeds."""
+        found = task_table.per_task(self._plan.cells, self.records)
+        return Markdown(markup.markdown(found[0]) if found else "*Nothing has been fine-tuned.*")
 
     def claims(self) -> Markdown:
         """The published claims and the measured answers."""
@@ -232,6 +237,12 @@ def _listed(values: Any) -> list[Any]:
     if isinstance(values, str):
         values = strict_yaml.value(values)
     return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _retuned(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
+    """What changes in fine-tuning from one cell to another, on the first task."""
+    pairs = zip(home.tuned[:1], cell.tuned[:1], strict=False)
+    return {TUNING + path: both for a, b in pairs for path, both in diff(a.finetuning, b.finetuning).items()}
 
 
 def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:

@@ -154,7 +154,7 @@ def _made(
     """Trains, from the weights of the run's parent where it has one."""
     from lightning_modules.fit import fit
 
-    start = _weights(run.parent, records, report, stop) if run.parent else None
+    start = weights_of(run.parent, records, report, stop) if run.parent else None
     if run.finetuning is None:
         return fit(run.system, run.seed, folder, start=start, on_progress=report, stop=stop)
     from lightning_modules.tune import Tuning, tune
@@ -163,7 +163,7 @@ def _made(
     return tune(tuning, folder, on_progress=report, stop=stop)
 
 
-def _weights(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
+def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
     """The weights that a run has left; trained again where they are not at hand, as in a fresh clone.
 
     Raises:

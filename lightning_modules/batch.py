@@ -109,6 +109,7 @@ class Example(_Movable):
     targets: dict[str, Target] = field(default_factory=dict)
     query: Query | None = None
     counts: dict[str, float] = field(default_factory=dict)
+    features: Float[Tensor, "b t k d"] | None = None  # layers of a frozen encoder, computed before; zero on padding
 
     @classmethod
     def of(cls, tokens: Tokens) -> "Example":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .batch import Example
-from .optim import Optimizer, Schedule, scheduled
+from .optim import Optimizer, Schedule, clip, scheduled
 from .tasks.shape import Head, Scored
 
 
@@ -100,5 +100,4 @@ class Finetune(pl.LightningModule):
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """Clips by the recipe's own norm, whatever the Trainer was told."""
-        if self.clip_norm:
-            torch.nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
+        clip(self, self.clip_norm)

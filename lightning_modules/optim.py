@@ -178,3 +178,9 @@ def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps
     built = optimizer.build(module)
     rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
     return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+
+
+def clip(module: nn.Module, norm: float) -> None:
+    """Scales a module's gradients down to a global norm where theirs is larger; 0 leaves them alone."""
+    if norm:
+        torch.nn.utils.clip_grad_norm_(module.parameters(), norm)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .backbones import Transformer
 from .batch import Encoded, Example
 from .objectives import Objectives
-from .optim import Optimizer, Schedule, scheduled
+from .optim import Optimizer, Schedule, clip, scheduled
 
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
 
@@ -98,8 +98,7 @@ class Pretrain(pl.LightningModule):
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """Clips by the system's own norm, whatever the Trainer was told: it is part of the recipe."""
-        if self.clip_norm:
-            torch.nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
+        clip(self, self.clip_norm)
 
 
 def stacked(

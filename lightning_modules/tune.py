@@ -8,7 +8,11 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
+from .config import ConfigError
+from .data.encode import Encoder
+from .features import FeatureData, FrozenFeatures
 from .files import write_atomically
 from .finetune import Finetune
 from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
@@ -16,8 +20,10 @@ from .system import System
 from .tasks import FineTuning, task_named
 from .tasks.baselines import baselines
 from .tasks.loader import Batches, TaskData
+from .tasks.shape import Head
 
 PREDICTIONS = "predictions.json"
+_POINTS = 64  # of a curve, at most
 _BACKBONE, _POOLER = "backbone.", "heads.sentence.pair.pooler."  # in the weights that `fit` leaves
 _DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
@@ -32,6 +38,7 @@ class Tuning:
         settings: How.
         seed: The head's initialisation, dropout and the order of the examples follow from it.
         weights: The file of weights that pretraining left; None starts from random weights, as a control.
+        encoder: The tokenizer of a published checkpoint; None is the one trained on the text of ``system``.
     """
 
     system: System
@@ -39,33 +46,55 @@ class Tuning:
     settings: FineTuning
     seed: int
     weights: Path | None
+    encoder: Encoder | None = None
 
     @cached_property
     def data(self) -> TaskData:
         """The Lightning data module."""
-        return TaskData(self.system.data, task_named(self.task), self.settings, self.seed)
+        common = (self.system.data, task_named(self.task), self.settings, self.seed, self.encoder)
+        if self.settings.features is None:
+            return TaskData(*common)
+        return FeatureData(*common, frozen=lambda: self.networks()[0])
 
     def build(self) -> Finetune:
         """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
 
         Raises:
-            ConfigError: When the position table is shorter than ``max_length``, or the data are not at hand.
+            ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for the
+                features that are read, or the data are not at hand.
+        """
+        settings = self.settings
+        settings.check_length(self.system.model.resolved().max_positions)
+        backbone, head = self.networks()
+        steps, clip = len(self.data.train_dataloader()), settings.clip_norm
+        return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
+
+    def networks(self) -> tuple[nn.Module, Head]:
+        """The backbone and the head, new or from the weights.
+
+        Raises:
+            ConfigError: See `build`; and for weights given to a training from scratch.
         """
         settings, system = self.settings, self.system
-        settings.check_length(system.model.resolved().max_positions)
+        if settings.from_scratch and self.weights is not None:
+            raise ConfigError([f"finetuning.from_scratch starts from random weights, but {self.weights} is given"])
         if settings.encoder_dropout is not None:
             system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            backbone = system.model.build(system.data.tokenizer.vocab_size)
-            head = self.data.task.shape.head(system.model.hidden_size, settings)
+            encoder = system.model.build(system.data.tokenizer.vocab_size)
+            backbone, width, features = encoder, system.model.hidden_size, settings.features
+            if features is not None:
+                backbone = FrozenFeatures(encoder, system.model, features)
+                width = backbone.hidden_size
+            head = task_named(self.task).shape.head(width, settings)
         if self.weights is not None:
             found = load_file(self.weights)
-            backbone.load_state_dict(_below(found, _BACKBONE))
-            if pooler := _below(found, _POOLER):
+            encoder.load_state_dict(_below(found, _BACKBONE))
+            pooler = _below(found, _POOLER)
+            if pooler and (features is None or features.untouched):
                 head.adopt_pooler(pooler)
-        steps, clip = len(self.data.train_dataloader()), settings.clip_norm
-        return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
+        return backbone, head
 
 
 def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -82,7 +111,8 @@ def tune(
 ) -> Fitted:
     """Fine-tunes, going on from ``folder``'s checkpoint where there is one, and evaluates after each epoch.
 
-    The metrics are those after the last epoch: no epoch is chosen by the dev set. Leaves the answers as
+    Features of a frozen encoder are computed before the clock starts; FLOPs count them, and parameters are those that
+    are trained. The metrics are those after the last step: no epoch is chosen by the dev set. Leaves the answers as
     ``predictions.json`` in ``folder`` where the data set has an official form for them. No weights are kept.
 
     Args:
@@ -100,14 +130,18 @@ def tune(
     """
     checkpoint, module, batches = folder / CHECKPOINT, tuning.build(), tuning.data.train_dataloader()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
-    course = Course(len(batches), batches.each_epoch, tokens.__getitem__, "dev.", tuning.settings.precision)
+    every = max(batches.each_epoch, -(-len(batches) // _POINTS))
+    course = Course(len(batches), every, tokens.__getitem__, "dev.", tuning.settings.precision)
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
     torch.manual_seed(tuning.seed)  # dropout
-    trainer(recorder, folder).fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    run = trainer(recorder, folder)
+    run.fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
+        run.validate(module, tuning.data, verbose=False)
     cost = {
         "seconds": recorder.elapsed(),
         "tokens": float(tokens[-1]),
-        "flops": _flops(tuning.system, batches),
+        "flops": _flops(tuning, batches),
         "tokens_per_second": tokens[-1] / recorder.elapsed(),
         "parameters": float(sum(p.numel() for p in module.parameters())),
     }
@@ -119,9 +153,10 @@ def tune(
     return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost, examples=module.scored.kept)
 
 
-def _flops(system: System, batches: Batches) -> float:
-    """Of the backbone's matrix products, padding included, backward = 2 x forward; the head's are a thousandth."""
-    return sum(3.0 * rows * system.model.flops_per_sequence(length) for rows, length, _ in batches.shapes.tolist())
+def _flops(tuning: Tuning, batches: Batches) -> float:
+    """Of the matrix products, padding included; see `FineTuning.flops_per_sequence`."""
+    model, passes, each = tuning.system.model, len(batches) / batches.each_epoch, tuning.settings.flops_per_sequence
+    return sum(rows * each(model, length, passes) for rows, length, _ in batches.shapes.tolist())
 
 
 def _named(name: str, task: str) -> str:

@@ -5,7 +5,6 @@ embeddings are summed, normalised and dropped out; layers of attention and feed-
 section 3.1 make the embeddings narrower than the stream, and let layers share their parameters.
 """
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from ..batch import Encoded, Example, Size
 from ..config import Settings, knob, once
+from ..layers.activations import ACTIVATIONS
 from ..layers.attention import MultiHeadAttention, allowed, score_bias
 from ..layers.dropout import Dropout
 from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
@@ -23,12 +23,6 @@ from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sid
 BIASES = {"linear_bias": (linear_bias, alibi_slopes), "sided_linear_bias": (sided_linear_bias, sided_slopes)}
 
 HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BERT and GPT
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "relu": F.relu,
-}
 
 
 class Transformer(Settings):
@@ -159,8 +153,10 @@ class Embeddings(nn.Module):
         tokens = example.inputs
         x = self.word(tokens.ids)
         for name, table in self.tables.items():
-            # an input format without this table uses its first row throughout, as BERT does
-            x = x + (table(tokens.tables[name]) if name in tokens.tables else table.weight[0])
+            # Without numbers for this table its first row is used throughout, as in BERT; a single row serves all
+            # segments, as in RoBERTa's released checkpoints.
+            numbered = name in tokens.tables and table.num_embeddings > 1
+            x = x + (table(tokens.tables[name]) if numbered else table.weight[0])
         rows = self.fixed if self.position is None else self.position.weight
         if rows is not None:
             x = x + self._placed(rows, tokens.positions, x.shape[1])

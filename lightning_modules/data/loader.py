@@ -22,6 +22,7 @@ from . import bag_of_words, bigram
 from .corpora import Split
 from .formats import InputFormat, Sequences
 from .pairs import PairSequences
+from .resumable import Resumable
 from .settings import Data
 from .store import open_store
 
@@ -63,7 +64,7 @@ class Portions:
         return -(-rows // min(self.micro_batch_size or rows, rows))
 
 
-class Batches:
+class Batches(Resumable):
     """The training batches of one rank, micro-batch by micro-batch; resumable exactly.
 
     Each ``Example.counts`` holds the target counts of the whole optimiser step. Every rank prepares the global batch
@@ -140,22 +141,6 @@ class Batches:
         for example in own:
             example.counts = dict(counts)
         return own
-
-    def state_dict(self) -> dict:
-        """Where the loader is."""
-        return {"position": self.position, "portions": self._portions()}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Continues after the batches that had been yielded.
-
-        Raises:
-            ConfigError: When the position was counted in other portions.
-        """
-        if state["portions"] != self._portions():
-            raise ConfigError(
-                [f"this data position was saved with {state['portions']}; the loader has {self._portions()}."]
-            )
-        self.position = state["position"]
 
     def _portions(self) -> dict:
         counted = asdict(self.portions)

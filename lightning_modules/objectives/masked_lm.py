@@ -1,7 +1,7 @@
 """Masked language modelling (Devlin et al. 2019, section 3.1, task 1)."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..batch import Encoded, Example, Size, Target, Vocabulary
 from ..config import Settings, knob
 from ..draws import Draws
+from ..layers.activations import ACTIVATIONS
 from .masking import Masking
 
 
@@ -20,17 +21,18 @@ class VocabularyHead(nn.Module):
     Runs at the predicted positions only. The table itself belongs to the backbone and comes with `Encoded`.
     """
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, activation: str, norm_eps: float) -> None:
         super().__init__()
         self.dense = nn.Linear(size.hidden_size, size.embedding_size)
-        self.norm = nn.LayerNorm(size.embedding_size, eps=1e-12)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(size.embedding_size, eps=norm_eps)
         self.bias = nn.Parameter(torch.zeros(size.vocab_size))
         nn.init.trunc_normal_(self.dense.weight, std=0.02, a=-0.04, b=0.04)
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, hidden: Tensor, encoded: Encoded) -> Tensor:
         """Logits ``[n v]`` for hidden states ``[n d]``."""
-        return encoded.unembed(self.norm(F.gelu(self.dense(hidden)))) + self.bias
+        return encoded.unembed(self.norm(self.activation(self.dense(hidden)))) + self.bias
 
 
 class MaskedLM(Settings):
@@ -41,10 +43,14 @@ class MaskedLM(Settings):
 
     weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
     masking: Masking = Masking()
+    activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
+        "gelu", "Non-linearity of the head; published checkpoints may have another.", neutral="gelu"
+    )
+    norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     def heads(self, size: Size) -> nn.ModuleDict:
         """The parameters this objective adds."""
-        return nn.ModuleDict({"vocabulary": VocabularyHead(size)})
+        return nn.ModuleDict({"vocabulary": VocabularyHead(size, self.activation, self.norm_eps)})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Hides the chosen tokens and adds them as the target ``mlm``; on CPU, before any transfer."""

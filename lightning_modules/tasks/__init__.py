@@ -11,10 +11,10 @@ imported by name.
 """
 
 from .pins import fingerprint
-from .settings import FineTuning
+from .settings import Features, FineTuning
 from .shape import Shape
 from .table import TASKS, task_named
 from .task import Task
 from .work import expected_work
 
-__all__ = ["TASKS", "FineTuning", "Shape", "Task", "expected_work", "fingerprint", "task_named"]
+__all__ = ["TASKS", "Features", "FineTuning", "Shape", "Task", "expected_work", "fingerprint", "task_named"]

@@ -38,15 +38,12 @@ def unpack(text: str) -> np.ndarray:
     """
     try:
         kind, count, data = text.split(":", 2)
-        most = 2 * int(count) + 1
-        found = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), most)
-        values = {
-            "bits": lambda: np.unpackbits(np.frombuffer(found, np.uint8), count=int(count)).astype(bool),
-            "whole": lambda: np.frombuffer(found, "<u2").astype(np.int64),
-            "share": lambda: np.frombuffer(found, np.uint8) / 255.0,
-        }[kind]()
+        size = {"bits": -(-int(count) // 8), "whole": 2 * int(count), "share": int(count)}[kind]
+        found = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), size + 1)
+        if len(found) != size:
+            raise ValueError(f"{len(found)} bytes instead of {size}")
     except (ValueError, KeyError, zlib.error) as error:
         raise ConfigError([f"{text[:40]!r} holds no numbers of examples: {error}"]) from None
-    if len(values) != int(count):
-        raise ConfigError([f"{text[:40]!r} holds {len(values)} numbers instead of {count}"])
-    return values
+    if kind == "bits":
+        return np.unpackbits(np.frombuffer(found, np.uint8), count=int(count)).astype(bool)
+    return np.frombuffer(found, "<u2").astype(np.int64) if kind == "whole" else np.frombuffer(found, np.uint8) / 255.0

@@ -13,8 +13,8 @@ import numpy as np
 import pytorch_lightning as pl
 
 from ..batch import Example
-from ..config import ConfigError
 from ..data.encode import Encoder
+from ..data.resumable import Resumable
 from ..data.settings import Data
 from ..data.store import tokenizer_file
 from ..draws import permutation
@@ -27,7 +27,7 @@ from .task import Split, Task
 _WINDOW = 32  # batches sorted by length together
 
 
-class Batches:
+class Batches(Resumable):
     """The training batches of all epochs, one after the other; resumable exactly.
 
     Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
@@ -37,10 +37,12 @@ class Batches:
         seed: The order follows from it.
         epochs: How often each item is seen.
         batch_size: Items of a batch.
+        steps: How many batches in all, instead of ``epochs``; the last epoch may be broken off.
     """
 
-    def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int) -> None:
-        self.inputs, self.seed, self.epochs, self.batch_size = inputs, seed, epochs, batch_size
+    def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int, steps: int | None = None) -> None:
+        self.inputs, self.seed, self.batch_size = inputs, seed, batch_size
+        self.steps = steps or epochs * self.each_epoch
         self.position = 0  # batches yielded
 
     @property
@@ -49,17 +51,16 @@ class Batches:
         return -(-len(self.inputs) // self.batch_size)
 
     def __len__(self) -> int:
-        return self.epochs * self.each_epoch
+        return self.steps
 
     def __iter__(self) -> Iterator[Example]:
         if self.position >= len(self):  # a finished loader starts anew
             self.position = 0
-        first, done = divmod(self.position, self.each_epoch)
-        for epoch in range(first, self.epochs):
-            for indices in self.epoch(epoch)[done:]:
+        while self.position < len(self):
+            epoch, done = divmod(self.position, self.each_epoch)
+            for indices in self.epoch(epoch)[done : done + len(self) - self.position]:
                 self.position += 1
                 yield self.inputs.batch(indices)
-            done = 0
 
     def epoch(self, number: int) -> list[np.ndarray]:
         """The numbers of the items of each batch of an epoch."""
@@ -72,24 +73,9 @@ class Batches:
     @cached_property
     def shapes(self) -> np.ndarray:
         """Of each batch of the training: rows, positions of a row, and positions that are not padding ``[n 3]``."""
-        sizes = (self.inputs.sizes[indices] for number in range(self.epochs) for indices in self.epoch(number))
-        return np.array([(found.size, found.max(), found.sum()) for found in sizes])
-
-    def state_dict(self) -> dict:
-        """Where the loader is."""
-        return {"position": self.position, "portions": self._portions()}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Continues after the batches that had been yielded.
-
-        Raises:
-            ConfigError: When the position was counted in other portions.
-        """
-        if state["portions"] != self._portions():
-            raise ConfigError(
-                [f"this data position was saved with {state['portions']}; the loader has {self._portions()}."]
-            )
-        self.position = state["position"]
+        epochs = range(-(-len(self) // self.each_epoch))
+        sizes = [self.inputs.sizes[indices] for number in epochs for indices in self.epoch(number)]
+        return np.array([(found.size, found.max(), found.sum()) for found in sizes[: len(self)]])
 
     def _portions(self) -> dict:
         return {"seed": self.seed, "batch_size": self.batch_size, "examples": len(self.inputs)}
@@ -123,12 +109,14 @@ class TaskData(pl.LightningDataModule):
         task: What it is.
         settings: Batch size, epochs, greatest length.
         seed: The order of the training examples follows from it.
+        own: A published checkpoint's own tokenizer, where there is one.
     """
 
     data: Data
     task: Task
     settings: FineTuning
     seed: int
+    own: Encoder | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -140,7 +128,7 @@ class TaskData(pl.LightningDataModule):
     @cached_property
     def encoder(self) -> Encoder:
         """The tokenizer of pretraining."""
-        return Encoder(tokenizer_file(self.data), self.data.tokenizer.kind)
+        return self.own or Encoder(tokenizer_file(self.data), self.data.tokenizer.kind)
 
     @cached_property
     def train(self) -> Inputs:
@@ -167,7 +155,8 @@ class TaskData(pl.LightningDataModule):
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""
-        return Batches(self.train, self.seed, self.settings.epochs, self.settings.batch_size)
+        settings = self.settings
+        return Batches(self.train, self.seed, settings.epochs, settings.batch_size, settings.steps)
 
     def val_dataloader(self) -> InOrder:
         """The dev examples."""

@@ -1,9 +1,61 @@
 """How a pretrained model is fine-tuned."""
 
-from typing import Literal
+from typing import Literal, Self
 
+from ..backbones import Transformer
 from ..config import ConfigError, Settings, knob
 from ..optim import Optimizer, Schedule
+
+
+class Features(Settings):
+    """A pretrained encoder used as it is: a mixture of its layers is read by a BiLSTM, and that by the task's head.
+
+    The six choices of layers are those of Devlin et al. (2019, Table 7). Where the paper is silent: weights of sums
+    are learned as ELMo's are (`layers.scalar_mix`), and the size of the BiLSTM, "768-dimensional", is that of each
+    direction.
+    """
+
+    layers: Literal[
+        "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
+    ] = knob("concat_last_four", "Which layers are read; all means all but the embeddings.")
+    bilstm_layers: int = knob(2, "Layers of the BiLSTM; 0 lets the head read the mixture itself.", ge=0, le=16)
+    bilstm_size: int = knob(768, "Width of each direction of the BiLSTM.", ge=1)
+
+    def resolved(self) -> Self:
+        """A BiLSTM without layers has no size."""
+        return self if self.bilstm_layers else self.model_copy(update={"bilstm_size": 0})
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the head reads the last layer itself, as in a fine-tuning."""
+        return self.layers == "last" and not self.bilstm_layers
+
+    def chosen(self, depth: int) -> tuple[int, ...]:
+        """The layers that are read, of an encoder with so many: 0 is the embeddings' output, ``depth`` the last.
+
+        Raises:
+            ConfigError: When the encoder has too few.
+        """
+        count = {"second_to_last": 2, "weighted_sum_last_four": 4, "concat_last_four": 4}.get(self.layers, 1)
+        if depth < count:
+            said = f"finetuning.features.layers {self.layers} takes {count} layers; model.num_layers is {depth}"
+            raise ConfigError([said])
+        if self.layers in ("embeddings", "second_to_last", "last"):
+            return ({"embeddings": 0, "second_to_last": depth - 1, "last": depth}[self.layers],)
+        return tuple(range(1 if self.layers == "weighted_sum_all" else depth - 3, depth + 1))
+
+    def widths(self, hidden_size: int) -> tuple[int, int]:
+        """Widths of the mixture of an encoder's layers, and of what the head reads."""
+        mixed = hidden_size * (4 if self.layers == "concat_last_four" else 1)
+        return mixed, 2 * self.bilstm_size if self.bilstm_layers else mixed
+
+    def flops_per_sequence(self, hidden_size: int, length: int) -> float:
+        """FLOPs of the BiLSTM's matrix products, forward."""
+        size, total = self.bilstm_size, 0
+        for layer in range(self.bilstm_layers):
+            read = 2 * size if layer else self.widths(hidden_size)[0]
+            total += 2 * 2 * 4 * size * (read + size)  # two directions of four gates, 2 FLOPs a weight
+        return float(length * total)
 
 
 class FineTuning(Settings):
@@ -14,6 +66,9 @@ class FineTuning(Settings):
     """
 
     epochs: int = knob(3, "Passes over the training examples.", ge=1, le=64)
+    steps: int | None = knob(
+        None, "Optimiser steps, where a paper says those; by default as many as the epochs make.", neutral=None, ge=1
+    )
     batch_size: int = knob(32, "Examples in an optimiser step.", ge=1)
     max_length: int = knob(128, "Positions of an example at most, special tokens included; longer ones are cut.", ge=8)
     train_examples: int | None = knob(
@@ -28,10 +83,39 @@ class FineTuning(Settings):
         ge=0,
         lt=1,
     )
+    from_scratch: bool = knob(
+        False,
+        "Whether training starts from random weights rather than the pretrained ones, as a control.",
+        neutral=False,
+    )
+    features: Features | None = knob(
+        None, "The encoder frozen, its layers read as features; by default it is trained with the head.", neutral=None
+    )
     clip_norm: float = knob(1.0, "Largest global gradient norm; 0 does not clip.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser; its moments start anew.")
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
+
+    def resolved(self) -> Self:
+        """Without dropout inside an encoder that is frozen: its features are computed without any."""
+        settings = super().resolved()
+        frozen = settings.features is not None and settings.encoder_dropout is not None
+        return settings.model_copy(update={"encoder_dropout": None}) if frozen else settings
+
+    def flops_per_sequence(self, model: Transformer, length: int, passes: float) -> float:
+        """FLOPs of presenting a sequence once in training, backward = 2 x forward; the head's are a thousandth.
+
+        A frozen encoder sees each sequence once, forward, however often it is presented.
+
+        Args:
+            model: The encoder.
+            length: Positions of the sequence.
+            passes: How often each sequence is presented in all.
+        """
+        forward = model.flops_per_sequence(length)
+        if self.features is None:
+            return 3.0 * forward
+        return forward / passes + 3.0 * self.features.flops_per_sequence(model.hidden_size, length)
 
     def check_length(self, max_positions: int) -> None:
         """Compares ``max_length`` with the rows of a model's position table, 0 where it has none.

@@ -115,10 +115,12 @@ class Shape(ABC):
 
     Attributes:
         measures: Name of each metric that the shape can give -> what it is, in a line. All are better when higher.
+        methods: Name of each baseline -> what tables call it.
         rows: Rows of an item.
     """
 
     measures: ClassVar[dict[str, str]]
+    methods: ClassVar[dict[str, str]] = {"majority": "majority answer", "tfidf": "linear model of all words"}
     rows: int = 1
 
     @abstractmethod
@@ -147,7 +149,7 @@ class Shape(ABC):
 
     @abstractmethod
     def baselines(self, train: Any, dev: Any) -> dict[str, Any]:
-        """Name -> answers of something that needs no network: ``majority``, and where one makes sense ``tfidf``."""
+        """Name -> answers of something that needs no network; the names are those of ``methods``."""
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
         """About how many items so many examples make, of so many pieces in all."""

@@ -1,12 +1,20 @@
 """Every task. A data set of a known shape is a row in a module of its kind; the rows of all modules are joined here."""
 
 from ..config import ConfigError, did_you_mean
-from . import glue, sentences
+from . import arct, columns, copa, gap, glue, qnli, race, sentences, squad, swag
 from .task import Task
 
 _ROWS: tuple[Task, ...] = (
     *glue.ROWS,
     *sentences.ROWS,
+    *qnli.ROWS,
+    *squad.ROWS,
+    *columns.ROWS,
+    *race.ROWS,
+    *swag.ROWS,
+    *copa.ROWS,
+    *arct.ROWS,
+    *gap.ROWS,
 )
 
 TASKS: dict[str, Task] = {row.name: row for row in _ROWS}

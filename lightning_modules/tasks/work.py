@@ -22,6 +22,9 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     share = min(1.0, (settings.train_examples or train.examples) / train.examples)
     items = shape.items(round(share * train.examples), round(share * train.words * _PIECES), settings)
     length = round(min(settings.max_length, share * _PIECES * train.words / (items * shape.rows) + 3))
-    steps = settings.epochs * math.ceil(items / settings.batch_size)
-    presented = settings.epochs * items * shape.rows
-    return steps, round(presented * length), 3.0 * presented * system.model.flops_per_sequence(length)
+    each_epoch = math.ceil(items / settings.batch_size)
+    steps = settings.steps or settings.epochs * each_epoch
+    passes = steps / each_epoch
+    presented = passes * items * shape.rows
+    flops = presented * settings.flops_per_sequence(system.model, length, passes)
+    return steps, round(presented * length), flops

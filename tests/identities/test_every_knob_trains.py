@@ -28,6 +28,8 @@ ROWS = {
     "model.init_std": (0.02, 0.1),
     "model.init": ("normal", "truncated_normal"),
     "objectives.mlm.weight": (1.0, 0.01),
+    "objectives.mlm.activation": ("gelu", "relu"),
+    "objectives.mlm.norm_eps": (1e-12, 0.1),
     "objectives.mlm.masking.rate": (0.15, 0.4),
     "objectives.mlm.masking.mask": None,  # one of three shares that add up to one: the mixture has tests of its own
     "objectives.mlm.masking.same": None,

@@ -1,0 +1,243 @@
+"""Whole checkpoints: a folder read into settings and weights of ours, and the reverse."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from ..config import ConfigError
+from ..files import write_atomically
+from ..system import System
+from .families import CLASSIFIER, MLM, POOLER, POSITION, SEGMENT, Family, differences, family_named, family_of
+from .folder import CONFIG, WEIGHTS, Tensors, json_object, tensors
+from .own_tokenizer import write_tokenizer
+
+if TYPE_CHECKING:
+    from ..pretrain import Pretrain
+
+_MOST_NAMED = 12  # bad tensors that an error lists
+_PARTS = {MLM: "masked-LM head", POOLER: "pooler", CLASSIFIER: "classifier of segment pairs"}
+_IGNORED = ("embeddings.position_ids", "embeddings.token_type_ids")  # counters that old versions saved
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A pretrained network.
+
+    Attributes:
+        family: How the folder of it is spelled.
+        system: Its settings. Only ``model``, ``objectives`` and the size of the vocabulary are known of a checkpoint
+            that was read.
+        weights: Our names -> float32 tensors, as in the file that `fit` leaves; parts that are missing have none.
+        pad: Number of the padding piece.
+        notes: What it lacks, or what will be different elsewhere: a line each, for people.
+    """
+
+    family: Family
+    system: System
+    weights: Mapping[str, Tensor]
+    pad: int = 0
+    notes: tuple[str, ...] = ()
+
+    def build(self, seed: int = 0) -> "Pretrain":
+        """The Lightning module with these weights; the parts that are missing are drawn from ``seed``."""
+        module = self.system.build(seed)
+        module.load_state_dict(dict(self.weights), strict=False)
+        return module
+
+
+def read(folder: str | Path) -> Checkpoint:
+    """Reads a folder, without its tokenizer.
+
+    Names, shapes and sizes are compared with the configuration before any weight is read. What heads it has beyond
+    ours (a classifier of a task) is left out, and said in ``notes``.
+
+    Raises:
+        ConfigError: When something is missing, damaged, of another architecture or cannot be expressed.
+    """
+    folder = Path(folder)
+    config = json_object(folder / CONFIG)
+    family = family_named(config)
+    with tensors(folder) as found:
+        names = _canonical(found, family)
+        present = {part for part in _PARTS if _has(part, family, names)}
+        system = family.system(config, POOLER in present, folder.resolve().name)
+        pad = {**family.defaults, **config}["pad_token_id"] or 0
+        wanted = {
+            ours: (family.theirs(ours, system.model), shape)
+            for ours, shape in _shapes(system).items()
+            if all(part in present for part in _PARTS if ours.startswith(part))
+        }
+        _compare(family, system, pad, wanted, {name: found.shapes[actual] for name, actual in names.items()})
+
+        def get(name: str) -> Tensor:
+            return found[names[name]]
+
+        weights = {ours: _joined(ours, map(get, theirs), family, pad) for ours, (theirs, _) in wanted.items()}
+        _check_ties(family, {name: get(name) for name in names if ".decoder." in name}, weights)
+        if family.factorised and system.model.embedding_size == system.model.hidden_size:
+            _check_identity(*map(get, _projection(family)))
+    system, weights = _without_empty_segments(system, weights)
+    lacking = [f"it has no {what}" for part, what in _PARTS.items() if part not in present and part in family.heads]
+    used = {name for theirs, _ in wanted.values() for name in theirs}
+    others = sorted(n for n in names if n not in used and not n.startswith(f"{family.name}.") and ".decoder." not in n)
+    left = [f"left out: {', '.join(others[:6])}{' ...' if len(others) > 6 else ''}"] if others else []
+    return Checkpoint(family, system, weights, pad, (*lacking, *left))
+
+
+def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
+    """The checkpoint of a pretraining, from the weights that `fit` left.
+
+    Raises:
+        ConfigError: Naming every knob that ``transformers`` cannot express.
+    """
+    family = family_of(system)
+    return Checkpoint(family, system, weights, notes=tuple(differences(family, system)))
+
+
+def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = None) -> None:
+    """Writes a folder that ``transformers`` loads.
+
+    Rows that a table must have there and ours has not are zeros: RoBERTa's positions before the first, and a table
+    of segments for a model without one.
+
+    Args:
+        checkpoint: What to write.
+        folder: Where to; it must be empty or not exist.
+        tokenizer: The ``tokenizer.json`` that this project trained for the checkpoint's system, if it is to go along.
+
+    Raises:
+        ConfigError: When the folder holds something already.
+    """
+    folder, family, system = Path(folder), checkpoint.family, checkpoint.system
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError([f"{folder} exists already and is not an empty folder; name another"])
+    model, spelled = system.model.resolved(), {}
+    for ours, tensor in checkpoint.weights.items():
+        if ours.rpartition(".")[0] == CLASSIFIER and CLASSIFIER not in family.heads:
+            continue  # RoBERTa has a pooler and nothing that reads it
+        if ours == POSITION:
+            tensor = torch.cat([tensor.new_zeros(family.offset(checkpoint.pad), tensor.shape[1]), tensor])
+        theirs = family.theirs(ours, model)
+        spelled |= dict(zip(theirs, tensor.chunk(len(theirs)), strict=True))
+    width, segments = model.embedding_size or model.hidden_size, model.segment_types
+    if not segments:
+        segments = 1 if family.name == "roberta" else 2  # as many as their tokenizers number
+        (name,) = family.theirs(SEGMENT, model)
+        spelled[name] = torch.zeros(segments, width)
+    if family.factorised and model.embedding_size is None:
+        weight, bias = _projection(family)
+        spelled |= {weight: torch.eye(width), bias: torch.zeros(width)}
+    both, mlm, encoder = family.architectures
+    has = {part for part in _PARTS if any(ours.startswith(part) for ours in checkpoint.weights)}
+    chosen = (both if both and CLASSIFIER in has else mlm) if MLM in has else encoder
+    config = {"architectures": [chosen], **family.config(system, checkpoint.pad, segments)}
+    data = save({name: tensor.float().contiguous() for name, tensor in spelled.items()}, metadata={"format": "pt"})
+    if tokenizer is not None:
+        write_tokenizer(folder, tokenizer, system.data.tokenizer, model.max_positions, segments)
+    write_atomically(folder / WEIGHTS, lambda file: file.write(data))
+    content = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    write_atomically(folder / CONFIG, lambda file: file.write(content.encode()))
+
+
+def _canonical(found: Tensors, family: Family) -> dict[str, str]:
+    """The tensors' names as the family's largest class spells them -> as the file does.
+
+    Folders of the bare encoder leave out the family's name, and old ones call LayerNorm's parameters gamma and beta.
+    """
+    names: dict[str, str] = {}
+    for actual in found.shapes:
+        name = actual.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if name.split(".")[0] in ("embeddings", "encoder", "pooler"):
+            name = f"{family.name}.{name}"
+        if name in names:
+            raise ConfigError([f"{found.path} has {name} twice: as {names[name]} and as {actual}"])
+        names[name] = actual
+    if MLM in family.heads:  # a bias that is stored with the output layer only
+        head = family.heads[MLM]
+        if f"{head}.bias" not in names and f"{head}.decoder.bias" in names:
+            names[f"{head}.bias"] = names.pop(f"{head}.decoder.bias")
+    return names
+
+
+def _has(part: str, family: Family, names: Mapping[str, str]) -> bool:
+    """Whether any tensor of a head is there, except the output table, which is the word table again."""
+    theirs = family.heads.get(part)
+    return theirs is not None and any(n.startswith(f"{theirs}.") and ".decoder." not in n for n in names)
+
+
+def _shapes(system: System) -> dict[str, tuple[int, ...]]:
+    """Our weights of a system with their shapes; no memory is taken."""
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in system.build(0).state_dict().items()}
+
+
+def _compare(
+    family: Family,
+    system: System,
+    pad: int,
+    wanted: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Compares names and shapes with what the configuration asks for."""
+    expected = {}
+    for ours, (theirs, (rows, *rest)) in wanted.items():
+        rows = rows + family.offset(pad) if ours == POSITION else rows // len(theirs)
+        expected |= dict.fromkeys(theirs, (rows, *rest))
+    if family.factorised and system.model.embedding_size == system.model.hidden_size:
+        weight, bias = _projection(family)
+        expected |= {weight: (system.model.hidden_size,) * 2, bias: (system.model.hidden_size,)}
+    wrong = [f"{name} is missing" for name in expected if name not in shapes]
+    wrong += [
+        f"{name} has the shape {list(shapes[name])}, and {CONFIG} makes it {list(shape)}"
+        for name, shape in expected.items()
+        if shapes.get(name, shape) != shape
+    ]
+    known = {*expected, *(f"{family.name}.{name}" for name in _IGNORED)}
+    wrong += [
+        f"{name} is a part of an encoder that cannot be expressed"
+        for name in shapes
+        if name.startswith(f"{family.name}.") and name not in known
+    ]
+    if wrong:
+        more = [f"{len(wrong) - _MOST_NAMED} more tensors are wrong"] if len(wrong) > _MOST_NAMED else []
+        raise ConfigError(f"{WEIGHTS}: {problem}" for problem in wrong[:_MOST_NAMED] + more)
+
+
+def _joined(ours: str, theirs: Any, family: Family, pad: int) -> Tensor:
+    joined = torch.cat(list(theirs))
+    return joined[family.offset(pad) :].clone() if ours == POSITION else joined
+
+
+def _check_ties(family: Family, decoder: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """Our output layer is the word table; a checkpoint with another one cannot be expressed."""
+    tied = {"weight": weights["backbone.embeddings.word.weight"], "bias": weights.get(f"{MLM}.bias")}
+    for name, tensor in decoder.items():
+        ours = tied[name.rpartition(".")[2]]
+        if name.startswith(family.heads[MLM]) and (ours is None or not torch.equal(ours, tensor)):
+            raise ConfigError([f"{WEIGHTS}: {name} is not tied (tie_word_embeddings): ours is the word table"])
+
+
+def _projection(family: Family) -> tuple[str, str]:
+    stem = f"{family.name}.encoder.embedding_hidden_mapping_in"
+    return f"{stem}.weight", f"{stem}.bias"
+
+
+def _check_identity(weight: Tensor, bias: Tensor) -> None:
+    if not torch.equal(weight, torch.eye(len(weight))) or bias.any():
+        raise ConfigError(
+            [f"{CONFIG}: embedding_size: embeddings as wide as the stream are projected here, and ours are not"]
+        )
+
+
+def _without_empty_segments(system: System, weights: dict[str, Tensor]) -> tuple[System, dict[str, Tensor]]:
+    """Leaves out a table of segments that is all zeros: it was written for a model without one."""
+    if SEGMENT not in weights or weights[SEGMENT].any():
+        return system, weights
+    rest = {name: tensor for name, tensor in weights.items() if name != SEGMENT}
+    return system.but(**{"model.segment_types": 0}), rest

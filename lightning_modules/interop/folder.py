@@ -1,0 +1,125 @@
+"""Reading a folder that others wrote, with suspicion: bounded sizes, JSON and safetensors only."""
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ..config import ConfigError
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_LARGEST_JSON = 64 << 20  # bytes; vocabularies are the largest
+_LARGEST_HEADER = 100 << 20  # bytes, the format's own bound
+_PICKLES = (b"\x80", b"PK")  # how pickles, and the archives that torch puts them in, begin
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_OTHERS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.index.json")
+
+
+def text(path: Path) -> str:
+    """A text file of the folder.
+
+    Raises:
+        ConfigError: When it cannot be read, is too large or is not UTF-8.
+    """
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise ConfigError([f"{path} has more than {_LARGEST_JSON >> 20} MiB, the most that is read"])
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([f"{path} cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([f"{path} is not UTF-8 text"]) from None
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        ConfigError: When it cannot be read or is something else.
+    """
+    try:
+        found = json.loads(text(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError([f"{path} is not JSON: {error}"]) from None
+    if not isinstance(found, dict):
+        raise ConfigError([f"{path} must hold a JSON object, not {type(found).__name__}"])
+    return found
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 of a folder's configuration and weights."""
+    found = hashlib.sha256()
+    for name in (CONFIG, WEIGHTS):
+        with open(folder / name, "rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
+
+
+class Tensors:
+    """The tensors of a safetensors file: names and shapes at once, contents when asked for.
+
+    Attributes:
+        path: The file.
+        shapes: Name -> shape.
+    """
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self.path, self._file = path, file
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, no mapping
+        self.shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+        self._kinds = {name: part.get_dtype() for name, part in slices.items()}
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A tensor as float32.
+
+        Raises:
+            ConfigError: When it holds no floats, or floats that are not finite.
+        """
+        if self._kinds[name] not in _FLOATS:
+            raise ConfigError([f"{self.path}: {name} is of {self._kinds[name]}; weights are {', '.join(_FLOATS)}"])
+        found = self._file.get_tensor(name).to(torch.float32)
+        if not torch.isfinite(found).all():
+            raise ConfigError([f"{self.path}: {name} holds numbers that are not finite"])
+        return found
+
+
+@contextmanager
+def tensors(folder: Path) -> Iterator[Tensors]:
+    """The weights of a folder. No other format is opened, whatever lies there.
+
+    Raises:
+        ConfigError: When there is no safetensors file, or a damaged one, or something else under its name.
+    """
+    path = folder / WEIGHTS
+    if not path.is_file():
+        others = sorted(file.name for pattern in _OTHERS for file in folder.glob(pattern))
+        instead = f" {', '.join(others[:4])} is not opened: pickles can run code, and weights must be in one file."
+        advice = " `model.save_pretrained(DIR)` of transformers writes safetensors." if others else ""
+        raise ConfigError([f"{folder} has no {WEIGHTS}.{instead if others else ''}{advice}"])
+    _look(path)
+    try:
+        with safe_open(path, "pt") as file:
+            yield Tensors(path, file)
+    except (SafetensorError, OSError) as error:
+        raise ConfigError([f"{path} is damaged or cut short: {error}"]) from None
+
+
+def _look(path: Path) -> None:
+    """Compares the first bytes with what a safetensors file begins with."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        start = file.read(9)
+    if start.startswith(_PICKLES) and start[8:] != b"{":
+        raise ConfigError([f"{path} is a pickle or an archive under another name; it is not opened"])
+    header = struct.unpack("<Q", start[:8])[0] if len(start) == 9 else size
+    if start[8:] != b"{" or header > min(_LARGEST_HEADER, size - 8):
+        raise ConfigError([f"{path} is cut short or not in the safetensors format"])

@@ -1,0 +1,24 @@
+"""A learned weighting of layers (Peters et al. 2018, section 3.2, equation 1)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class ScalarMix(nn.Module):
+    """``scale * sum_k softmax(weights)_k layer_k``: one weight a layer and one scale, for all positions.
+
+    Starts as the plain mean: weights 0, scale 1. Peters et al. may normalise each layer first; here none is.
+
+    Args:
+        count: Layers k that are mixed.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(count))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, layers: Float[Tensor, "b t k d"]) -> Float[Tensor, "b t d"]:
+        """The mixture."""
+        return self.scale * torch.einsum("k,btkd->btd", torch.softmax(self.weights, 0).to(layers.dtype), layers)

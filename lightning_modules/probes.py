@@ -1,0 +1,178 @@
+"""What a pretrained model knows before any fine-tuning: hidden words filled in, simple classifiers of its states."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from .batch import Encoded, Example, Target, Tokens
+from .config import ConfigError
+from .data.encode import Encoder
+from .pretrain import Pretrain
+from .system import System
+from .tasks.loader import InOrder, TaskData
+from .tasks.shape import Inputs
+
+MASK = "[MASK]"
+_BATCH = 64  # items that the encoder sees at once
+
+
+def pretrained(system: System, weights: Path) -> Pretrain:
+    """The module of a finished pretraining, ready to be asked.
+
+    Args:
+        system: What was pretrained.
+        weights: The file that ``fit`` left.
+    """
+    module = system.build(0)
+    module.load_state_dict(load_file(weights))
+    return module.eval()
+
+
+class Filling(NamedTuple):
+    """A piece that may stand in the place of a hidden one, and its probability."""
+
+    piece: str
+    probability: float
+
+
+def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> list[list[Filling]]:
+    """The likeliest pieces for each ``[MASK]`` of a text, likeliest first.
+
+    The text is given as one segment between [CLS] and [SEP]. What follows a mask directly starts a word: right for
+    WordPiece, while byte-level BPE would have told ``[MASK].`` from ``[MASK] .``.
+
+    Args:
+        module: From `pretrained`.
+        encoder: The tokenizer of pretraining.
+        text: A text with one mask or more.
+        count: Pieces a mask.
+
+    Raises:
+        ConfigError: For a text without a mask or too long, and for a model that predicts no hidden words.
+    """
+    objective = module.objectives.mlm
+    if objective is None:
+        raise ConfigError(["this model was not trained to predict hidden words: it has no objective 'mlm'"])
+    ids, vocabulary = _masked(text, encoder), encoder.vocabulary
+    where = (ids[0] == vocabulary.mask).nonzero()[:, 0]
+    if not len(where):
+        raise ConfigError([f"the text has no {MASK}: {text!r}"])
+    special = torch.zeros_like(ids, dtype=torch.bool)
+    special[0, [0, -1]] = True
+    begins = torch.from_numpy(vocabulary.begins_word[ids])
+    tokens = Tokens(ids, begins, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64))
+    example = Example.of(tokens)
+    example.targets["mlm"] = Target(where, torch.zeros_like(where))
+    try:
+        with torch.no_grad():
+            logits = objective.logits(module.heads["mlm"], module(example), example)
+    except ValueError as error:  # the position table is too short
+        raise ConfigError([f"the text is too long: {error}"]) from None
+    best = torch.softmax(logits.float(), 1).topk(min(count, vocabulary.size))
+    return [
+        [Filling(vocabulary.pieces[piece], value) for piece, value in zip(pieces, values, strict=True)]
+        for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def _masked(text: str, encoder: Encoder) -> torch.Tensor:
+    """Token ids ``[1 t]`` of a text with masks, special ones included."""
+    vocabulary, found = encoder.vocabulary, []
+    for part in text.split(MASK):
+        words = " ".join(part.split())
+        found += [*encoder([words])[0].tolist(), vocabulary.mask] if words else [vocabulary.mask]
+    return torch.tensor([[vocabulary.cls, *found[:-1], vocabulary.sep]])
+
+
+def states(
+    backbone: nn.Module, inputs: Inputs, pooling: Literal["mean", "first"] = "mean", layer: int | None = None
+) -> np.ndarray:
+    """One vector an item with one row, in the order of the items ``[n d]``.
+
+    Args:
+        backbone: A pretrained encoder.
+        inputs: The encoded examples of a split.
+        pooling: The mean over the positions that are no padding, or the first position.
+        layer: 0 for the embeddings' output, i for layer i; by default the last states as heads see them.
+    """
+    order, found, training = InOrder(inputs, _BATCH), [], backbone.training
+    backbone.eval()
+    with torch.no_grad():
+        for example in order:
+            hidden = _layer(backbone(example), layer).float()
+            real = example.inputs.real[:, :, None]
+            pooled = hidden[:, 0] if pooling == "first" else (hidden * real).sum(1) / real.sum(1)
+            found.append(pooled.numpy())
+    backbone.train(training)
+    return np.concatenate(found)[np.argsort(order.order)]
+
+
+def _layer(encoded: Encoded, layer: int | None) -> torch.Tensor:
+    return encoded.last if layer is None else encoded.layers[layer]
+
+
+def linear_probe(train: tuple[np.ndarray, np.ndarray], dev: tuple[np.ndarray, np.ndarray]) -> float:
+    """Accuracy of a logistic regression on states, each dimension scaled to unit variance.
+
+    Args:
+        train: States ``[n d]`` and classes ``[n]``.
+        dev: The same of what is asked.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return float(make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(*train).score(*dev))
+
+
+def nearest_neighbours(
+    train: tuple[np.ndarray, np.ndarray], dev: tuple[np.ndarray, np.ndarray], count: int = 5
+) -> float:
+    """Accuracy of the commonest class among the nearest training examples, by the cosine of their states.
+
+    Args:
+        train: States ``[n d]`` and classes ``[n]``.
+        dev: The same of what is asked.
+        count: Neighbours that vote; all there are if they are fewer.
+    """
+    from sklearn.neighbors import KNeighborsClassifier
+
+    model = KNeighborsClassifier(min(count, len(train[1])), metric="cosine")
+    return float(model.fit(*train).score(*dev))
+
+
+PROBES = {"linear": linear_probe, "neighbours": nearest_neighbours}
+
+
+def probe(
+    backbone: nn.Module,
+    data: TaskData,
+    kinds: Sequence[str] = tuple(PROBES),
+    pooling: Literal["mean", "first"] = "mean",
+    layer: int | None = None,
+) -> dict[str, float]:
+    """Kind of probe -> its accuracy on the dev examples of a task whose examples are a text and a class.
+
+    Args:
+        backbone: A pretrained encoder, which stays as it is.
+        data: The task, encoded by the tokenizer of pretraining.
+        kinds: Names of ``PROBES``.
+        pooling: See `states`.
+        layer: See `states`.
+
+    Raises:
+        ConfigError: For a task that asks for anything else than a class of a text.
+    """
+    labels = [getattr(inputs, "labels", None) for inputs in (data.train, data.dev)]
+    if any(found is None or found.dtype.kind not in "iu" or found.ndim != 1 for found in labels):
+        raise ConfigError([f"'{data.task.name}' cannot be probed: its answers are not one class a text"])
+    pairs = [
+        (states(backbone, inputs, pooling, layer), found)
+        for inputs, found in zip((data.train, data.dev), labels, strict=True)
+    ]
+    return {kind: PROBES[kind](*pairs) for kind in kinds}

@@ -1,0 +1,146 @@
+"""How papers fine-tuned, task by task: published hyper-parameters as data.
+
+A grid names one (``protocol: albert``); its own ``finetuning.*`` knobs come on top. The key "" holds what a paper
+used for every task that it does not list. Papers that chose among several values on the dev set have one here, named
+in the note: a choice made by the score that is reported flatters it, so none is made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The fine-tuning of a paper.
+
+    Attributes:
+        source: Paper, and section or table.
+        note: What it leaves open, and what is done here.
+        tasks: Task -> knobs of `FineTuning`; "" for every other task.
+    """
+
+    source: str
+    note: str
+    tasks: Mapping[str, _Settings]
+
+    def settings(self, task: str) -> dict[str, Any]:
+        """The knobs for a task."""
+        return dict(self.tasks.get(task, self.tasks[""]))
+
+
+def _settings(rate: float, batch: int, **more: Any) -> dict[str, Any]:
+    return {"optimizer.peak_lr": rate, "batch_size": batch, **more}
+
+
+_BERT = {"optimizer.bias_correction": False, "schedule.warmup_fraction": 0.1, "schedule.decay_origin": "zero"}
+
+
+def _bert(rate: float, batch: int, epochs: int, **more: Any) -> dict[str, Any]:
+    return _settings(rate, batch, epochs=epochs, **_BERT, **more)
+
+
+def _roberta(rate: float, batch: int, steps: int, warmup: int) -> dict[str, Any]:
+    return _settings(
+        rate,
+        batch,
+        steps=steps,
+        max_length=512,
+        clip_norm=0.0,
+        **{
+            "schedule.warmup_fraction": warmup / steps,
+            "optimizer.weight_decay": 0.1,
+            "optimizer.beta2": 0.98,
+            "optimizer.decay_all": True,
+        },
+    )
+
+
+def _albert(rate: float, batch: int, steps: int, warmup: int, *, encoder: float, length: int = 512) -> dict[str, Any]:
+    return _settings(
+        rate,
+        batch,
+        steps=steps,
+        max_length=length,
+        encoder_dropout=encoder,
+        dropout=0.1,
+        **{"schedule.warmup_fraction": warmup / steps, "optimizer.bias_correction": False},
+    )
+
+
+def _spanbert(epochs: int, **more: Any) -> dict[str, Any]:
+    return _settings(2e-5, 32, epochs=epochs, **{"schedule.warmup_fraction": 0.1, "optimizer.eps": 1e-8}, **more)
+
+
+_STABLE = {"epochs": 20, "schedule.warmup_fraction": 0.1, "optimizer.bias_correction": True}
+
+PROTOCOLS: dict[str, Protocol] = {
+    "bert": Protocol(
+        source="Devlin et al. 2019, section 4 and appendix A.3; released run_classifier and run_squad",
+        note="GLUE rates were chosen among 2e-5 to 5e-5 on each dev set; here 3e-5 for all.",
+        tasks={
+            "": _bert(3e-5, 32, 3),
+            "squad1": _bert(5e-5, 32, 3, max_length=384, dropout=0.0),
+            "squad2": _bert(5e-5, 48, 2, max_length=384, dropout=0.0),
+            "swag": _bert(2e-5, 16, 3),
+        },
+    ),
+    "roberta": Protocol(
+        source="Liu et al. 2019, section 5 and released fine-tuning configurations",
+        note="Early stopping on the dev set and starting from MNLI are left out; others by appendix C: 10 epochs.",
+        tasks={
+            "": _settings(1e-5, 16, epochs=10, **{"schedule.warmup_fraction": 0.06, "optimizer.weight_decay": 0.1}),
+            "cola": _roberta(1e-5, 16, 5336, 320),
+            "mnli": _roberta(1e-5, 32, 123873, 7432),
+            "mrpc": _roberta(1e-5, 16, 2296, 137),
+            "qnli": _roberta(1e-5, 32, 33112, 1986),
+            "qqp": _roberta(1e-5, 32, 113272, 28318),
+            "rte": _roberta(2e-5, 16, 2036, 122),
+            "sst2": _roberta(1e-5, 32, 20935, 1256),
+            "stsb": _roberta(2e-5, 16, 3598, 214),
+        },
+    ),
+    "albert": Protocol(
+        source="Lan et al. 2020, Table 14",
+        note="Tasks that it does not list: as RTE.",
+        tasks={
+            "": _albert(3e-5, 32, 800, 200, encoder=0.1),
+            "cola": _albert(1e-5, 16, 5336, 320, encoder=0.0),
+            "stsb": _albert(2e-5, 16, 3598, 214, encoder=0.0),
+            "sst2": _albert(1e-5, 32, 20935, 1256, encoder=0.0),
+            "mnli": _albert(3e-5, 128, 10000, 1000, encoder=0.0),
+            "qnli": _albert(1e-5, 32, 33112, 1986, encoder=0.0),
+            "qqp": _albert(5e-5, 128, 14000, 1000, encoder=0.1),
+            "rte": _albert(3e-5, 32, 800, 200, encoder=0.1),
+            "mrpc": _albert(2e-5, 32, 800, 200, encoder=0.0),
+            "wnli": _albert(2e-5, 16, 2000, 250, encoder=0.1),
+            "squad1": _albert(5e-5, 48, 3649, 365, encoder=0.0, length=384),
+            "squad2": _albert(3e-5, 48, 8144, 814, encoder=0.0),
+            "race": _albert(2e-5, 32, 12000, 1000, encoder=0.1),
+        },
+    ),
+    "spanbert": Protocol(
+        source="Joshi et al. 2020, appendix B",
+        note="Rates and batch sizes were chosen on each dev set among five and two; here 2e-5 and 32.",
+        tasks={
+            "": _spanbert(10),
+            "cola": _spanbert(4),
+            "squad1": _spanbert(4, max_length=512),
+            "squad2": _spanbert(4, max_length=512),
+        },
+    ),
+    "sane": Protocol(
+        source="after Geiping and Goldstein 2023, section 4.4: one setting for all tasks",
+        note="Five epochs, batches of 16, rate 4e-5, cosine decay after a tenth of warm-up, whatever the task.",
+        tasks={
+            "": _settings(4e-5, 16, epochs=5, **{"schedule.decay": "cosine", "schedule.warmup_fraction": 0.1}),
+        },
+    ),
+    "stable": Protocol(
+        source="Mosbach et al. 2021, section 6: 20 epochs, bias correction, a tenth of warm-up",
+        note="Read over 20 seeds or more; runs no better than the majority answer count as degenerate.",
+        tasks={"": _settings(2e-5, 16, **_STABLE)},
+    ),
+}

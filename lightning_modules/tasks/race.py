@@ -1,0 +1,94 @@
+"""RACE: exam questions about passages, for middle and for high schools (Lai et al. 2017)."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..config import ConfigError
+from .choice import Choice, Question
+from .sources import Source, numbered
+from .task import Split, Task
+
+_LETTERS = "ABCD"
+_KEYS = ("article", "questions", "options", "answers")
+# all four pieces of question and option are kept up to 128, passages cut to 512, as in ALBERT's released code
+_SHAPE = Choice(options=4, last=128, blank=True)
+
+
+@dataclass(frozen=True)
+class Exams:
+    """Passages with their questions, one JSON object a line, read by calling with a split.
+
+    Attributes:
+        levels: Of ``middle`` and ``high``, those that are read.
+    """
+
+    levels: tuple[str, ...]
+
+    def __call__(self, split: Split) -> Iterator[Question]:
+        """The questions of a split.
+
+        Raises:
+            ConfigError: When the data are not at hand, naming the ways to get them, or when a line is not as expected.
+        """
+        for level in self.levels:
+            files = {part: (f"{part}.{level}.jsonl",) for part in ("train", "dev")}
+            source = Source(f"RACE ({level})", "race", files, hub=("ehovy/race", level))
+            paths = source.paths(split)
+            for path in paths:
+                for where, line in numbered(path, "passage"):
+                    yield from _questions(where, line, level)
+            for row in [] if paths else source.on_hub(split):
+                yield Question(row["article"], row["question"], tuple(row["options"]), _number(row["answer"]), level)
+
+
+def _questions(where: str, line: str, level: str) -> Iterator[Question]:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ConfigError([f"{where}: this is no JSON ({error.msg})."]) from None
+    absent = [key for key in _KEYS if not isinstance(found, dict) or key not in found]
+    if absent:
+        raise ConfigError([f"{where}: there is no {', '.join(absent)}."])
+    article, *lists = (found[key] for key in _KEYS)
+    if len(set(map(len, lists))) > 1:
+        counts = ", ".join(f"{len(items)} {key}" for key, items in zip(_KEYS[1:], lists, strict=True))
+        raise ConfigError([f"{where}: {counts}; they must be equally many."])
+    for question, options, answer in zip(*lists, strict=True):
+        if _number(answer) not in range(len(options)):
+            raise ConfigError([f"{where}: the answer {answer!r} is none of {', '.join(_LETTERS[: len(options)])}."])
+        yield Question(article, question, tuple(options), _number(answer), level)
+
+
+def _number(letter: Any) -> int:
+    return _LETTERS.index(letter) if isinstance(letter, str) and len(letter) == 1 and letter in _LETTERS else -1
+
+
+_SIZES = {"race": (87_866, 4_887), "race_middle": (25_421, 1_436), "race_high": (62_445, 3_451)}
+
+
+def _task(name: str, title: str, levels: tuple[str, ...], metrics: tuple[str, ...]) -> Task:
+    return Task(
+        name=name,
+        title=title,
+        source="Lai et al. 2017, RACE: Large-scale ReAding Comprehension Dataset From Examinations",
+        shape=_SHAPE,
+        metrics=metrics,
+        rows=Exams(levels),
+        licence="non-commercial research",
+        official=_SIZES[name],
+        settings={"max_length": 512},
+    )
+
+
+ROWS = (
+    _task(
+        "race",
+        "RACE: which option answers the exam question about the passage?",
+        ("middle", "high"),
+        ("accuracy", "middle_accuracy", "high_accuracy"),
+    ),
+    _task("race_middle", "RACE-M: the questions for middle schools; which option?", ("middle",), ("accuracy",)),
+    _task("race_high", "RACE-H: the questions for high schools; which option?", ("high",), ("accuracy",)),
+)

@@ -1,0 +1,230 @@
+"""SQuAD 1.1 and 2.0: the official JSON files below ``ABLATIONS_DATA/squad``, or else the Hugging Face hub.
+
+Official names come first (``train-v1.1.json``), then copies rebuilt from published pages
+(``train-v1.1.reconstructed.json``). In the copy of the training questions of 1.1 ids are not the official ones, and
+an answer that its passage holds several times may be marked at another place. Without the training file of 2.0, both
+splits are articles of its official dev set.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config import ConfigError
+from ..places import data_home
+from .passages import Question
+from .span import Spans
+from .task import Split, Task
+
+_HOME = "squad"  # the folder of ABLATIONS_DATA
+_NAMES = ("{split}-v{version}.json", "{split}-v{version}.reconstructed.json")
+_MOST_NAMED = 12
+_DEV_SHARE = 3  # of the articles of the dev set of 2.0 every third is one of the own dev split
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Squad:
+    """Reads a version of SQuAD; called with a split.
+
+    Attributes:
+        version: Of the files.
+        hub: Its name on the hub.
+        divides: Whether the dev file, where it is the only one at hand, is divided into both splits.
+    """
+
+    version: str
+    hub: str
+    divides: bool = False
+
+    def __call__(self, split: Split) -> Iterator[Question]:
+        """The questions of a split, their answers where they are said to be.
+
+        An answer that is elsewhere in its passage is moved to the nearest place, white space aside. A training
+        question whose first answer is nowhere is left out, as in BERT's ``run_squad.py``. A warning of the log counts
+        both.
+
+        Raises:
+            ConfigError: When the data are nowhere, naming the ways to get them; when a file is not as expected,
+                naming the places in it; for dev questions whose answer is nowhere, naming them.
+        """
+        if self.divides and not self.file("train") and (path := self.file("dev")):
+            return iter(placed(own_split(read(path), split), split, str(path)))
+        if path := self.file(split):
+            return iter(placed((row for _, row in read(path)), split, str(path)))
+        return iter(placed(self._from_hub(split), split, self.hub))
+
+    def file(self, split: Split) -> Path | None:
+        """The file of a split if it is at hand."""
+        home = data_home()
+        paths = [home / _HOME / name.format(split=split, version=self.version) for name in _NAMES] if home else []
+        return next((path for path in paths if path.is_file()), None)
+
+    def _from_hub(self, split: Split) -> Iterator[Question]:
+        official = " and ".join(f"{_HOME}/{_NAMES[0].format(split=s, version=self.version)}" for s in ("train", "dev"))
+        home = data_home()
+        missing = home / _HOME / _NAMES[0].format(split=split, version=self.version) if home else None
+        why = f"{missing} is missing" if missing else "ABLATIONS_DATA is not set"
+        ways = f"SQuAD {self.version} is not at hand: {why}. Set ABLATIONS_DATA to a folder that holds {official}"
+        other = "The task 'bigram_shift' works offline."
+        try:
+            import datasets
+        except ImportError:
+            hint = "or read it from the Hugging Face hub, with `pip install -e .[hub]`"
+            raise ConfigError([f"{ways}, {hint}. {other}"]) from None
+        try:
+            rows = datasets.load_dataset(self.hub, split="train" if split == "train" else "validation")
+        except Exception as error:  # the library raises a dozen kinds: offline, unknown, gated ...
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            hint = f"or connect to the Hugging Face hub: {self.hub} could not be read there ({reason})"
+            raise ConfigError([f"{ways}, {hint}. {other}"]) from None
+        for row in rows:
+            marked = zip(row["answers"]["answer_start"], row["answers"]["text"], strict=True)
+            yield Question(row["id"], row["question"], row["context"], tuple(marked))
+
+
+def read(path: Path) -> list[tuple[str, Question]]:
+    """The questions of a file in the official form, each with the title of its article.
+
+    Raises:
+        ConfigError: When it is no JSON, naming line and column, or not of that form, naming every place (a dozen).
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise ConfigError([f"{path}, line {error.lineno}, column {error.colno}: no JSON ({error.msg})."]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path} is not UTF-8 text (byte {error.start + 1})."]) from None
+    faults: list[str] = []
+    rows = list(_questions(found, faults))
+    if not rows and not faults:
+        faults.append("has no questions")
+    if faults:
+        more = [f"{path} has {len(faults) - _MOST_NAMED} more faults."] if len(faults) > _MOST_NAMED else []
+        raise ConfigError([f"{path}: {fault}." for fault in faults[:_MOST_NAMED]] + more)
+    return rows
+
+
+def _questions(found: Any, faults: list[str]) -> Iterator[tuple[str, Question]]:
+    for a, article in _listed(found, "", "data", faults):
+        title = _value(article, a, "title", str, faults)
+        for p, paragraph in _listed(article, a, "paragraphs", faults):
+            context = _value(paragraph, p, "context", str, faults)
+            for q, asked in _listed(paragraph, p, "qas", faults):
+                row = _question(asked, q, context or "", faults)
+                if row:
+                    yield title or "", row
+
+
+def _question(asked: Any, place: str, context: str, faults: list[str]) -> Question | None:
+    name, text = (_value(asked, place, key, str, faults) for key in ("id", "question"))
+    answers = [
+        (_value(answer, a, "answer_start", int, faults), _value(answer, a, "text", str, faults))
+        for a, answer in _listed(asked, place, "answers", faults)
+    ]
+    impossible = asked.get("is_impossible", not answers) if isinstance(asked, dict) else False
+    if impossible != (not answers):
+        which = "has answers" if answers else "has no answer"
+        faults.append(f"{place} {which}, but is_impossible is {json.dumps(impossible)}")
+    if name is None or text is None or any(None in answer for answer in answers):
+        return None
+    return Question(name, text, context, tuple(answers))
+
+
+def _listed(holder: Any, place: str, key: str, faults: list[str]) -> list[tuple[str, Any]]:
+    """The items of a list, each with its place such as ``data[0].paragraphs[3]``."""
+    inner = f"{place}.{key}" if place else key
+    return [(f"{inner}[{n}]", item) for n, item in enumerate(_value(holder, place, key, list, faults) or [])]
+
+
+def _value(holder: Any, place: str, key: str, kind: type, faults: list[str]) -> Any:
+    name = place or "the file"
+    if not isinstance(holder, dict):
+        fault = f"{name} is no object"
+        if fault not in faults[-2:]:
+            faults.append(fault)
+    elif key not in holder:
+        faults.append(f"{name} has no {key}")
+    elif type(holder[key]) is not kind:
+        words = {str: "a string", int: "a whole number", list: "a list"}
+        faults.append(f"{name}: {key} is {json.dumps(holder[key])[:40]} instead of {words[kind]}")
+    else:
+        return holder[key]
+    return None
+
+
+def placed(rows: Iterator[Question], split: Split, source: str) -> list[Question]:
+    """The questions with their answers where they are; see `Squad.__call__`."""
+    kept, moved, lost = [], 0, []
+    for row in rows:
+        answers = [located(row.context, start, text) for start, text in row.answers]
+        if None in (answers[:1] if split == "train" else answers):
+            lost.append(row.id)
+            continue
+        right = tuple(answer for answer in answers if answer)
+        moved += right != tuple(row.answers)
+        kept.append(row._replace(answers=right))
+    if lost and split == "dev":
+        more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+        names = ", ".join(lost[:_MOST_NAMED])
+        raise ConfigError([f"{source}: {len(lost)} questions have an answer that their passage lacks: {names}{more}."])
+    if lost:
+        _log.warning("%s: %d questions are left out, as their passages lack the answers.", source, len(lost))
+    if moved:
+        _log.warning("%s: the answers of %d questions are moved to where their passages have them.", source, moved)
+    return kept
+
+
+def located(context: str, start: int, text: str) -> tuple[int, str] | None:
+    """An answer where the passage has it nearest to ``start``, white space aside; None if it is nowhere.
+
+    >>> located("a cat, a  dog, a cat", 12, "a cat"), located("a cat, a  dog", 7, "a dog"), located("a cat", 0, "dog")
+    ((15, 'a cat'), (7, 'a  dog'), None)
+    """
+    if text.strip() and start >= 0 and context[start : start + len(text)] == text:
+        return start, text
+    if not text.split():
+        return None
+    found = [match.span() for match in re.finditer(r"\s+".join(map(re.escape, text.split())), context)]
+    if not found:
+        return None
+    first, end = min(found, key=lambda span: abs(span[0] - start))
+    return first, context[first:end]
+
+
+def own_split(rows: list[tuple[str, Question]], split: Split) -> Iterator[Question]:
+    """The questions of about two thirds of the articles to train, of the others as dev: by a hash of the title."""
+    titles = sorted({title for title, _ in rows}, key=lambda title: hashlib.sha256(title.encode()).digest())
+    dev = set(titles[::_DEV_SHARE])
+    return (row for title, row in rows if (title in dev) == (split == "dev"))
+
+
+ROWS = (
+    Task(
+        name="squad1",
+        title="SQuAD 1.1: which words of the passage answer the question?",
+        source="Rajpurkar et al. 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text",
+        shape=Spans(),
+        metrics=("f1", "exact_match"),
+        rows=Squad("1.1", "rajpurkar/squad"),
+        licence="CC BY-SA 4.0",
+        official=(87_599, 10_570),
+        settings={"max_length": 384},
+    ),
+    Task(
+        name="squad2",
+        title="SQuAD 2.0: which words of the passage answer the question, if any do?",
+        source="Rajpurkar et al. 2018, Know What You Don't Know: Unanswerable Questions for SQuAD",
+        shape=Spans(unanswerable=True),
+        metrics=tuple(Spans.measures),
+        rows=Squad("2.0", "rajpurkar/squad_v2", divides=True),
+        licence="CC BY-SA 4.0",
+        own_split="articles of the official dev set, two thirds to train: 6 % of the official questions",
+        settings={"max_length": 384},
+    ),
+)

@@ -1,0 +1,169 @@
+"""The commands ``export`` and ``evaluate``: out of a run, into transformers, and back in as anybody's checkpoint."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from ablations import worker
+from ablations.cli import app
+from ablations.schema import Run
+from ablations.store import Records
+from lightning_modules.data import fingerprints
+from lightning_modules.fit import fit
+from lightning_modules.recorder import Diverged, Interrupted
+from lightning_modules.tasks import TASKS, FineTuning, pins
+from tests.toy import toy_task
+
+
+@pytest.fixture
+def command():
+    """Runs a command in this process and returns its result."""
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def kept(tiny, tmp_path):
+    """Makes the record of a pretraining of ``tiny`` with some knobs changed, and what it left in the cache."""
+    records = Records(tmp_path / "results")
+
+    def keep(trained=True, outcome="done", **changes):
+        run = Run.pretraining(tiny.but(**changes), 0, fingerprints(tiny.data))
+        if trained:
+            fit(run.system, 0, records.work_folder(run.id))
+        worker.keep(run, records, {"outcome": outcome}, "2026-01-01T00:00:00+00:00", 1)
+        return run, records
+
+    return keep
+
+
+@pytest.fixture
+def exported(kept, command, tmp_path):
+    """A folder that was exported, and the run it came from."""
+    run, records = kept(**{"training.steps": 3, "model.max_positions": 24})
+    done = command("export", run.id[:9], tmp_path / "out", "--results", records.folder)
+    assert done.exit_code == 0, done.output
+    return tmp_path / "out", run, done.output
+
+
+def said(result):
+    return " ".join((result.output + result.stderr).split())
+
+
+def test_transformers_loads_what_was_exported(exported):
+    folder, run, output = exported
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"
+    }  # fmt: skip
+    assert "note: the masked-LM head's LayerNorm adds 1e-12 here and 1e-05 there" in " ".join(output.split())
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        logits = model(**tokenizer("w01 w10 [MASK] w20", return_tensors="pt")).logits
+    assert logits.isfinite().all()
+    assert logits.shape[-1] == run.system.data.tokenizer.vocab_size
+
+
+def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, monkeypatch, tmp_path):
+    """It has learnt the toy task as our own fine-tunings do; the result lies where the user wants it."""
+    folder, run, _ = exported
+    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
+    monkeypatch.setattr(pins, "pinned", dict)
+    options = ["evaluate", "--from", folder, "--task", "toy", "--seed", 3, "--output", tmp_path / "found"]
+    knobs = {"max_length": 16, "batch_size": 7, "epochs": 3, "optimizer.peak_lr": 1e-2, "precision": "fp32"}
+    options += [word for knob, value in knobs.items() for word in ("--set", f"finetuning.{knob}={value}")]
+    done = command(*options)
+    assert done.exit_code == 0, done.output
+    assert "toy.accuracy" in done.output
+    assert "majority" in done.output
+    (file,) = (tmp_path / "found").iterdir()
+    result = json.loads(file.read_text())
+    assert result["name"] == file.stem
+    assert file.stem.startswith("out-toy-3-")
+    assert result["metrics"]["toy.accuracy"] > 0.8
+    assert result["finetuning"]["epochs"] == 3
+    assert result["seed"] == 3
+    assert [path.stem for path in Records(tmp_path / "results").files()] == [run.id], "it is no record"
+    again = json.loads(command(*options, "--format", "json").stdout)
+    assert {**again["metrics"]} == result["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--task", "rtee"], "there is no task 'rtee'. Did you mean 'rte'?"),
+        (["--task", "rte", "--set", "finetuning.epoch=3"], "Did you mean 'epochs'?"),
+        (["--task", "rte", "--set", "model.dropout=0"], "only knobs that start with 'finetuning.' can be set"),
+        (["--task", "rte", "--set", "finetuning.protocol=brt"], "Did you mean 'bert'?"),
+        (["--task", "rte", "--scale", "papr"], "Did you mean 'paper'?"),
+        (["--task", "rte"], "config.json cannot be read"),
+    ],
+)
+def test_a_slip_is_answered(command, tmp_path, words, hint):
+    done = command("evaluate", "--from", tmp_path, *words, "--output", tmp_path / "found")
+    assert done.exit_code == 2
+    assert hint in said(done)
+    assert not (tmp_path / "found").exists()
+
+
+def test_too_long_for_the_position_table(exported, command, tmp_path):
+    done = command("evaluate", "--from", exported[0], "--task", "rte", "--output", tmp_path / "found")
+    assert done.exit_code == 2
+    assert "finetuning.max_length 128 is longer than model.max_positions 24" in said(done)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [(Interrupted(), 130, "a rerun goes on from here"), (Diverged(7), 2, "not finite at step 7; a smaller")],
+)
+def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_path, error, code, message):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
+    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr("lightning_modules.tune.tune", broken)
+    options = ["--task", "toy", "--set", "finetuning.max_length=16", "--output", tmp_path / "found"]
+    done = command("evaluate", "--from", exported[0], *options)
+    assert (done.exit_code, list((tmp_path / "found").glob("*.json"))) == (code, [])
+    assert message in said(done)
+
+
+class TestExportsThatCannotBe:
+    def test_unknown(self, kept, command, tmp_path):
+        run, records = kept(trained=False)
+        done = command("export", "ffff" + run.id, tmp_path / "out", "--results", records.folder)
+        assert done.exit_code == 2
+        assert "0 runs start with" in said(done)
+
+    def test_no_weights_any_more(self, kept, command, tmp_path):
+        run, records = kept(trained=False)
+        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        assert done.exit_code == 2
+        assert "`ablations run` makes them again" in said(done)
+        assert not (tmp_path / "out").exists()
+
+    def test_a_run_that_diverged(self, kept, command, tmp_path):
+        run, records = kept(trained=False, outcome="diverged")
+        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        assert "ended as diverged: it left no weights" in said(done)
+
+    def test_a_fine_tuning(self, kept, command, tmp_path):
+        pretrained, records = kept(trained=False)
+        run = Run.tuning(pretrained, "rte", "0" * 64, FineTuning())
+        worker.keep(run, records, {"outcome": "done"}, "2026-01-01T00:00:00+00:00", 1)
+        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        assert f"is a fine-tuning on rte, which keeps no weights; it started from {pretrained.id}" in said(done)
+
+    def test_knobs_that_transformers_lacks(self, kept, command, tmp_path):
+        run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})
+        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        assert done.exit_code == 2
+        assert "model.positions: 'sided_linear_bias' has no place in transformers; it can be learned" in said(done)
+        assert "model.norm: 'pre' has no place in transformers; it can be post" in said(done)
+
+    def test_a_folder_with_something_in_it(self, exported, command):
+        folder, run, _ = exported
+        done = command("export", run.id, folder, "--results", folder.parent / "results")
+        assert "exists already and is not an empty folder" in said(done)
