@@ -160,5 +160,5 @@ def _place(origin: Origin, parts: Iterable[str], hub: bool) -> str:
 
 
 def _how(origin: Origin) -> str:
-    files = " and ".join(origin.every_file)
+    files = ", ".join(origin.every_file)
     return f"{files} below ABLATIONS_DATA" + (f", or {origin.hub} of the Hugging Face hub" if origin.hub else "")
