@@ -46,18 +46,23 @@ def _show(group: str, members: "list[Item]") -> None:
         for row in rows:
             del row["split"]
     listing(rows, Format.table, "name")
-    if own := [item for item in members if item.own_split]:
-        typer.echo("Own splits, whose scores do not compare with published ones:")
-        for item in own:
-            typer.echo(f"  {item.name}: {item.own_split}")
-    if absent := [item for item in members if item.how]:
-        typer.echo("To get what is missing:")
-        for item in absent:
-            typer.echo(f"  {item.name}: {item.how}")
-    for item in members:
-        if item.problem:
-            typer.secho(f"  {item.name}: {item.problem}", fg="red")
+    _lines("Own splits, whose scores do not compare with published ones", members, "own_split")
+    _lines("Terms", members, "licence")
+    _lines("To get what is missing", members, "how")
+    _lines("Cannot be read", members, "problem")
     typer.echo()
+
+
+def _lines(heading: str, members: "list[Item]", field: str) -> None:
+    """One line for each member that has something to say; members that say the same share it."""
+    said: dict[str, list[str]] = {}
+    for item in members:
+        said.setdefault(getattr(item, field), []).append(item.name)
+    if any(said):
+        typer.echo(f"{heading}:")
+    for text, names in said.items():
+        if text:
+            typer.echo(f"  {', '.join(names)}: {text}")
 
 
 @app.command()

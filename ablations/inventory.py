@@ -16,7 +16,7 @@ from lightning_modules.tasks import pins as task_pins
 
 FOLDER, HUB, PACKAGE, MADE, NOWHERE = "folder", "hub", "package", "made here", "nowhere"
 PARTS = {"corpus": ("train", "heldout"), "task": ("train", "dev")}
-_SHOWN = 12  # digits of a fingerprint
+_SHOWN = 8  # digits of a fingerprint
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Item:
         return self.found in (FOLDER, HUB, PACKAGE, MADE)
 
     def row(self) -> dict[str, Any]:
-        """Its line in a listing."""
+        """Its line in a listing, short enough for a narrow terminal."""
         train, dev = (f"{size:,}" for size in self.sizes) if self.sizes else ("", "")
         state = f" {'pinned' if self.pinned else 'measured'}" if self.fingerprint else ""
         return {
@@ -67,7 +67,6 @@ class Item:
             "dev": dev,
             "fingerprint": self.fingerprint + state,
             "split": "own" if self.own_split else "official" if self.kind == "task" else "",
-            "licence": self.licence,
         }
 
     def plain(self) -> dict[str, Any]:
@@ -161,5 +160,5 @@ def _place(origin: Origin, parts: Iterable[str], hub: bool) -> str:
 
 
 def _how(origin: Origin) -> str:
-    files = " and ".join(origin.every_file)
+    files = ", ".join(origin.every_file)
     return f"{files} below ABLATIONS_DATA" + (f", or {origin.hub} of the Hugging Face hub" if origin.hub else "")

@@ -108,7 +108,11 @@ class Origin:
         """
         home, here = data_home(), self.files[part] if part else self.every_file
         missing = [str(home / name) for name in here if not _first(home, name)] if home else []
-        why = f"there is no {' or '.join(missing)}" if home else "ABLATIONS_DATA is not set"
+        why = (
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            if home
+            else "ABLATIONS_DATA is not set"
+        )
         text = f"{self.what} is not at hand: {why}. {self.advice}"
         if hub_says:
             text += f", or read it from the Hugging Face hub: {self.hub} {hub_says}"
@@ -117,7 +121,7 @@ class Origin:
     @property
     def advice(self) -> str:
         """How to get the data, in a sentence without its stop."""
-        return f"Set ABLATIONS_DATA to a folder that holds {' and '.join(self.every_file)} as published"
+        return f"Set ABLATIONS_DATA to a folder that holds {', '.join(self.every_file)} as published"
 
     @property
     def every_file(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..config import ConfigError
+from ..data.sources import Origin
 from .choice import Choice, Question
 from .sources import Source, fields
 from .task import Split, Task
@@ -30,6 +31,11 @@ class Arguments:
 
     source: Source
     quoted: bool = False
+
+    @property
+    def origin(self) -> Origin:
+        """Where the files are."""
+        return self.source.origin
 
     def __call__(self, split: Split) -> Iterator[Question]:
         """The questions of a split.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import ConfigError
+from ..data.sources import Origin
 from .sources import Source, numbered
 from .tagging import Sentence, Tagging
 from .task import Split, Task
@@ -42,6 +43,11 @@ class Columns:
 
     source: Source
     count: int
+
+    @property
+    def origin(self) -> Origin:
+        """Where the files are."""
+        return self.source.origin
 
     def __call__(self, split: Split) -> Iterator[Sentence]:
         """The sentences of a split.

@@ -66,6 +66,7 @@ ROWS = (
         shape=Choice(options=2),
         metrics=("accuracy",),
         rows=rows,
+        files=_SOURCE.origin,
         licence="CC BY 4.0",
         own_split="the dev questions and their mirrored ones, every fifth pair to evaluate: 800 and 200",
     ),

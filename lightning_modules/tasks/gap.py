@@ -53,6 +53,7 @@ ROWS = (
         shape=Coreference(),
         metrics=("f1", "masculine_f1", "feminine_f1", "accuracy"),
         rows=rows,
+        files=_SOURCE.origin,
         licence="Apache-2.0",
         official=(2000, 454),
         settings={"max_length": 256},

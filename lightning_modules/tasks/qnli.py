@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from ..data.sources import Origin
 from ..files import write_atomically
 from ..places import cache, data_home
 from .files import Files, Hub
@@ -99,6 +100,11 @@ ROWS = (
         shape=Texts(labels=_LABELS, pair=True),
         metrics=("accuracy",),
         rows=rows,
+        files=Origin(
+            OFFICIAL.origin.what,
+            {"train": _SQUAD.origin.files["train"], "dev": OFFICIAL.origin.files["dev"]},
+            OFFICIAL.hub,
+        ),
         licence="CC BY-SA 4.0",
         own_split="official dev; the training pairs are made again from SQuAD 1.1, two of each question",
     ),

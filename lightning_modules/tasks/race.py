@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config import ConfigError
+from ..data.sources import Hub, Origin
 from .choice import Choice, Question
 from .sources import Source, numbered
 from .task import Split, Task
@@ -25,6 +26,12 @@ class Exams:
     """
 
     levels: tuple[str, ...]
+
+    @property
+    def origin(self) -> Origin:
+        """Where the files of all levels are."""
+        files = {part: tuple(f"race/{part}.{level}.jsonl" for level in self.levels) for part in ("train", "dev")}
+        return Origin("The data set RACE", files, Hub("ehovy/race", self.levels[0] if len(self.levels) == 1 else "all"))
 
     def __call__(self, split: Split) -> Iterator[Question]:
         """The questions of a split.

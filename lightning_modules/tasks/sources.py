@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import ConfigError
-from ..places import data_home
+from ..data.sources import Hub, Origin
 from .task import Split
-
-_OFFLINE = "The task 'bigram_shift' works offline."
 
 
 @dataclass(frozen=True)
@@ -28,20 +26,22 @@ class Source:
     files: Mapping[Split, tuple[str, ...]]
     hub: tuple[str, str] | None = None
 
+    @property
+    def origin(self) -> Origin:
+        """The same for the resolver."""
+        files = {split: tuple(f"{self.folder}/{name}" for name in names) for split, names in self.files.items()}
+        return Origin(f"The data set {self.title}", files, Hub(*self.hub) if self.hub else None)
+
     def paths(self, split: Split) -> list[Path]:
         """The files of a split; none when they are not there and the hub may be asked.
 
         Raises:
             ConfigError: When they are not there and there is no copy on the hub.
         """
-        home = data_home()
-        found = [home / self.folder / name for name in self.files[split]] if home else []
-        absent = [path for path in found if not path.is_file()]
-        if found and not absent:
-            return found
-        if self.hub is None:
-            raise ConfigError([f"{self._ways(absent)}. {_OFFLINE}"])
-        return []
+        found = self.origin.find(split)
+        if not found and self.hub is None:
+            raise self.origin.absent(split)
+        return found
 
     def on_hub(self, split: Split) -> Iterable[dict]:
         """The rows of a split as the hub has them.
@@ -49,32 +49,8 @@ class Source:
         Raises:
             ConfigError: When they cannot be read there, naming the ways to get them.
         """
-        home = data_home()
-        ways = self._ways([home / self.folder / name for name in self.files[split]] if home else [])
-        try:
-            import datasets
-        except ImportError:
-            raise ConfigError(
-                [f"{ways}, or read it from the Hugging Face hub, with `pip install -e .[hub]`. {_OFFLINE}"]
-            ) from None
-        try:
-            return datasets.load_dataset(*self.hub, split="train" if split == "train" else "validation")
-        except Exception as error:  # the library raises a dozen kinds: offline, unknown, gated ...
-            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            raise ConfigError(
-                [
-                    f"{ways}, or connect to the Hugging Face hub: {self.hub[0]} ({self.hub[1]}) could not be read "
-                    f"there ({reason}). {_OFFLINE}"
-                ]
-            ) from None
-
-    def _ways(self, absent: list[Path]) -> str:
-        why = f"{absent[0]} is missing" if absent else "ABLATIONS_DATA is not set"
-        names = ", ".join(f"{self.folder}/{name}" for split in ("train", "dev") for name in self.files[split])
-        return (
-            f"The data set {self.title} is not at hand: {why}. Set ABLATIONS_DATA to a folder that holds {names} in "
-            "the official format"
-        )
+        (rows,) = self.origin.from_hub(split)
+        return rows
 
 
 def numbered(path: Path, form: str) -> Iterator[tuple[str, str]]:

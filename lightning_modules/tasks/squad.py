@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import ConfigError
+from ..data.sources import Hub, Origin
 from ..places import data_home
 from .passages import Question
 from .span import Spans
@@ -59,6 +60,14 @@ class Squad:
             return iter(placed((row for _, row in read(path)), split, str(path)))
         return iter(placed(self._from_hub(split), split, self.hub))
 
+    @property
+    def origin(self) -> Origin:
+        """Where the files are: that of the dev questions serves for both splits where it may be divided."""
+        names = {split: (f"{_HOME}/{split}-v{self.version}*.json",) for split in ("train", "dev")}
+        if self.divides and not self.file("train") and self.file("dev"):
+            names["train"] = names["dev"]
+        return Origin(f"SQuAD {self.version}", names, Hub(self.hub))
+
     def file(self, split: Split) -> Path | None:
         """The file of a split if it is at hand."""
         home = data_home()
@@ -66,23 +75,7 @@ class Squad:
         return next((path for path in paths if path.is_file()), None)
 
     def _from_hub(self, split: Split) -> Iterator[Question]:
-        official = " and ".join(f"{_HOME}/{_NAMES[0].format(split=s, version=self.version)}" for s in ("train", "dev"))
-        home = data_home()
-        missing = home / _HOME / _NAMES[0].format(split=split, version=self.version) if home else None
-        why = f"{missing} is missing" if missing else "ABLATIONS_DATA is not set"
-        ways = f"SQuAD {self.version} is not at hand: {why}. Set ABLATIONS_DATA to a folder that holds {official}"
-        other = "The task 'bigram_shift' works offline."
-        try:
-            import datasets
-        except ImportError:
-            hint = "or read it from the Hugging Face hub, with `pip install -e .[hub]`"
-            raise ConfigError([f"{ways}, {hint}. {other}"]) from None
-        try:
-            rows = datasets.load_dataset(self.hub, split="train" if split == "train" else "validation")
-        except Exception as error:  # the library raises a dozen kinds: offline, unknown, gated ...
-            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            hint = f"or connect to the Hugging Face hub: {self.hub} could not be read there ({reason})"
-            raise ConfigError([f"{ways}, {hint}. {other}"]) from None
+        (rows,) = self.origin.from_hub(split)
         for row in rows:
             marked = zip(row["answers"]["answer_start"], row["answers"]["text"], strict=True)
             yield Question(row["id"], row["question"], row["context"], tuple(marked))

@@ -45,6 +45,7 @@ ROWS = (
         shape=Choice(options=4),
         metrics=("accuracy",),
         rows=rows,
+        files=_SOURCE.origin,
         licence="MIT",
         official=(73546, 20006),
     ),

@@ -20,13 +20,13 @@ class Task:
         source: Where it was published.
         shape: How it is asked and answered.
         metrics: Measures of the shape, the one papers report first.
-        rows: Split -> its examples as the source has them, always in the same order. A reader's ``origin`` says where
-            the data are had.
+        rows: Split -> its examples as the source has them, always in the same order.
         licence: Its terms, in a few words.
         own_split: How its splits differ from the official ones, so that scores do not compare with published ones;
             empty for official splits.
         official: How many examples the published splits have, train and dev; None for a split of our own.
         settings: Fine-tuning settings that its shape needs, such as a greatest length; grids may set others.
+        files: Where its data are had; by default where ``rows.origin`` says, or nowhere: it is made from a corpus.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Task:
     own_split: str = ""
     official: tuple[int, int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    files: Origin | None = None
 
     @property
     def main(self) -> str:
@@ -48,7 +49,7 @@ class Task:
     @property
     def origin(self) -> Origin | None:
         """Where its data are had; None for a task that is made from a corpus."""
-        return getattr(self.rows, "origin", None)
+        return self.files or getattr(self.rows, "origin", None)
 
     def examples(self, split: Split) -> Any:
         """The examples of a split, checked and cleaned.
