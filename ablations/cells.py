@@ -222,8 +222,13 @@ def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
         hint = did_you_mean(str(protocol), PROTOCOLS)
         raise ConfigError([Problem(TUNING + PROTOCOL, f"there is no protocol {protocol!r}.{hint}")])
     published = PROTOCOLS[protocol].settings(task) if protocol else {}
+    own = {**(TASKS[task].settings if task else {}), **published, **everyones, **mine}
+    first = own.get("first")
+    if first is not None and first not in TASKS:
+        raise ConfigError([Problem(f"{TUNING}first", f"there is no task {first!r}.{did_you_mean(str(first), TASKS)}")])
+    own |= {"first": None} if first == task else {}  # where it is one of the tasks itself
     try:
-        return FineTuning().but(**{**(TASKS[task].settings if task else {}), **published, **everyones, **mine})
+        return FineTuning().but(**own)
     except ConfigError as error:
         prefix = dict.fromkeys(mine, f"{TUNING}{task}.")
         raise ConfigError(Problem(prefix.get(p.path, TUNING) + p.path, p.message) for p in error.problems) from None

@@ -55,7 +55,7 @@ def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tu
     from lightning_modules import interop
     from lightning_modules.config import ConfigError
     from lightning_modules.data.store import tokenizer_file
-    from lightning_modules.fit import WEIGHTS
+    from lightning_modules.recorder import WEIGHTS
 
     records = Records(results)
     run = _pretraining(prefix, records)
@@ -91,9 +91,8 @@ def _pretraining(prefix: str, records: "Records") -> "Run":
         raise ConfigError([str(record)])
     run = record.run()
     if run.finetuning is not None:
-        raise ConfigError(
-            [f"run {run.id} is a fine-tuning on {run.task}, which keeps no weights; it started from {run.parents[0]}"]
-        )
+        start = f"; it started from {run.parents[0]}" if run.parents else ""
+        raise ConfigError([f"run {run.id} is a fine-tuning on {run.task}, and pretrainings are exported{start}"])
     if record.outcome != "done":
         raise ConfigError([f"run {run.id} ended as {record.outcome}: it left no weights"])
     return run

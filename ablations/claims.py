@@ -207,18 +207,22 @@ def split_unit(label: str) -> tuple[str, str]:
 def _sides(claim: Claim, cells: Sequence[Cell]) -> tuple[str, str]:
     """``masking rate 40 %`` and ``15 %``: the sides as the cells at hand have them, the second in short.
 
-    A claim names its sides by published values; at a small scale others may stand for them.
+    A claim names its sides by published values; where others stand for them at a small scale, both are said:
+    ``num_layers 4 (for 12)``.
     """
     sides = [dict(claim.a), dict(claim.b)]
-    for side, cell in zip(sides, cells, strict=False):
+    theirs = ["", ""]
+    for n, (side, cell) in enumerate(zip(sides, cells, strict=False)):
+        stood_for = [value_text(path, cell.printed[path]) for path in side if path in cell.printed]
+        theirs[n] = f" (for {', '.join(stood_for)})" if stood_for else ""
         side |= {path: cell.values[path] for path in side}
     a, b = sides
     if claim.against:
-        return cell_text(a), _reference_text(claim)
+        return cell_text(a) + theirs[0], _reference_text(claim)
     if len(a) == 1 and a.keys() == b.keys():
         ((path, value),) = b.items()
-        return cell_text(a), value_text(path, value)
-    return cell_text(a), cell_text(b)
+        return cell_text(a) + theirs[0], value_text(path, value) + theirs[1]
+    return cell_text(a) + theirs[0], cell_text(b) + theirs[1]
 
 
 def _reference_text(claim: Claim) -> str:

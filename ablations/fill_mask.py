@@ -32,7 +32,7 @@ def command(
 
     with told():
         records = Records(results)
-        found = record(run, records)
+        found = finished(run, records, "pretrain")
         system = found.run().system
         module = pretrained(system, weights(found, records, train))
         encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
@@ -44,11 +44,11 @@ def command(
         listing(rows, form, "piece")
 
 
-def record(prefix: str, records: "Records") -> "Record":
-    """The record of the finished pretraining whose id starts so.
+def finished(prefix: str, records: "Records", kind: str) -> "Record":
+    """The record of the finished run of a kind whose id starts so.
 
     Raises:
-        ConfigError: When there is none or more than one, or it is no finished pretraining.
+        ConfigError: When there is none or more than one, or it is no finished run of that kind.
     """
     from lightning_modules.config import ConfigError
 
@@ -60,10 +60,10 @@ def record(prefix: str, records: "Records") -> "Record":
     found = records.get(ids[0])
     if found is None:
         raise ConfigError([str(records.examine(ids[0]))])
-    if found.kind != "pretrain":
+    if found.kind != kind:
         start = ", ".join(found.config["parents"])
-        hint = f"; it started from the pretraining {start}" if start else ""
-        raise ConfigError([f"{found.id} is a fine-tuning, which keeps no weights{hint}"])
+        hint = f"; it started from the pretraining {start}" if kind == "pretrain" and start else ""
+        raise ConfigError([f"{found.id} is of the kind '{found.kind}', and this asks for '{kind}'{hint}"])
     if found.outcome != "done":
         raise ConfigError([f"{found.id} left no weights: it ended as '{found.outcome}'"])
     return found
@@ -83,7 +83,7 @@ def weights(found: "Record", records: "Records", train: bool) -> Path:
     """
     from ablations import worker
     from lightning_modules.config import ConfigError
-    from lightning_modules.fit import WEIGHTS
+    from lightning_modules.recorder import WEIGHTS
 
     path = records.work_folder(found.id) / WEIGHTS
     if path.is_file():

@@ -15,6 +15,10 @@ from ablations.frames import Lookup, device_class
 from ablations.markup import Sheet, duration, markdown, markdown_text, path_text, plain, quantity, value_text
 from ablations.schema import Cell, Grid, Record
 
+_VERDICT_NOTE = (
+    "Intervals here are widened by Holm's correction for the number of claims; those of the results below are not."
+)
+
 
 class Planned(Protocol):
     """What a page needs of a plan."""
@@ -103,7 +107,8 @@ def _page(
         lead.append(f"The published ablation: {markdown_text(grid.paper)}.")
     parts = ["\n\n".join(lead)]
     if verdicts:
-        parts += ["## Verdicts", "\n".join(_verdict_line(verdict) for verdict in verdicts), _links("claims")]
+        lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
+        parts += ["## Verdicts", lines, _VERDICT_NOTE, _links("claims")]
     parts += ["## Results", markdown(sheet).rstrip("\n"), _links("table")]
     drawn = [name for name in figures.FIGURES if (folder / f"{name}.svg").exists()]
     parts += [f"![{figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]

@@ -15,7 +15,7 @@ from pydantic import Field
 from lightning_modules import NUMERICS
 from lightning_modules.config import Settings, identity, knob
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning
+from lightning_modules.tasks import FineTuning, fingerprint
 
 SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
 STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget sets
@@ -185,7 +185,7 @@ class Run(Settings):
             kind="finetune",
             system=pretrained.system,
             seed=pretrained.seed,
-            fingerprints={**pretrained.fingerprints, task: fingerprint},
+            fingerprints={**pretrained.fingerprints, **_first(finetuning), task: fingerprint},
             numerics=current_numerics("finetune"),
             task=task,
             finetuning=finetuning,
@@ -205,6 +205,10 @@ class Run(Settings):
         """The run whose weights this one starts from: it follows from this one's own settings."""
         if self.finetuning is not None and self.finetuning.from_scratch:
             return None
+        if self.finetuning is not None and (first := self.finetuning.first):
+            before = {"task": first, "finetuning": self.finetuning.but(first=None), "parents": ()}
+            fingerprints = {name: self.fingerprints[name] for name in (*self.system.data.corpora, first)}
+            return self.model_copy(update={**before, "fingerprints": fingerprints})._with_parents()
         system = self.system if self.kind == "finetune" else self.system.shallower()
         if system is None:
             return None
@@ -221,6 +225,11 @@ class Run(Settings):
     def id(self) -> str:
         """16 hexadecimal digits of the identity of all that determines the numbers."""
         return identity(self.essence())[:16]
+
+
+def _first(finetuning: FineTuning) -> dict[str, str]:
+    """The fingerprint of the task that comes before, where there is one."""
+    return {finetuning.first: fingerprint(finetuning.first)} if finetuning.first else {}
 
 
 def current_numerics(kind: str) -> dict[str, int]:

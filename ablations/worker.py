@@ -169,8 +169,7 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
     Raises:
         NotReproducedError: When the second training does not end where the record says that the first did.
     """
-    from lightning_modules.fit import WEIGHTS
-    from lightning_modules.recorder import CHECKPOINT
+    from lightning_modules.recorder import CHECKPOINT, WEIGHTS
 
     folder = records.work_folder(run.id)
     with records.lock(run.id):  # whoever trains the same parent now is waited for
@@ -180,7 +179,8 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
-                _compare(run, fitted.metrics["heldout.loss"], record.metrics["heldout.loss"], folder / WEIGHTS)
+                loss = f"{run.task}.dev_loss" if run.task else "heldout.loss"
+                _compare(run, fitted.metrics[loss], record.metrics[loss], folder / WEIGHTS)
     return folder / WEIGHTS
 
 
@@ -192,7 +192,7 @@ def _compare(run: Run, now: float, then: float, weights: Path) -> None:
     if not math.isclose(now, then, rel_tol=_SAME_LOSS):
         weights.unlink()
         raise NotReproducedError(
-            f"run {run.id} was trained again for its weights and ended at a held-out loss of {now:.4f} nats; "
+            f"run {run.id} was trained again for its weights and ended at a loss of {now:.4f}; "
             f"its record says {then:.4f}"
         )
 
@@ -203,8 +203,8 @@ class TextUnavailableError(Exception):
 
 def _check_text(run: Run) -> None:
     found = fingerprints(run.system.data)
-    if run.task:
-        found[run.task] = fingerprint(run.task)
+    tasks = [run.task, run.finetuning.first] if run.finetuning else []
+    found |= {task: fingerprint(task) for task in tasks if task}
     if found != run.fingerprints:
         raise TextUnavailableError(
             f"the text has changed since the run was planned: {found} instead of {run.fingerprints}"

@@ -2,20 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 
 from .closing import layer_similarity, measures
 from .config import ConfigError
 from .data.loader import PretrainingData
-from .files import write_atomically
 from .pretrain import Pretrain, stacked
-from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
+from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
 from .system import System
-
-WEIGHTS = "weights.safetensors"
 
 
 def _course(system: System) -> Course:
@@ -76,7 +72,7 @@ def fit(
     fitted.layers = layer_similarity(module, data.heldout, bf16)
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
-    write_atomically(folder / WEIGHTS, lambda file: _save_weights(module, file))
+    keep_weights(module, folder)
     return fitted
 
 
@@ -95,10 +91,6 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
             found[f"heldout.{name}_accuracy"] = seen["sentence_accuracy"]
         found |= {f"heldout.pairs_{m}": seen[m] for m in ("loss", "accuracy") if name == "sop"}
     return found
-
-
-def _save_weights(module: Pretrain, file: Any) -> None:
-    file.write(save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
 
 
 def _fitted(system: System, recorder: Recorder, seconds: float, baselines: dict[str, float]) -> Fitted:

@@ -14,8 +14,12 @@ from .config import ConfigError
 from .data.encode import Encoder
 from .pretrain import Pretrain
 from .system import System
+from .tasks import FineTuning
 from .tasks.loader import InOrder, TaskData
+from .tasks.passages import Question, SpanExamples
+from .tasks.pieces import Pieces
 from .tasks.shape import Inputs
+from .tasks.span import Spans
 
 MASK = "[MASK]"
 _BATCH = 64  # items that the encoder sees at once
@@ -176,3 +180,24 @@ def probe(
         for inputs, found in zip((data.train, data.dev), labels, strict=True)
     ]
     return {kind: PROBES[kind](*pairs) for kind in kinds}
+
+
+@torch.no_grad()
+def answer(networks: tuple[nn.Module, nn.Module], encoder: Encoder, spans: Spans, length: int, asked: Question) -> str:
+    """The words of a passage that answer a question; empty where the passage seems to hold no answer.
+
+    Args:
+        networks: Backbone and head of a fine-tuning on a reading task.
+        encoder: Their tokenizer.
+        spans: The shape of that task.
+        length: Positions of a window at most.
+        asked: Question and passage; its id and its answers are not looked at.
+    """
+    backbone, head = networks
+    examples = SpanExamples.of([asked])
+    settings = FineTuning().but(max_length=length)
+    inputs = spans.inputs(examples, Pieces.of(examples.texts(), encoder), encoder.vocabulary, settings)
+    batch = inputs.batch(np.arange(len(inputs)))
+    outputs = head.by_item(head(backbone(batch).last, batch), batch)
+    said = spans.answers([found.float().numpy() for found in outputs], inputs)
+    return "" if spans.unanswerable and said.nulls[0] > 0 else said.texts[0]

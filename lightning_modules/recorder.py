@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
+from safetensors.torch import save
 
 from .checkpoint import AtomicCheckpoints, RandomState
+from .files import write_atomically
 
-CHECKPOINT = "last.ckpt"
+CHECKPOINT, WEIGHTS = "last.ckpt", "weights.safetensors"
 _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
 
@@ -154,6 +156,12 @@ class Recorder(pl.Callback):
             self.curve.setdefault(name, []).append(value)
         if trainer.state.fn == "fit":
             self._pause(trainer)
+
+
+def keep_weights(module: pl.LightningModule, folder: Path) -> None:
+    """Leaves a module's weights in ``folder``, whole or not at all."""
+    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
+    write_atomically(folder / WEIGHTS, lambda file: file.write(save(tensors)))
 
 
 def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:

@@ -15,7 +15,7 @@ from .data.encode import Encoder
 from .features import FeatureData, FrozenFeatures
 from .files import write_atomically
 from .finetune import Finetune
-from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
+from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
 from .system import System
 from .tasks import FineTuning, task_named
 from .tasks.baselines import baselines
@@ -24,7 +24,8 @@ from .tasks.shape import Head
 
 PREDICTIONS = "predictions.json"
 _POINTS = 64  # of a curve, at most
-_BACKBONE, _POOLER = "backbone.", "heads.sentence.pair.pooler."  # in the weights that `fit` leaves
+_BACKBONE = "backbone."  # in the weights that `fit` and `tune` leave
+_POOLERS = ("heads.sentence.pair.pooler.", "head.pooler.")  # of the one, of the other
 _DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
 
@@ -91,10 +92,24 @@ class Tuning:
         if self.weights is not None:
             found = load_file(self.weights)
             encoder.load_state_dict(_below(found, _BACKBONE))
-            pooler = _below(found, _POOLER)
+            pooler = {name: tensor for prefix in _POOLERS for name, tensor in _below(found, prefix).items()}
             if pooler and (features is None or features.untouched):
                 head.adopt_pooler(pooler)
         return backbone, head
+
+
+def tuned(tuning: Tuning, weights: Path) -> tuple[nn.Module, Head]:
+    """The networks as a finished fine-tuning left them, ready to be asked.
+
+    Args:
+        tuning: What was made.
+        weights: The file that `tune` left.
+    """
+    backbone, head = tuning.networks()
+    found = load_file(weights)
+    backbone.load_state_dict(_below(found, _BACKBONE))
+    head.load_state_dict(_below(found, "head."))
+    return backbone.eval(), head.eval()
 
 
 def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -113,7 +128,7 @@ def tune(
 
     Features of a frozen encoder are computed before the clock starts; FLOPs count them, and parameters are those that
     are trained. The metrics are those after the last step: no epoch is chosen by the dev set. Leaves the answers as
-    ``predictions.json`` in ``folder`` where the data set has an official form for them. No weights are kept.
+    ``predictions.json`` in ``folder`` where the data set has an official form for them, and the weights.
 
     Args:
         tuning: What and how.
@@ -147,10 +162,15 @@ def tune(
     }
     curve = {_named(name, tuning.task): values for name, values in recorder.curve.items()}
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
+    keep_weights(module, folder)
+    _keep_predictions(module, folder)
+    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost, examples=module.scored.kept)
+
+
+def _keep_predictions(module: Finetune, folder: Path) -> None:
     if module.scored.predictions is not None:
         text = json.dumps(module.scored.predictions, ensure_ascii=False)
         write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
-    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost, examples=module.scored.kept)
 
 
 def _flops(tuning: Tuning, batches: Batches) -> float:

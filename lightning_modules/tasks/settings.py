@@ -2,6 +2,8 @@
 
 from typing import Literal, Self
 
+from pydantic import model_validator
+
 from ..backbones import Transformer
 from ..config import ConfigError, Settings, knob
 from ..optim import Optimizer, Schedule
@@ -88,6 +90,12 @@ class FineTuning(Settings):
         "Whether training starts from random weights rather than the pretrained ones, as a control.",
         neutral=False,
     )
+    first: str | None = knob(
+        None,
+        "A task that the model is fine-tuned on before this one, by the same settings, such as mnli before rte "
+        "(Liu et al. 2019, section 5.1).",
+        neutral=None,
+    )
     features: Features | None = knob(
         None, "The encoder frozen, its layers read as features; by default it is trained with the head.", neutral=None
     )
@@ -95,6 +103,12 @@ class FineTuning(Settings):
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser; its moments start anew.")
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.first and self.from_scratch:
+            raise ValueError("from_scratch starts from random weights, not from those of the task in first")
+        return self
 
     def resolved(self) -> Self:
         """Without dropout inside an encoder that is frozen: its features are computed without any."""

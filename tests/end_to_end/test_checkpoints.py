@@ -154,7 +154,7 @@ class TestExportsThatCannotBe:
         run = Run.tuning(pretrained, "rte", "0" * 64, FineTuning())
         worker.keep(run, records, {"outcome": "done"}, "2026-01-01T00:00:00+00:00", 1)
         done = command("export", run.id, tmp_path / "out", "--results", records.folder)
-        assert f"is a fine-tuning on rte, which keeps no weights; it started from {pretrained.id}" in said(done)
+        assert f"is a fine-tuning on rte, and pretrainings are exported; it started from {pretrained.id}" in said(done)
 
     def test_knobs_that_transformers_lacks(self, kept, command, tmp_path):
         run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})

@@ -13,7 +13,8 @@ from ablations.schema import Record
 from ablations.store import Records
 from lightning_modules import fit as fitting
 from lightning_modules.config import ConfigError
-from lightning_modules.fit import WEIGHTS, fit
+from lightning_modules.fit import fit
+from lightning_modules.recorder import WEIGHTS
 from lightning_modules.tasks import TASKS, pins
 from tests import tiny as simple
 from tests.toy import toy_task

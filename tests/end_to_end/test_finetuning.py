@@ -7,8 +7,8 @@ import torch
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data import DataMismatch
-from lightning_modules.fit import WEIGHTS, fit
-from lightning_modules.recorder import CHECKPOINT, Diverged, Interrupted
+from lightning_modules.fit import fit
+from lightning_modules.recorder import CHECKPOINT, WEIGHTS, Diverged, Interrupted
 from lightning_modules.tasks import TASKS, FineTuning, bigram_shift, pins
 from lightning_modules.tune import Tuning, tune
 from tests import tiny as simple

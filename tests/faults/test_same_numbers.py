@@ -13,8 +13,8 @@ from ablations.execute import execute
 from ablations.plan import plan
 from ablations.store import Records
 from lightning_modules import fit as fitting
-from lightning_modules.fit import WEIGHTS, fit
-from lightning_modules.recorder import Interrupted
+from lightning_modules.fit import fit
+from lightning_modules.recorder import WEIGHTS, Interrupted
 from tests import tiny as tiny_grids
 from tests.faults.support import contents
 

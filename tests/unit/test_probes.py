@@ -16,8 +16,9 @@ from ablations.store import Records
 from lightning_modules.config import ConfigError
 from lightning_modules.data.encode import Encoder
 from lightning_modules.data.store import tokenizer_file
-from lightning_modules.fit import WEIGHTS, fit
+from lightning_modules.fit import fit
 from lightning_modules.probes import fill_mask, linear_probe, nearest_neighbours, pretrained, probe, states
+from lightning_modules.recorder import WEIGHTS
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.loader import TaskData
 from tests import tiny as simple
@@ -169,6 +170,6 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     tuned = {**run.plain(), "kind": "finetune", "parents": [run.id]}
     records.put(Record(id="f" * 16, kind="finetune", config=tuned, outcome="done"))
     records.put(Record(id="e" * 16, kind="pretrain", config=run.plain(), outcome="diverged"))
-    assert f"is a fine-tuning, which keeps no weights; it started from the pretraining {run.id}" in said("ff", text)[1]
+    assert f"and this asks for 'pretrain'; it started from the pretraining {run.id}" in said("ff", text)[1]
     assert "left no weights: it ended as 'diverged'" in said("eee", text)[1]
     assert "3 runs start with ''" in said("", text)[1]
