@@ -68,6 +68,16 @@ class Origin:
         found = [_first(home, name) for name in self.files[part]] if home else [None]
         return [path for path in found if path] if None not in found else []
 
+    def needed(self, part: str) -> list[Path]:
+        """The files of a part that the hub has no copy of.
+
+        Raises:
+            ConfigError: When they are not there, naming the ways to get them.
+        """
+        if found := self.find(part):
+            return found
+        raise self.absent(part)
+
     def from_hub(self, part: str, **options: Any) -> list[Iterable[dict[str, Any]]]:
         """The rows of a part from the hub, by the splits that it is made of there, mostly one.
 

@@ -11,10 +11,9 @@ warrants swapped. Claims were negated by hand, so the published files are needed
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..config import ConfigError
 from ..data.sources import Origin
 from .choice import Choice, Question
-from .sources import Source, fields
+from .lines import Fault, made, table
 from .task import Split, Task
 
 _COLUMNS = ("warrant0", "warrant1", "correctLabelW0orW1", "reason", "claim")
@@ -25,30 +24,27 @@ class Arguments:
     """Tab-separated questions, read by calling with a split.
 
     Attributes:
-        source: Where the files are.
+        origin: Where the files are.
         quoted: Whether fields that hold a quote character are quoted, as in the files of Niven and Kao.
     """
 
-    source: Source
+    origin: Origin
     quoted: bool = False
-
-    @property
-    def origin(self) -> Origin:
-        """Where the files are."""
-        return self.source.origin
 
     def __call__(self, split: Split) -> Iterator[Question]:
         """The questions of a split.
 
         Raises:
-            ConfigError: When the data are not at hand, naming the ways to get them, or when a line is not as expected.
+            ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
         """
-        for path in self.source.paths(split):
-            for where, row in fields(path, _COLUMNS, "question", quoted=self.quoted):
-                *warrants, label, reason, claim = row.values()
-                if label not in ("0", "1"):
-                    raise ConfigError([f"{where}: the label {label!r} is neither 0 nor 1."])
-                yield Question(f"{claim} {reason}", "", tuple(warrants), int(label))
+        for path in self.origin.needed(split):
+            yield from made(path, table(path, _COLUMNS, quoted=self.quoted), _question)
+
+
+def _question(warrant0: str, warrant1: str, label: str, reason: str, claim: str) -> Question:
+    if label not in ("0", "1"):
+        raise Fault(f"the label {label!r} is neither 0 nor 1")
+    return Question(f"{claim} {reason}", "", (warrant0, warrant1), int(label))
 
 
 def _task(name: str, title: str, shape: Choice, rows: Arguments, source: str, own_split: str = "") -> Task:
@@ -56,9 +52,12 @@ def _task(name: str, title: str, shape: Choice, rows: Arguments, source: str, ow
     return Task(name, title, source, shape, ("accuracy",), rows, "CC BY 4.0", own_split, official)
 
 
-_OFFICIAL = Arguments(Source("ARCT", "arct", {"train": ("train-full.txt",), "dev": ("dev-full.txt",)}))
+_OFFICIAL = Arguments(Origin("The data set ARCT", {"train": ("arct/train-full.txt",), "dev": ("arct/dev-full.txt",)}))
 _ADVERSARIAL = Arguments(
-    Source("ARCT (adversarial)", "arct", {"train": ("train-adv-swapped.csv",), "dev": ("dev-adv-negated.csv",)}),
+    Origin(
+        "The data set ARCT (adversarial)",
+        {"train": ("arct/train-adv-swapped.csv",), "dev": ("arct/dev-adv-negated.csv",)},
+    ),
     quoted=True,
 )
 _HABERNAL = "Habernal et al. 2018, The Argument Reasoning Comprehension Task"

@@ -19,10 +19,10 @@ from ..batch import Example, Target
 from ..data.tokenizer import Vocabulary
 from .kept import pack
 from .layout import Segments
+from .lines import refused
 from .pieces import Pieces
 from .settings import FineTuning
 from .shape import Head, Scored, Shape
-from .sources import complained
 from .texts import TextHead, truncated
 
 RIGHT = "right"  # the name of the target
@@ -242,7 +242,8 @@ class Choice(Shape):
             texts = [joined(question, option, self.blank) for option in options]
             numbers.append([known.setdefault(text, len(known)) for text in texts])
             plainly.append((question, tuple(options)))
-        complained(wrong)
+        if wrong:
+            raise refused(wrong)
         return ChoiceExamples(
             list(known),
             np.array(contexts) if self.context else None,

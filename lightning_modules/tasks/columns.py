@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..config import ConfigError
 from ..data.sources import Origin
-from .sources import Source, numbered
+from .lines import Fault, made, numbered
 from .tagging import Sentence, Tagging
 from .task import Split, Task
 
@@ -37,54 +37,54 @@ class Columns:
     sentence. A line whose word is -DOCSTART- begins a document; in a file without one each sentence is a document.
 
     Attributes:
-        source: Where the files are.
+        origin: Where the files are.
         count: Columns of a line.
     """
 
-    source: Source
+    origin: Origin
     count: int
-
-    @property
-    def origin(self) -> Origin:
-        """Where the files are."""
-        return self.source.origin
 
     def __call__(self, split: Split) -> Iterator[Sentence]:
         """The sentences of a split.
 
         Raises:
-            ConfigError: When the data are not at hand, naming the ways to get them, or when a line is not as expected.
+            ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
         """
-        for path in self.source.paths(split):
+        for path in self.origin.needed(split):
             yield from self._read(path)
 
     def _read(self, path: Path) -> list[Sentence]:
         found, words, tags, document, marked = [], [], [], 0, False
-        for where, line in numbered(path, "sentence"):
-            columns = re.split(r"[ \t]+", line.strip(" \t"))
-            if columns[0] and columns[0] != _DOCUMENT:
-                words.append(columns[0])
-                tags.append(self._tag(where, columns))
+        for word, tag in made(path, numbered(path, blank=True), self._word):
+            if tag:
+                words.append(word)
+                tags.append(tag)
             elif words:
                 found.append(Sentence(tuple(words), bio(tags), document))
                 words, tags = [], []
-            if columns[0] == _DOCUMENT:
+            if word == _DOCUMENT:
                 document, marked = document + 1, True
         if words:
             found.append(Sentence(tuple(words), bio(tags), document))
         if not found:
-            raise ConfigError([f"{path} is empty: it holds no sentence."])
+            raise ConfigError([f"{path} holds no sentence."])
         return found if marked else [row._replace(document=number) for number, row in enumerate(found)]
 
-    def _tag(self, where: str, columns: list[str]) -> str:
+    def _word(self, line: str) -> tuple[str, str]:
+        """The word and its tag, which blank lines and beginnings of documents have none of."""
+        columns = re.split(r"[ \t]+", line.strip(" \t"))
+        if columns[0] in ("", _DOCUMENT):
+            return columns[0], ""
         if len(columns) != self.count:
-            raise ConfigError([f"{where}: {len(columns)} columns instead of {self.count}."])
+            raise Fault(f"{len(columns)} columns instead of {self.count}")
         if not _TAG.fullmatch(columns[-1]):
-            raise ConfigError([f"{where}: the tag {columns[-1]!r} is none of O, B-<type> and I-<type>."])
-        return columns[-1]
+            raise Fault(f"the tag {columns[-1]!r} is none of O, B-<type> and I-<type>")
+        return columns[0], columns[-1]
 
 
-_CONLL = Columns(Source("CoNLL-2003", "conll2003", {"train": ("train.txt",), "dev": ("valid.txt",)}), count=4)
+_CONLL = Columns(
+    Origin("The data set CoNLL-2003", {"train": ("conll2003/train.txt",), "dev": ("conll2003/valid.txt",)}), count=4
+)
 _NAMES = ("PER", "ORG", "LOC", "MISC")
 _NAMED = "Tjong Kim Sang and De Meulder 2003, Introduction to the CoNLL-2003 Shared Task"
 _F1 = ("entity_f1", "precision", "recall", "accuracy")
@@ -118,7 +118,11 @@ ROWS = (
         shape=Tagging(("corporation", "creative-work", "group", "location", "person", "product")),
         metrics=_F1,
         rows=Columns(
-            Source("WNUT-17", "wnut17", {"train": ("wnut17train.conll",), "dev": ("emerging.dev.conll",)}), count=2
+            Origin(
+                "The data set WNUT-17",
+                {"train": ("wnut17/wnut17train.conll",), "dev": ("wnut17/emerging.dev.conll",)},
+            ),
+            count=2,
         ),
         licence="CC BY 4.0",
         official=(3394, 1009),

@@ -11,12 +11,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ..config import ConfigError
+from ..data.sources import Origin
 from .choice import Choice, Question
-from .sources import Source
+from .lines import Fault, Line, made
 from .task import Split, Task
 
-_FILES = ("balanced-copa-dev-all.xml",)
-_SOURCE = Source("Balanced COPA", "copa", {"train": _FILES, "dev": _FILES})
+_FILES = ("copa/balanced-copa-dev-all.xml",)
+_ORIGIN = Origin("The data set Balanced COPA", {"train": _FILES, "dev": _FILES})
+_ATTRIBUTES, _TEXTS = ("id", "asks-for", "most-plausible-alternative"), ("p", "a1", "a2")
 _ASKED = {"cause": "because", "effect": "so"}
 _MIRRORED = 1000  # the number of a mirrored question is that of its original and 1,000
 _EVERY = 5  # pairs whose number this divides are dev examples
@@ -26,9 +28,9 @@ def rows(split: Split) -> Iterator[Question]:
     """The questions of a split, in the order of the file.
 
     Raises:
-        ConfigError: When the data are not at hand, naming the ways to get them, or when a question is not as expected.
+        ConfigError: When the data are not at hand, naming the ways to get them, or when questions are not as expected.
     """
-    for path in _SOURCE.paths(split):
+    for path in _ORIGIN.needed(split):
         for number, question in _read(path):
             if (number % _MIRRORED % _EVERY == 0) == (split == "dev"):
                 yield question
@@ -41,20 +43,23 @@ def _read(path: Path) -> Iterator[tuple[int, Question]]:
         raise ConfigError([f"{path}, line {error.position[0]}: this is no XML ({error})."]) from None
     if not items:
         raise ConfigError([f"{path} is empty: it holds no item."])
-    for place, item in enumerate(items, 1):
-        number = item.get("id", "")
-        where = f"{path}, item {place} (id {number!r})"
-        asked, right = item.get("asks-for", ""), item.get("most-plausible-alternative", "")
-        texts = [item.findtext(name) or "" for name in ("p", "a1", "a2")]
-        if not number.isdecimal():
-            raise ConfigError([f"{where}: the id is no number."])
-        if asked not in _ASKED:
-            raise ConfigError([f"{where}: asks-for is {asked!r}, which is none of {', '.join(_ASKED)}."])
-        if right not in ("1", "2"):
-            raise ConfigError([f"{where}: most-plausible-alternative is {right!r}, which is neither 1 nor 2."])
-        if not all(text.strip() for text in texts):
-            raise ConfigError([f"{where}: p, a1 or a2 is missing or empty."])
-        yield int(number), Question(texts[0], _ASKED[asked], tuple(texts[1:]), int(right) - 1)
+    lines = (
+        Line(place, [item.get(name, "") for name in _ATTRIBUTES] + [item.findtext(name) or "" for name in _TEXTS])
+        for place, item in enumerate(items, 1)
+    )
+    return made(path, lines, _question, "item")
+
+
+def _question(number: str, asked: str, right: str, *texts: str) -> tuple[int, Question]:
+    if not number.isdecimal():
+        raise Fault(f"the id {number!r} is no number")
+    if asked not in _ASKED:
+        raise Fault(f"asks-for of id {number} is {asked!r}, which is none of {', '.join(_ASKED)}")
+    if right not in ("1", "2"):
+        raise Fault(f"most-plausible-alternative of id {number} is {right!r}, which is neither 1 nor 2")
+    if not all(text.strip() for text in texts):
+        raise Fault(f"p, a1 or a2 of id {number} is missing or empty")
+    return int(number), Question(texts[0], _ASKED[asked], texts[1:], int(right) - 1)
 
 
 ROWS = (
@@ -66,7 +71,7 @@ ROWS = (
         shape=Choice(options=2),
         metrics=("accuracy",),
         rows=rows,
-        files=_SOURCE.origin,
+        files=_ORIGIN,
         licence="CC BY 4.0",
         own_split="the dev questions and their mirrored ones, every fifth pair to evaluate: 800 and 200",
     ),

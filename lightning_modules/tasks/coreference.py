@@ -23,10 +23,10 @@ from ..batch import Example, Target
 from ..data.tokenizer import Vocabulary
 from .kept import pack
 from .layout import Segments
+from .lines import refused
 from .pieces import Pieces
 from .settings import FineTuning
 from .shape import Head, Scored, Shape
-from .sources import complained
 from .tagging import filled
 
 ANSWER, MENTIONS = "answer", "mentions"  # the names of the targets
@@ -241,7 +241,8 @@ class Coreference(Shape):
                 passages.append(" ".join(words))
                 spans.append(places)
             feminine.append(pronoun in FEMININE)
-        complained(wrong)
+        if wrong:
+            raise refused(wrong)
         labels = np.array([row.label for row in found], dtype=np.int64)
         names = [row.name for row in found]
         return MentionExamples(names, passages, np.array(spans), labels, np.array(feminine))

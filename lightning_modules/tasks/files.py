@@ -10,12 +10,11 @@ from pathlib import Path
 from ..config import ConfigError
 from ..data import sources
 from ..data.sources import Origin
-from .lines import Line, objects, refused, table
+from .lines import MOST_NAMED, Line, objects, refused, table
 from .task import Split
 from .texts import Row
 
 _log = logging.getLogger(__name__)
-_MOST_SHOWN = 12  # numbers of lines in a message
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,8 @@ class Files:
             raise refused([f"{path}, line {line.number}: {line.fault}" for line in broken], "lines are wrong")
         for left_out, why in ((broken, "with too few fields"), (unlabelled, "without a gold label")):
             if left_out:
-                shown = ", ".join(str(line.number) for line in left_out[:_MOST_SHOWN])
-                more = ", ..." if len(left_out) > _MOST_SHOWN else ""
+                shown = ", ".join(str(line.number) for line in left_out[:MOST_NAMED])
+                more = ", ..." if len(left_out) > MOST_NAMED else ""
                 _log.warning("%s: %d lines %s are left out: %s%s", path, len(left_out), why, shown, more)
 
     def _named(self, split: Split, parts: tuple[str, ...]) -> Iterator[Row]:

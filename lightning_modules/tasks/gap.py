@@ -4,14 +4,14 @@ Its "development" file, 2,000 texts, trains, and its "validation" file, 454, is 
 test file are left alone. The published systems were trained on none of it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from ..config import ConfigError
+from ..data.sources import Origin
 from .coreference import Coreference, Mentioned
-from .sources import Source, fields
+from .lines import Fault, made, table
 from .task import Split, Task
 
-_SOURCE = Source("GAP", "gap", {"train": ("gap-development.tsv",), "dev": ("gap-validation.tsv",)})
+_ORIGIN = Origin("The data set GAP", {"train": ("gap/gap-development.tsv",), "dev": ("gap/gap-validation.tsv",)})
 _MENTIONS = ("Pronoun", "A", "B")
 _COLUMNS = ("ID", "Text", *_MENTIONS, *(f"{name}-offset" for name in _MENTIONS), "A-coref", "B-coref")
 _LABELS = {("TRUE", "FALSE"): 0, ("FALSE", "TRUE"): 1, ("FALSE", "FALSE"): 2}
@@ -21,27 +21,28 @@ def rows(split: Split) -> Iterator[Mentioned]:
     """The texts of a split.
 
     Raises:
-        ConfigError: When the data are not at hand, naming the ways to get them, or when a line is not as expected:
+        ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected:
             most of all when a mention is not where its offset says.
     """
-    for path in _SOURCE.paths(split):
-        for where, row in fields(path, _COLUMNS, "text"):
-            answer = row["A-coref"].upper(), row["B-coref"].upper()
-            if answer not in _LABELS:
-                raise ConfigError(
-                    [f"{where}: A-coref is {answer[0]}, B-coref {answer[1]}; each is TRUE or FALSE, at most one TRUE."]
-                )
-            spans = tuple(_span(where, row, mention) for mention in _MENTIONS)
-            yield Mentioned(row["ID"], row["Text"], spans, _LABELS[answer])
+    for path in _ORIGIN.needed(split):
+        yield from made(path, table(path, _COLUMNS), _mentioned)
 
 
-def _span(where: str, row: Mapping[str, str], mention: str) -> tuple[int, int]:
-    text, said, offset = row["Text"], row[mention], row[f"{mention}-offset"]
+def _mentioned(name: str, text: str, *rest: str) -> Mentioned:
+    *mentions, a, b = rest
+    answer = a.upper(), b.upper()
+    if answer not in _LABELS:
+        raise Fault(f"A-coref is {answer[0]}, B-coref {answer[1]}; each is TRUE or FALSE, at most one TRUE")
+    spans = tuple(_span(text, *found) for found in zip(_MENTIONS, mentions[:3], mentions[3:], strict=True))
+    return Mentioned(name, text, spans, _LABELS[answer])
+
+
+def _span(text: str, mention: str, said: str, offset: str) -> tuple[int, int]:
     if not offset.isdecimal():
-        raise ConfigError([f"{where}: {mention}-offset is {offset!r}, which is no number from 0."])
+        raise Fault(f"{mention}-offset is {offset!r}, which is no number from 0")
     start, end = int(offset), int(offset) + len(said)
     if not said.strip() or text[start:end] != said:
-        raise ConfigError([f"{where}: at {mention}-offset {start} stands {text[start:end]!r}, not {said!r}."])
+        raise Fault(f"at {mention}-offset {start} stands {text[start:end]!r}, not {said!r}")
     return start, end
 
 
@@ -53,7 +54,7 @@ ROWS = (
         shape=Coreference(),
         metrics=("f1", "masculine_f1", "feminine_f1", "accuracy"),
         rows=rows,
-        files=_SOURCE.origin,
+        files=_ORIGIN,
         licence="Apache-2.0",
         official=(2000, 454),
         settings={"max_length": 256},

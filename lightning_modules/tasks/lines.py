@@ -1,18 +1,20 @@
 """Lines of data files, each with its number, and what is wrong with it.
 
-Nothing is dropped in silence: a line that cannot be read is yielded with its fault, so that the shape's ``read`` names
-all faulty lines of a file together.
+Nothing is dropped in silence: a line that cannot be read is yielded with its fault, so that `made`, or else the shape's
+``read``, names all faulty lines of a file together.
 """
 
+import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..config import ConfigError
 
 LONGEST = 1 << 20  # bytes of a line: a hundred times the longest example of any data set here
 MOST_NAMED = 12  # faults of a file that an error lists
+_Made = TypeVar("_Made")
 
 
 class Line(NamedTuple):
@@ -31,17 +33,45 @@ class Line(NamedTuple):
     short: bool = False
 
 
+class Fault(Exception):
+    """What is wrong with a line, as an error says it after the place."""
+
+
+def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind: str = "line") -> Iterator[_Made]:
+    """What ``make`` makes of the fields of each line.
+
+    Args:
+        source: The file that holds the lines.
+        lines: From `numbered`, `table` ...
+        make: Takes the fields, and raises `Fault` for those that are not as expected.
+        kind: What a line is called in errors.
+
+    Raises:
+        ConfigError: After the last line, naming the faults of all.
+    """
+    faults = []
+    for line in lines:
+        try:
+            if line.fault:
+                raise Fault(line.fault)
+            yield make(*line.fields)
+        except Fault as fault:
+            faults.append(f"{source}, {kind} {line.number}: {fault}")
+    if faults:
+        raise refused(faults, f"{kind}s are wrong")
+
+
 def refused(faults: Sequence[str], what: str = "examples are wrong") -> ConfigError:
     """The error that names the first dozen faults and says how many more there are."""
     more = [f"{len(faults) - MOST_NAMED} more {what}."] if len(faults) > MOST_NAMED else []
     return ConfigError([f"{fault}." for fault in faults[:MOST_NAMED]] + more)
 
 
-def numbered(path: Path) -> Iterator[Line]:
+def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
     r"""The lines of a UTF-8 text file without their ends, which are \n or \r\n; a byte order mark is left out.
 
-    Empty lines at the end of the file are no lines. A line that is empty, too long, not UTF-8 or holds a NUL is a
-    fault.
+    A line that is too long, not UTF-8 or holds a NUL is a fault, and so is an empty one unless lines may be ``blank``;
+    empty lines at the end of the file are no lines.
 
     Raises:
         ConfigError: For a folder, a file that may not be read, and one without any line.
@@ -54,7 +84,7 @@ def numbered(path: Path) -> Iterator[Line]:
             for number, raw in enumerate(file, 1):
                 raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
                 raw = raw.rstrip(b"\r\n")
-                if not raw:
+                if not raw and not blank:
                     empty.append(number)
                     continue
                 yield from (Line(n, [""], "is empty") for n in empty)
@@ -77,39 +107,47 @@ def _decoded(number: int, raw: bytes) -> Line:
         return Line(number, [""], f"is not UTF-8 text (byte {error.start + 1})")
 
 
-def table(path: Path, columns: Sequence[str | int]) -> Iterator[Line]:
-    """Columns of a tab-separated file, in which a quote character stands for itself.
+def table(path: Path, columns: Sequence[str | int], delimiter: str = "\t", quoted: bool = False) -> Iterator[Line]:
+    """Columns of a file whose fields are separated by tabs, or another delimiter.
 
     A column is a heading of the first line, or a number from 0 in files without headings. A line with fewer fields
-    than are asked for is a fault, and under headings so is one with more fields than those: a tab in a text has moved
-    what follows.
+    than are asked for is a fault; under headings it must have as many as those, since a tab in a text has moved what
+    follows. A quote character stands for itself, unless fields may be ``quoted`` as in CSV: a quote that its line does
+    not close is then a fault.
 
     Raises:
         ConfigError: When a heading is missing or there twice, or nothing follows the headings; and as `numbered`.
     """
-    lines, places, most = numbered(path), list(columns), None
+    lines = (_split(line, delimiter, quoted) for line in numbered(path))
+    places, most = list(columns), None
     if isinstance(columns[0], str):
-        heading = next(lines)
-        places, most = _placed(path, heading, columns)
-    needed, some = max(places) + 1, False
+        places, most = _placed(path, next(lines), columns)
+    needed, some = most or max(places) + 1, False
     for line in lines:
-        some, fields = True, line.fields[0].split("\t")
+        some, count = True, len(line.fields)
         if line.fault:
             yield line
-        elif len(fields) < needed:
-            yield Line(line.number, fields, f"{len(fields)} fields instead of {most or needed}", short=True)
-        elif most and len(fields) > most:
-            yield Line(line.number, fields, f"{len(fields)} fields instead of {most}")
+        elif count < needed or (most and count > most):
+            yield line._replace(fault=f"{count} fields instead of {needed}", short=count < needed)
         else:
-            yield Line(line.number, [fields[place] for place in places])
+            yield line._replace(fields=[line.fields[place] for place in places])
     if not some:
         raise ConfigError([f"{path} has headings but no examples."])
 
 
+def _split(line: Line, delimiter: str, quoted: bool) -> Line:
+    if line.fault or not quoted:
+        return line._replace(fields=line.fields[0].split(delimiter))
+    try:
+        return line._replace(fields=next(csv.reader(line.fields, delimiter=delimiter, strict=True)))
+    except csv.Error as error:
+        return line._replace(fault=str(error))
+
+
 def _placed(path: Path, heading: Line, columns: Sequence[str]) -> tuple[list[int], int]:
+    names = heading.fields
     if heading.fault:
         raise ConfigError([f"{path}, line 1: {heading.fault}."])
-    names = heading.fields[0].split("\t")
     if absent := [name for name in columns if name not in names]:
         shown = ", ".join(names)[:200]
         raise ConfigError([f"{path} has no column {', '.join(absent)}; it has {shown}."])
@@ -128,16 +166,27 @@ def objects(path: Path, texts: Sequence[str], label: str) -> Iterator[Line]:
         ConfigError: As `numbered`.
     """
     for line in numbered(path):
-        found, fault = (None, line.fault) if line.fault else _parsed(line.fields[0])
-        fault = fault or _object_fault(found, texts, label)
-        yield Line(line.number, [] if fault else [str(found[key]) for key in (*texts, label)], fault)
+        try:
+            yield line if line.fault else line._replace(fields=_values(line.fields[0], texts, label))
+        except Fault as fault:
+            yield line._replace(fields=[], fault=str(fault))
 
 
-def _parsed(text: str) -> tuple[Any, str]:
+def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
+    """The object that a text in JSON stands for.
+
+    Raises:
+        Fault: For what is no JSON or no object, a key that is missing, and one that is there twice.
+    """
     try:
-        return json.loads(text, object_pairs_hook=_once), ""
+        found = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        return None, f"is no JSON ({error})"
+        raise Fault(f"is no JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise Fault(f"is JSON, but no object: {json.dumps(found)[:40]}")
+    if absent := [key for key in keys if key not in found]:
+        raise Fault(f"has no {', '.join(absent)}; it has {', '.join(found)[:200]}")
+    return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -148,19 +197,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _object_fault(found: Any, texts: Sequence[str], label: str) -> str:
-    if not isinstance(found, dict):
-        return f"is JSON, but no object: {json.dumps(found)[:40]}"
-    if absent := [key for key in (*texts, label) if key not in found]:
-        return f"has no {', '.join(absent)}; it has {', '.join(found)[:200]}"
+def _values(text: str, texts: Sequence[str], label: str) -> list[str]:
+    found = json_object(text, [*texts, label])
     for key in (*texts, label):
         if type(found[key]) is not str and (key in texts or type(found[key]) is not int):
             kind = "a string" if key in texts else "a string or a whole number"
-            return f"{key} is {json.dumps(found[key])[:40]} instead of {kind}"
+            raise Fault(f"{key} is {json.dumps(found[key])[:40]} instead of {kind}")
     if any("\0" in found[key] for key in texts):
-        return "holds a NUL"
+        raise Fault("holds a NUL")
     try:
         "".join(found[key] for key in texts).encode()
     except UnicodeEncodeError:
-        return "holds half of a surrogate pair"
-    return ""
+        raise Fault("holds half of a surrogate pair") from None
+    return [str(found[key]) for key in (*texts, label)]

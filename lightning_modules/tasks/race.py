@@ -1,14 +1,13 @@
 """RACE: exam questions about passages, for middle and for high schools (Lai et al. 2017)."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from ..config import ConfigError
 from ..data.sources import Hub, Origin
 from .choice import Choice, Question
-from .sources import Source, numbered
+from .lines import Fault, json_object, made, numbered
 from .task import Split, Task
 
 _LETTERS = "ABCD"
@@ -37,35 +36,33 @@ class Exams:
         """The questions of a split.
 
         Raises:
-            ConfigError: When the data are not at hand, naming the ways to get them, or when a line is not as expected.
+            ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
         """
         for level in self.levels:
-            files = {part: (f"{part}.{level}.jsonl",) for part in ("train", "dev")}
-            source = Source(f"RACE ({level})", "race", files, hub=("ehovy/race", level))
-            paths = source.paths(split)
+            origin = Exams((level,)).origin
+            paths = origin.find(split)
             for path in paths:
-                for where, line in numbered(path, "passage"):
-                    yield from _questions(where, line, level)
-            for row in [] if paths else source.on_hub(split):
+                for questions in made(path, numbered(path), _questions):
+                    yield from (question._replace(group=level) for question in questions)
+            for row in [] if paths else chain.from_iterable(origin.from_hub(split)):
                 yield Question(row["article"], row["question"], tuple(row["options"]), _number(row["answer"]), level)
 
 
-def _questions(where: str, line: str, level: str) -> Iterator[Question]:
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ConfigError([f"{where}: this is no JSON ({error.msg})."]) from None
-    absent = [key for key in _KEYS if not isinstance(found, dict) or key not in found]
-    if absent:
-        raise ConfigError([f"{where}: there is no {', '.join(absent)}."])
+def _questions(line: str) -> list[Question]:
+    found = json_object(line, _KEYS)
     article, *lists = (found[key] for key in _KEYS)
+    if not isinstance(article, str) or not all(isinstance(items, list) for items in lists):
+        raise Fault(f"{_KEYS[0]} must be a string, {', '.join(_KEYS[1:])} lists")
     if len(set(map(len, lists))) > 1:
         counts = ", ".join(f"{len(items)} {key}" for key, items in zip(_KEYS[1:], lists, strict=True))
-        raise ConfigError([f"{where}: {counts}; they must be equally many."])
-    for question, options, answer in zip(*lists, strict=True):
+        raise Fault(f"{counts}; they must be equally many")
+    for options, answer in zip(*lists[1:], strict=True):
         if _number(answer) not in range(len(options)):
-            raise ConfigError([f"{where}: the answer {answer!r} is none of {', '.join(_LETTERS[: len(options)])}."])
-        yield Question(article, question, tuple(options), _number(answer), level)
+            raise Fault(f"the answer {answer!r} is none of {', '.join(_LETTERS[: len(options)])}")
+    return [
+        Question(article, question, tuple(options), _number(answer))
+        for question, options, answer in zip(*lists, strict=True)
+    ]
 
 
 def _number(letter: Any) -> int:

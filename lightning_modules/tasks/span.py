@@ -16,10 +16,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..batch import Example
-from ..config import ConfigError
 from ..data.tokenizer import Vocabulary
 from .decoding import SpanAnswers, decoded
 from .kept import pack
+from .lines import refused
 from .passages import Question, SpanExamples
 from .pieces import Pieces
 from .settings import FineTuning
@@ -28,7 +28,6 @@ from .squad_scores import best_of, best_threshold, halves
 from .windows import END, START, SpanInputs
 
 _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
-_MOST_NAMED = 12  # bad examples that an error lists
 _QUESTION = 0.08  # share of a question in the words of question and passage, on SQuAD 1.1
 _LENGTHS = (0.42, 0.66, 0.74, 0.81, 0.88, 0.96, 1.06, 1.19, 1.38, 1.90)  # of passages there, over their mean, by tenths
 
@@ -106,11 +105,10 @@ class Spans(Shape):
         for number, row in enumerate(found):
             name = f"question {row.id!r} of '{task}'" if row.id else f"question number {number} of '{task}'"
             if problem := self._problem(row) or ("is there twice" if row.id in seen else ""):
-                wrong.append(f"{name} {problem}.")
+                wrong.append(f"{name} {problem}")
             seen.add(row.id)
         if wrong:
-            more = [f"{len(wrong) - _MOST_NAMED} more questions are wrong."] if len(wrong) > _MOST_NAMED else []
-            raise ConfigError(wrong[:_MOST_NAMED] + more)
+            raise refused(wrong, "questions are wrong")
         return SpanExamples.of(found)
 
     def _problem(self, row: Question) -> str:

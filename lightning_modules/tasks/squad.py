@@ -18,13 +18,13 @@ from typing import Any
 from ..config import ConfigError
 from ..data.sources import Hub, Origin
 from ..places import data_home
+from .lines import MOST_NAMED, refused
 from .passages import Question
 from .span import Spans
 from .task import Split, Task
 
 _HOME = "squad"  # the folder of ABLATIONS_DATA
 _NAMES = ("{split}-v{version}.json", "{split}-v{version}.reconstructed.json")
-_MOST_NAMED = 12
 _DEV_SHARE = 3  # of the articles of the dev set of 2.0 every third is one of the own dev split
 _log = logging.getLogger(__name__)
 
@@ -98,8 +98,7 @@ def read(path: Path) -> list[tuple[str, Question]]:
     if not rows and not faults:
         faults.append("has no questions")
     if faults:
-        more = [f"{path} has {len(faults) - _MOST_NAMED} more faults."] if len(faults) > _MOST_NAMED else []
-        raise ConfigError([f"{path}: {fault}." for fault in faults[:_MOST_NAMED]] + more)
+        raise refused([f"{path}: {fault}" for fault in faults], "places are wrong")
     return rows
 
 
@@ -163,8 +162,8 @@ def placed(rows: Iterator[Question], split: Split, source: str) -> list[Question
         moved += right != tuple(row.answers)
         kept.append(row._replace(answers=right))
     if lost and split == "dev":
-        more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
-        names = ", ".join(lost[:_MOST_NAMED])
+        more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+        names = ", ".join(lost[:MOST_NAMED])
         raise ConfigError([f"{source}: {len(lost)} questions have an answer that their passage lacks: {names}{more}."])
     if lost:
         _log.warning("%s: %d questions are left out, as their passages lack the answers.", source, len(lost))

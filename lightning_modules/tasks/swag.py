@@ -5,36 +5,37 @@ sentence A of BERT's input is a caption and sentence B a whole continuation ("th
 continuation", Devlin et al. 2019, section 4.4).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from ..config import ConfigError
+from ..data.sources import Hub, Origin
 from .choice import Choice, Question
-from .sources import Source, fields
+from .lines import Fault, Line, made, table
 from .task import Split, Task
 
-_SOURCE = Source("SWAG", "swag", {"train": ("train.csv",), "dev": ("val.csv",)}, hub=("allenai/swag", "regular"))
-_ENDINGS = ("ending0", "ending1", "ending2", "ending3")
-_COLUMNS = ("sent1", "sent2", *_ENDINGS, "label")
+_ORIGIN = Origin(
+    "The data set SWAG", {"train": ("swag/train.csv",), "dev": ("swag/val.csv",)}, Hub("allenai/swag", "regular")
+)
+_COLUMNS = ("sent1", "sent2", "label", "ending0", "ending1", "ending2", "ending3")
 
 
 def rows(split: Split) -> Iterator[Question]:
     """The questions of a split, from the official CSV files or the hub.
 
     Raises:
-        ConfigError: When the data are not at hand, naming the ways to get them, or when a line is not as expected.
+        ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
     """
-    paths = _SOURCE.paths(split)
+    paths = _ORIGIN.find(split)
     for path in paths:
-        for where, row in fields(path, _COLUMNS, "question", delimiter=",", quoted=True):
-            if row["label"] not in ("0", "1", "2", "3"):
-                raise ConfigError([f"{where}: the label {row['label']!r} is none of 0 to 3."])
-            yield _question(row)
-    for row in [] if paths else _SOURCE.on_hub(split):
-        yield _question(row)
+        yield from made(path, table(path, _COLUMNS, delimiter=",", quoted=True), _question)
+    for found in [] if paths else _ORIGIN.from_hub(split):
+        lines = (Line(number, [str(row[name]) for name in _COLUMNS]) for number, row in enumerate(found, 1))
+        yield from made(_ORIGIN.hub, lines, _question, "row")
 
 
-def _question(row: Mapping[str, str | int]) -> Question:
-    return Question(row["sent1"], row["sent2"], tuple(row[name] for name in _ENDINGS), int(row["label"]))
+def _question(first: str, second: str, label: str, *endings: str) -> Question:
+    if label not in ("0", "1", "2", "3"):
+        raise Fault(f"the label {label!r} is none of 0 to 3")
+    return Question(first, second, endings, int(label))
 
 
 ROWS = (
@@ -45,7 +46,7 @@ ROWS = (
         shape=Choice(options=4),
         metrics=("accuracy",),
         rows=rows,
-        files=_SOURCE.origin,
+        files=_ORIGIN,
         licence="MIT",
         official=(73546, 20006),
     ),

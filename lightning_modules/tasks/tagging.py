@@ -22,10 +22,10 @@ from ..batch import Example, Target
 from ..data.tokenizer import Vocabulary
 from .kept import pack
 from .layout import Segments
+from .lines import refused
 from .pieces import Pieces
 from .settings import FineTuning
 from .shape import Head, Scored, Shape
-from .sources import complained
 
 TAG = "tag"  # the name of the target
 _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
@@ -262,7 +262,8 @@ class Tagging(Shape):
         documents = np.array([row.document for row in found], dtype=np.int64)
         if (np.diff(documents) < 0).any():
             wrong.append(f"the documents of '{task}' are not one after the other")
-        complained(wrong)
+        if wrong:
+            raise refused(wrong)
         tags = np.array([known[tag] for row in found for tag in row.tags], dtype=np.int64)
         bounds = np.cumsum([0, *(len(row.words) for row in found)])
         sentences = [" ".join(row.words) for row in found]

@@ -62,6 +62,10 @@ REFUSED = {
     ),
     "an empty file": (b"", r"train\.tsv is empty\.$"),
     "empty lines alone": (b"\n\r\n\n", r"train\.tsv is empty\.$"),
+    "a last field that nobody asked for is missing": (
+        RTE[:-1] + b"\tmore\n" + GOOD,
+        r"line 2: 4 fields instead of 5\.$",
+    ),
     "headings alone": (RTE, r"has headings but no examples\.$"),
     "headings and empty lines": (RTE + b"\n\n", r"has headings but no examples\.$"),
     "a page of the web": (b"<!DOCTYPE html>\n<html>404</html>\n", r"no column .*; it has <!DOCTYPE html>"),

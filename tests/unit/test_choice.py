@@ -205,17 +205,18 @@ class TestFiles:
                 r"high\.jsonl, line 1: the answer 'E'",
             ),
             ("race", "race/train.high.jsonl", '["D", "A"]', '["D"]', r"line 1: 2 questions, 2 options, 1 answers"),
-            ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: there is no article"),
-            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: this is no JSON"),
+            ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article; it has text, id"),
+            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is no JSON"),
             ("race", "race/train.high.jsonl", ', "hid"]', "]", r"example 3 of 'race' has 3 options"),
+            ("race", "race/train.high.jsonl", '["D", "A"]', "1", r"line 1: article must be a string, .*answers lists"),
             ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is none of 0 to 3"),
             ("swag", "swag/train.csv", "sent2", "sent3", r"train\.csv has no column sent2"),
             ("swag", "swag/train.csv", ",gold,", ",", r"line 2: 11 fields instead of 12"),
             ("swag", "swag/train.csv", '"eats."', '"eats.', r"line 2: unexpected end of data"),
-            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2 \(id 'b'\): the id is no number"),
-            ("copa", "copa/balanced-copa-dev-all.xml", "cause", "reason", r"\(id '3'\): asks-for is 'reason'"),
-            ("copa", "copa/balanced-copa-dev-all.xml", 'tive="2"', 'tive="0"', r"alternative is '0'"),
-            ("copa", "copa/balanced-copa-dev-all.xml", "<p>It fell.</p>", "", r"p, a1 or a2 is missing"),
+            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is no number"),
+            ("copa", "copa/balanced-copa-dev-all.xml", "cause", "reason", r"item 9: asks-for of id 3 is 'reason'"),
+            ("copa", "copa/balanced-copa-dev-all.xml", 'tive="2"', 'tive="0"', r"alternative of id 3 is '0'"),
+            ("copa", "copa/balanced-copa-dev-all.xml", "<p>It fell.</p>", "", r"p, a1 or a2 of id 1 is missing"),
             ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: this is no XML"),
             ("arct", "arct/train-full.txt", "\t1\t", "\t2\t", r"full\.txt, line 2: the label '2' is neither 0 nor 1"),
             ("arct", "arct/train-full.txt", "\tDoes it?", "", r"line 2: 7 fields instead of 8"),
@@ -229,6 +230,17 @@ class TestFiles:
         with pytest.raises(ConfigError, match=message):
             TASKS[name].examples("train")
 
+    def test_all_faults_of_a_file_are_named(self, folder):
+        with (folder / "swag/train.csv").open("a") as file:
+            file.write('x\n,,,,a,b,,c,d,e,f,7\n,"\n')
+        with pytest.raises(ConfigError) as caught:
+            TASKS["swag"].examples("train")
+        assert [str(problem).partition("csv, ")[2] for problem in caught.value.problems] == [
+            "line 3: 1 fields instead of 12.",
+            "line 4: the label '7' is none of 0 to 3.",
+            "line 5: unexpected end of data.",
+        ]
+
     @pytest.mark.parametrize(("name", "file"), [("race", "race/train.middle.jsonl"), ("swag", "swag/train.csv")])
     def test_empty_files_are_named(self, folder, name, file):
         (folder / file).write_text("")
@@ -237,7 +249,7 @@ class TestFiles:
 
     def test_headings_alone_are_no_data(self, folder):
         (folder / "arct/train-full.txt").write_text(HEADING + "\n")
-        with pytest.raises(ConfigError, match="is empty: it holds no question"):
+        with pytest.raises(ConfigError, match="has headings but no examples"):
             TASKS["arct"].examples("train")
         (folder / "copa/balanced-copa-dev-all.xml").write_text(COPA.format(items=""))
         with pytest.raises(ConfigError, match="is empty: it holds no item"):

@@ -188,8 +188,8 @@ class TestGap:
             ("\tFALSE", "\tno", r"line 2: A-coref is TRUE, B-coref NO"),
             ("\thttp://a", "", r"line 2: 10 fields instead of 11"),
             ("B-offset", "b", r"has no column B-offset"),
-            (LINE, "", r"line 2: 0 fields instead of 11"),
-            (LINE + "\n", "", r"is empty: it holds no text"),
+            (LINE, "", r"has headings but no examples"),
+            (LINE, f"\n{LINE}", r"line 2: is empty"),
         ],
     )
     def test_malformed_lines_are_named(self, path, old, new, message):

@@ -243,10 +243,10 @@ class TestFiles:
             ("a\tI-\n", r"line 1: the tag 'I-' is none"),
             ("a\tI\n", r"line 1: the tag 'I' is none"),
             ("a\tB-animal\n", r"example 0 of 'wnut17' has the tag 'B-animal', not one of O, B-corporation"),
-            ("", "is empty: it holds no sentence"),
-            ("\n\t\n\n", "is empty: it holds no sentence"),
-            ("-DOCSTART-\tO\n", "is empty: it holds no sentence"),
-            (b"a\tO\n\xff\tO\n", r"line 2: this is no UTF-8"),
+            ("", r"train\.conll is empty"),
+            ("\n\t\n\n", "holds no sentence"),
+            ("-DOCSTART-\tO\n", "holds no sentence"),
+            (b"a\tO\n\xff\tO\n", r"line 2: is not UTF-8 text \(byte 1\)"),
         ],
     )
     def test_malformed_files_are_named_by_line(self, folder, lines, message):
