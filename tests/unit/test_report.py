@@ -120,7 +120,7 @@ def test_stand_ins_are_listed(tmp_path):
     report.publish(make_plan(grid, cells), records, tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "* Published values of num_layers have stand-ins here: 1 for 3, 2 for 6, 4 for 12." in page
-    assert "num_layers 4, own is better than num_layers 1, own" in page
+    assert "num_layers 4, own (for 12) is better than num_layers 1, own (for 3)" in page
 
 
 def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):
