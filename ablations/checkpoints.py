@@ -171,7 +171,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     from ablations import provenance
     from lightning_modules import interop
     from lightning_modules.config import identity
-    from lightning_modules.recorder import CHECKPOINT
+    from lightning_modules.recorder import CHECKPOINT, WEIGHTS
     from lightning_modules.tune import Tuning
 
     checkpoint, started = interop.read(request.source), provenance.now()
@@ -190,7 +190,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     origin = {**provenance.code(), "device": provenance.device_class(), "started": started}
     result = {"name": name, "family": checkpoint.family.name, "notes": list(checkpoint.notes), **what, **asdict(fitted)}
     result["provenance"] = origin | {"finished": provenance.now()}
-    for left in (_START, CHECKPOINT):
+    for left in (_START, CHECKPOINT, WEIGHTS):
         (work / left).unlink(missing_ok=True)
     if not any(work.iterdir()):
         work.rmdir()

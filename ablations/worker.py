@@ -59,7 +59,9 @@ class Job:
     def save(self) -> Path:
         """Writes the job into its work folder and returns the file."""
         path = Path(self.work_dir) / CONFIG
-        write(path, json.dumps(asdict(self)).encode())
+        own = path.with_name(f".{CONFIG}.{os.getpid()}")  # several launchers may write it at once, before any lock
+        write(own, json.dumps(asdict(self)).encode())
+        os.replace(own, path)
         return path
 
     @classmethod
@@ -192,7 +194,7 @@ def _compare(run: Run, now: float, then: float, weights: Path) -> None:
     if not math.isclose(now, then, rel_tol=_SAME_LOSS):
         weights.unlink()
         raise NotReproducedError(
-            f"run {run.id} was trained again for its weights and ended at a loss of {now:.4f}; "
+            f"run {run.id} was trained again for its weights and ended at a loss of {now:.4f} where "
             f"its record says {then:.4f}"
         )
 

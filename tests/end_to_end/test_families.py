@@ -142,7 +142,7 @@ def test_a_warm_start_is_another_training_and_lost_weights_are_made_again(folder
     tuned = records.get(child.id)
     assert {"toy.accuracy", "toy.accuracy.majority", "toy.accuracy.tfidf", "toy.dev_loss"} <= set(tuned.metrics)
     assert not any(name.startswith("heldout.") for name in tuned.metrics)
-    assert not (records.work_folder(child.id) / WEIGHTS).exists()
+    assert (records.work_folder(child.id) / WEIGHTS).exists()
 
     weights = [records.work_folder(id) / WEIGHTS for id in (parent.id, warm.id)]
     before = load_file(weights[1])

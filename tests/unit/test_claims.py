@@ -307,7 +307,10 @@ def test_claims_by_published_values_are_told_in_our_own():
     (found,) = claims.verdicts(grid, cells, records)
     assert found.outcome == REPLICATES
     assert (found.a, found.b) == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
-    assert "num_layers 4, own (for 12) is better than num_layers 1, own (for 3) in held-out loss by 0.2999 nats" in found.sentence
+    assert (
+        "num_layers 4, own (for 12) is better than num_layers 1, own (for 3) in held-out loss by 0.2999 nats"
+        in found.sentence
+    )
     deepest = next(cell for cell in cells if cell.values == {LAYERS: 4, "layers": "own"})
     assert [a for a, _ in found.runs] == [run.id for run in deepest.runs]
 

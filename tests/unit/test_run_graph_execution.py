@@ -9,7 +9,7 @@ from ablations.launch import Launch
 from ablations.store import Records
 from lightning_modules import fit as fitting
 from lightning_modules import tune as tuning
-from lightning_modules.recorder import CHECKPOINT, Diverged, Fitted
+from lightning_modules.recorder import CHECKPOINT, WEIGHTS, Diverged, Fitted
 from lightning_modules.tasks import TASKS, pins
 from tests.toy import toy_task
 
@@ -32,7 +32,7 @@ def trainings(monkeypatch):
         obstacle[""](run)
         assert (start is None) == (system.shallower() is None)
         before = start.read_text() if start else ""
-        (folder / fitting.WEIGHTS).write_text(f"{before}{system.model.num_layers} layers, ")
+        (folder / WEIGHTS).write_text(f"{before}{system.model.num_layers} layers, ")
         (folder / CHECKPOINT).touch()
         loss = 4.0 + system.get(RATE) + seed / 10
         return Fitted(metrics={"heldout.loss": loss}, cost={"flops": 1.0, "seconds": 1.0})
@@ -143,7 +143,7 @@ def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
     score = records.get(tuned.id).metrics
     records.path(tuned.id).unlink()
     for lost in (first, second):
-        (records.work_folder(lost.id) / fitting.WEIGHTS).unlink()
+        (records.work_folder(lost.id) / WEIGHTS).unlink()
     kept = {run.id: records.path(run.id).read_bytes() for run in (first, second)}
     made.clear()
     summary, _ = run(tmp_path, records, **options)
@@ -163,7 +163,7 @@ def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, record
     summary, _ = run(tmp_path, records, retries=0, **TOY)
     record = records.get(tuned.id)
     assert (record.outcome, summary.executed) == (outcome, 1)
-    assert (records.work_folder(pretrained.id) / fitting.WEIGHTS).exists() == (outcome == "done")
+    assert (records.work_folder(pretrained.id) / WEIGHTS).exists() == (outcome == "done")
     assert not (records.work_folder(pretrained.id) / CHECKPOINT).exists()  # or the next attempt would go on from it
     if outcome == "failed":
         assert record.detail.splitlines()[-1] == (
