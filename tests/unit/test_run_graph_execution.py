@@ -167,7 +167,7 @@ def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, record
     assert not (records.work_folder(pretrained.id) / CHECKPOINT).exists()  # or the next attempt would go on from it
     if outcome == "failed":
         assert record.detail.splitlines()[-1] == (
-            f"NotReproducedError: run {pretrained.id} was trained again for its weights and ended at a held-out loss "
-            "of 4.1500 nats; its record says 4.5000"
+            f"NotReproducedError: run {pretrained.id} was trained again for its weights and ended at a loss of 4.1500 "
+            "where its record says 4.5000"
         )
     assert records.get(pretrained.id).metrics == {"heldout.loss": recorded}
