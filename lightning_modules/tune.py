@@ -104,7 +104,12 @@ def tuned(tuning: Tuning, weights: Path) -> tuple[nn.Module, Head]:
     Args:
         tuning: What was made.
         weights: The file that `tune` left.
+
+    Raises:
+        ConfigError: Where the encoder was frozen: its weights are in the file of its pretraining alone.
     """
+    if tuning.settings.features is not None:
+        raise ConfigError(["a fine-tuning on features of a frozen encoder leaves no whole model to be asked"])
     backbone, head = tuning.networks()
     found = load_file(weights)
     backbone.load_state_dict(_below(found, _BACKBONE))

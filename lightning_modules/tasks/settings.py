@@ -108,6 +108,8 @@ class FineTuning(Settings):
     def _fits_together(self) -> Self:
         if self.first and self.from_scratch:
             raise ValueError("from_scratch starts from random weights, not from those of the task in first")
+        if self.first and self.features is not None:
+            raise ValueError("a frozen encoder learns nothing from the task in first; leave out first or features")
         return self
 
     def resolved(self) -> Self:

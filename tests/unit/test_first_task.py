@@ -76,6 +76,14 @@ def test_the_first_task_is_a_knob(tiny):
         cells.finetuning({"finetuning.first": "mrpc", "finetuning.from_scratch": True}, "rte")
 
 
+def test_frozen_encoders_are_refused(tiny, toy, tmp_path):
+    with pytest.raises(ConfigError, match="a frozen encoder learns nothing"):
+        cells.finetuning({"finetuning.first": "mrpc", "finetuning.features.layers": "last"}, "rte")
+    frozen = SETTINGS.but(**{"features": {"layers": "last", "bilstm_layers": 0}})
+    with pytest.raises(ConfigError, match="no whole model"):
+        tuned(Tuning(tiny, "toy", frozen, 0, None), tmp_path / WEIGHTS)
+
+
 @pytest.mark.parametrize("unanswerable", [False, True])
 def test_an_answer_is_words_of_the_passage(tiny, toy, unanswerable):
     tuning = Tuning(tiny, "toy", SETTINGS, 0, None)
