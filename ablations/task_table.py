@@ -103,7 +103,7 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
         Metric -> value; empty for fewer than two records that kept their answers, and where answers are no classes.
     """
     kept = [record.examples for record in records if {"answer", "right"} <= record.examples.keys()]
-    classes = len(getattr(task.shape, "labels", ()))
+    classes = task.shape.classes
     if len(kept) < 2 or classes < 2:
         return {}
     answers, right = (np.stack([unpack(one[name]) for one in kept]) for name in ("answer", "right"))

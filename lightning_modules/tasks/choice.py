@@ -225,6 +225,11 @@ class Choice(Shape):
         """Rows of an item."""
         return self.options
 
+    @property
+    def classes(self) -> int:
+        """How many answers a question may have."""
+        return self.options
+
     def read(self, rows: Iterable[Question], task: str) -> ChoiceExamples:
         """See `Shape.read`. Contexts and options must have a word, options be as many as the shape says."""
         found, wrong, known = list(rows), [], {}

@@ -117,11 +117,13 @@ class Shape(ABC):
         measures: Name of each metric that the shape can give -> what it is, in a line. All are better when higher.
         methods: Name of each baseline -> what tables call it.
         rows: Rows of an item.
+        classes: How many answers an example may have; 0 where answers are no classes.
     """
 
     measures: ClassVar[dict[str, str]]
     methods: ClassVar[dict[str, str]] = {"majority": "majority answer", "tfidf": "linear model of all words"}
     rows: int = 1
+    classes: int = 0
 
     @abstractmethod
     def read(self, rows: Iterable[Any], task: str) -> Examples:

@@ -198,6 +198,11 @@ class Texts(Shape):
     }
 
     @property
+    def classes(self) -> int:
+        """How many answers an example may have; 0 in regression."""
+        return len(self.labels)
+
+    @property
     def outputs(self) -> int:
         """How many numbers a model gives for an example: one a class, or the one that is predicted."""
         return max(1, len(self.labels))
