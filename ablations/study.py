@@ -14,7 +14,7 @@ from IPython.display import SVG, Markdown
 
 from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables, task_table
 from ablations.execute import Summary, execute
-from ablations.frames import frame, metric_by_seed
+from ablations.frames import frame, metric_by_seed, planned_metrics
 from ablations.plan import Plan, plan
 from ablations.progress import display
 from ablations.schema import TUNING, Cell
@@ -188,6 +188,8 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
 def republish(results_dir: str | Path | None = None) -> list[Path]:
     """Rebuilds every page under a results folder from its records; nothing is trained and no corpus opened.
 
+    A grid that has no comparison to show, only runs that it shares with others, gets no page.
+
     Returns:
         The folders written.
     """
@@ -197,7 +199,7 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
         grid = grids.read(name)
         for scale in grid.scales:
             found = plan(grid, scale, records=records)
-            if known & {run.id for run in found.runs}:
+            if known & {run.id for run in found.runs} and _compares(found, records):
                 publish(name, found, records)
                 folders.append(records.folder / name / found.folder_name)
     for path in sorted(records.folder.glob(f"*/*/{REQUEST}")):
@@ -208,6 +210,13 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
         folders.append(records.folder / found.grid.name / found.folder_name)
     report.index(records.folder)
     return folders
+
+
+def _compares(found: Plan, records: Records) -> bool:
+    """Whether some metric of the grid has been measured in two cells; in the one that a grid of one cell has."""
+    names = [metric.name for metric in planned_metrics(found.grid, found.cells)]
+    measured = [sum(bool(metric_by_seed(cell, records, name)) for cell in found.cells) for name in names]
+    return max(measured, default=0) >= min(2, len(found.cells))
 
 
 def cost_line(found: Plan) -> str:

@@ -157,6 +157,14 @@ def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     assert not different + broken
 
 
+def test_a_grid_without_a_comparison_gets_no_page(tmp_path):
+    """Runs that a grid shares with another one leave it a page only where they make two cells."""
+    Study("masking_ratio", "smoke", axes={RATES: [0.15]}, seeds=1, results_dir=tmp_path).run(executor="inline")
+    assert republish(tmp_path) == []
+    Study("masking_ratio", "smoke", axes={RATES: [0.4]}, seeds=1, results_dir=tmp_path).run(executor="inline")
+    assert republish(tmp_path) == [tmp_path / "masking_ratio" / "smoke"]
+
+
 def test_what_is_committed_is_what_the_records_say(tmp_path):
     """The project's own results, rebuilt elsewhere from a copy of the records, are equal to those in the repository."""
     here = project() / "results"
