@@ -33,7 +33,7 @@ def command(
         tuning = Tuning(made.system, made.task, made.finetuning, made.seed, None)
         spans = tuning.data.task.shape
         if not isinstance(spans, Spans):
-            raise ConfigError([f"{found.id} was fine-tuned on '{made.task}', where no passage is asked; squad1 is"])
+            raise ConfigError([f"{found.id} was fine-tuned on '{made.task}', where no passage is asked of as on SQuAD"])
         asked = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
         networks = tuned(tuning, weights(found, records, train))
         said = answer(networks, tuning.data.encoder, spans, made.finetuning.max_length, asked)

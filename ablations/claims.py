@@ -33,6 +33,7 @@ from ablations.statistics import (
     holm_levels,
     minimum_detectable_effect,
 )
+from lightning_modules.tasks import TASKS
 
 REPLICATES, CONTRADICTS, NOT_RESOLVED = "replicates", "contradicts", "not resolved"
 
@@ -51,7 +52,7 @@ class Verdict:
         detectable: The smallest true effect that would have been seen with 80 % power at the adjusted level.
         family: The number of distinct contrasts that Holm's correction counted.
         published: The printed values of a and b as a sentence, in the paper's own metric; never mixed with ours.
-        proxy: How the paper's metric and ours differ.
+        proxy: How the paper's metric and ours differ, and our data, where they are an own split.
         runs: The run ids of each pair.
     """
 
@@ -121,12 +122,19 @@ class _Case:
 
 def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict]:
     """One verdict for each claim of the grid, in the order of the grid."""
-    cases = [_case(grid, cells, claim, records) for claim in grid.claims]
+    cases = [_case(grid, cells, _measured(claim, cells), records) for claim in grid.claims]
     tests = {case.test: case.p for case in cases}
     order = list(tests)
     adjusted = dict(zip(order, holm(list(tests.values())), strict=True))
     levels = dict(zip(order, holm_levels(list(tests.values())), strict=True))
     return [_verdict(grid, case, adjusted[case.test], levels[case.test], len(order)) for case in cases]
+
+
+def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
+    """The claim with the metric on official data where the cells are fine-tuned on those."""
+    task = claim.official.partition(".")[0]
+    is_official = any(run.task == task for cell in cells for run in cell.tuned) and bool(task)
+    return claim.model_copy(update={"metric": claim.official}) if is_official else claim
 
 
 def _case(grid: Grid, cells: Sequence[Cell], claim: Claim, records: Lookup) -> _Case:
@@ -180,9 +188,14 @@ def _verdict(grid: Grid, case: _Case, p: float, level: float, family: int) -> Ve
         detectable=minimum_detectable_effect(sd, contrast.n, level) if sd else None,
         family=family,
         published=_published(claim),
-        proxy=claim.proxy,
+        proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
         runs=case.runs,
     )
+
+
+def _own_split(claim: Claim) -> str:
+    task = TASKS.get(claim.metric.partition(".")[0])
+    return f"own split: {task.own_split}" if task and task.own_split else ""
 
 
 def _decide(claim: Claim, interval: Interval) -> str:

@@ -216,6 +216,10 @@ def _check_claims(grid: Grid, document: Document) -> None:
     ids = [claim.id for claim in grid.claims]
     for n, claim in enumerate(grid.claims):
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
+        if claim.official:
+            _check_measured(grid, ("claims", n, "official"), claim.official, document)
+            if claim.against:
+                document.complain(("claims", n, "official"), "a claim against a baseline has one metric")
         if bool(claim.b) == bool(claim.against):
             document.complain(("claims", n), "a claim has a second side: either 'b' or 'against'")
         if claim.against and claim.against not in references(claim.metric).values():

@@ -102,6 +102,9 @@ class Claim(Settings):
     published_metric: str = knob("", "What the paper measured.")
     published: dict[str, float] = knob({}, "The paper's values of the two sides: {a: value, b: value}.")
     metric: str = _required("What is measured here.")
+    official: str = knob(
+        "", "The same metric on the official data set, in place of 'metric' at scales that fine-tune on that."
+    )
     better: Literal["lower", "higher"] = _required("Which direction of our metric is better.")
     a: dict[str, Any] = _required("Axis -> value of the first side.", min_length=1)
     b: dict[str, Any] = knob({}, "Axis -> value of the second side.")

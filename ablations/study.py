@@ -13,6 +13,7 @@ import pandas as pd
 from IPython.display import SVG, Markdown
 
 from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables, task_table
+from ablations.cells import tasks_at
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed, planned_metrics
 from ablations.plan import Plan, plan
@@ -20,6 +21,7 @@ from ablations.progress import display
 from ablations.schema import TUNING, Cell
 from ablations.store import Records
 from lightning_modules.config import ConfigError, Problem, diff
+from lightning_modules.tasks import pins as task_pins
 
 REQUEST = "request.json"  # in a page's folder: what was asked for, where that is not the plain grid at a plain scale
 
@@ -189,6 +191,8 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     """Rebuilds every page under a results folder from its records; nothing is trained and no corpus opened.
 
     A grid that has no comparison to show, only runs that it shares with others, gets no page.
+    Scales without a page are left alone where they have a task that is neither pinned nor at hand: what their runs
+    would be called is not known here.
 
     Returns:
         The folders written.
@@ -198,6 +202,9 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     for name in grids.available():
         grid = grids.read(name)
         for scale in grid.scales:
+            has_page = (records.folder / name / scale).is_dir()
+            if not has_page and not all(task_pins.at_hand(task) for task in tasks_at(grid, scale)):
+                continue
             found = plan(grid, scale, records=records)
             if known & {run.id for run in found.runs} and _compares(found, records):
                 publish(name, found, records)

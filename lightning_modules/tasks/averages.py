@@ -1,6 +1,7 @@
 """One number for many tasks: the averages of papers, by their own rules, of scores called ``<task>.<metric>``.
 
-The rules differ, so that an average compares only with averages by the same one.
+The rules differ, so that an average compares only with averages by the same one. They take official data sets alone:
+a rebuilt one or an own split (``qnli_own``, ``mnli_own``, ``quora``) never stands in for its official one.
 """
 
 from collections.abc import Iterable, Mapping

@@ -47,6 +47,7 @@ class Files:
         unlabelled: Labels of examples without a gold label, which are left out.
         broken: How many lines of a file may have too few fields and are left out.
         hub: The same data on the hub.
+        otherwise: What works without, in a sentence.
     """
 
     folder: str
@@ -61,6 +62,7 @@ class Files:
     unlabelled: tuple[str, ...] = ()
     broken: int = 0
     hub: Hub | None = None
+    otherwise: str = Origin.otherwise
 
     @cached_property
     def origin(self) -> Origin:
@@ -70,7 +72,7 @@ class Files:
             split: tuple(f"{self.within}/{self.folder}/{name}".lstrip("/") for name in _several(given))
             for split, given in names.items()
         }
-        return Origin(f"The data set {self.folder}", files, self.hub)
+        return Origin(f"The data set {self.folder}", files, self.hub, self.otherwise)
 
     def __call__(self, split: Split) -> Iterator[Row]:
         """The examples of a split, from the folder if it is there.

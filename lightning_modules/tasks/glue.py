@@ -1,7 +1,7 @@
 """The tasks of GLUE (Wang et al. 2019) with one text or two; sizes are those of its Table 1 as released."""
 
 from .files import EachItsOwn, Files, Hub
-from .own_split import Held
+from .own_split import Held, nearest
 from .task import Task
 from .texts import Texts
 
@@ -73,6 +73,7 @@ ROWS = (
         rows=Files(
             "QQP", label="is_duplicate", first="question1", second="question2", identifier="id", broken=16,
             hub=Hub(_GLUE, "qqp", "question1", "question2"),
+            otherwise=nearest("quora", "which has other pairs of the same release"),
         ),
         licence="Quora's terms of service: not commercial",
         official=(363846, 40430),
@@ -107,6 +108,7 @@ ROWS = (
             dev=("dev_matched.tsv", "dev_mismatched.tsv"), parts=("", "mismatched"),
             hub=Hub(_GLUE, "mnli", "premise", "hypothesis",
                     splits={"dev": ("validation_matched", "validation_mismatched")}),
+            otherwise=nearest("mnli_own", "which divides the matched dev set in two"),
         ),
         licence="OANC licence, CC BY 3.0 and CC BY-SA 3.0 by genre",
         official=(392702, 9815 + 9832),

@@ -62,11 +62,24 @@ def expected(name: str) -> dict[str, Part]:
         return pins[name]
     if task.origin is None:
         return measured(name)
-    path = cache() / "fingerprints" / f"task-{identity(_state(task))[:24]}.json"
+    path = _kept(task)
     if not path.is_file():
         plain = {split: asdict(part) for split, part in measured(name).items()}
         write_atomically(path, lambda file: file.write(json.dumps(plain).encode()))
     return {split: Part(**part) for split, part in json.loads(path.read_text(encoding="utf-8")).items()}
+
+
+def at_hand(name: str) -> bool:
+    """Whether the fingerprint of a task can be said from here: pinned, measured before, or its files are there."""
+    task = task_named(name)
+    if name in pinned() or task.origin is None or _kept(task).is_file():
+        return True
+    return all(task.origin.find(split) for split in ("train", "dev"))
+
+
+def _kept(task: Task) -> Path:
+    """Where the fingerprint of a task without a pin is cached."""
+    return cache() / "fingerprints" / f"task-{identity(_state(task))[:24]}.json"
 
 
 def _state(task: Task) -> list:

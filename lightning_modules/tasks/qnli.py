@@ -1,11 +1,12 @@
-"""QNLI: does the sentence hold the answer to the question? Training pairs are made again from SQuAD 1.1.
+"""QNLI: does the sentence hold the answer to the question?
 
-Wang et al. (2019, section 3.3) pair each question of SQuAD with sentences of its paragraph, filter out pairs with few
-words in common, and balance the two classes. Where their ``glue/QNLI/train.tsv`` is not at hand, but the training file
-of SQuAD 1.1 is, the same is made of that: of each question one pair with the sentence that holds the marked answer, and
-one with the sentence, of those that do not hold its text, which shares most words with the question. Questions whose
-answer crosses sentences, or that no other sentence stands beside, are left out, as is every paragraph that has a
-sentence of the dev set. Theirs are 104,743 pairs; how much overlap they asked for and how they chose is not published.
+``qnli`` is the official pairs. ``qnli_own`` has their dev pairs, and training pairs made again from SQuAD 1.1. Wang et
+al. (2019, section 3.3) pair each question of SQuAD with sentences of its paragraph, filter out pairs with few words in
+common, and balance the two classes. Here the same is made of each question: one pair with the sentence that holds the
+marked answer, and one with the sentence, of those that do not hold its text, which shares most words with the question.
+Questions whose answer crosses sentences, or that no other sentence stands beside, are left out, as is every paragraph
+that has a sentence of the dev set. Theirs are 104,743 pairs; how much overlap they asked for and how they chose is not
+published.
 """
 
 import hashlib
@@ -16,34 +17,53 @@ from pathlib import Path
 
 from ..data.sources import Origin
 from ..files import write_atomically
-from ..places import cache, data_home
+from ..places import cache
 from .files import Files, Hub
+from .own_split import nearest
 from .passages import Question
-from .squad import Squad, placed, read
+from .squad import PUBLISHED, REBUILT, placed, read
 from .squad_scores import normalised
 from .task import Split, Task
 from .texts import Row, Texts
 
 _RECIPE = 1  # bumped when the same files would give other pairs
 _LABELS = ("entailment", "not_entailment")
-_SQUAD = Squad("1.1", "rajpurkar/squad")
 OFFICIAL = Files(
-    "QNLI", label="label", first="question", second="sentence", hub=Hub("nyu-mll/glue", "qnli", "question", "sentence")
-)
+    "QNLI", label="label", first="question", second="sentence", hub=Hub("nyu-mll/glue", "qnli", "question", "sentence"),
+    otherwise=nearest("qnli_own", "whose training pairs are made again from SQuAD 1.1"),
+)  # fmt: skip
 
 
-def rows(split: Split) -> Iterator[Row]:
-    """The official pairs of a split; training pairs made from SQuAD if only that is at hand, and kept in the cache."""
-    home, source = data_home(), _SQUAD.file("train")
-    if split == "dev" or not source or (home / "glue/QNLI/train.tsv").is_file():
-        return OFFICIAL(split)
-    dev = list(OFFICIAL("dev"))
-    key = hashlib.sha256(source.read_bytes() + json.dumps([_RECIPE, dev]).encode()).hexdigest()
-    path = cache() / "tasks" / f"qnli-train-{key[:16]}.json"
-    if not path.is_file():
-        made = json.dumps(list(_from_squad(source, dev)), ensure_ascii=False)
-        write_atomically(path, lambda file: file.write(made.encode()))
-    return (Row(*row) for row in json.loads(path.read_bytes()))
+class MadeAgain:
+    """The official dev pairs, and training pairs made from the training file of SQuAD 1.1; called with a split.
+
+    The rebuilt copy of that file comes before the official one, as the pin was taken of it.
+    """
+
+    @property
+    def origin(self) -> Origin:
+        """Where both files are."""
+        squad = next((known for known in (REBUILT, PUBLISHED) if known.origin.find("train")), PUBLISHED)
+        files = {"train": squad.origin.files["train"], "dev": OFFICIAL.origin.files["dev"]}
+        return Origin("QNLI made from SQuAD 1.1", files, otherwise="The official pairs are the task 'qnli'.")
+
+    def __call__(self, split: Split) -> Iterator[Row]:
+        """The pairs of a split; those made for training are kept in the cache.
+
+        Raises:
+            ConfigError: When a file is not at hand, or is not as expected.
+        """
+        self.origin.needed("dev")
+        if split == "dev":
+            return OFFICIAL("dev")
+        (source,) = self.origin.needed("train")
+        dev = list(OFFICIAL("dev"))
+        key = hashlib.sha256(source.read_bytes() + json.dumps([_RECIPE, dev]).encode()).hexdigest()
+        path = cache() / "tasks" / f"qnli-train-{key[:16]}.json"
+        if not path.is_file():
+            made = json.dumps(list(_from_squad(source, dev)), ensure_ascii=False)
+            write_atomically(path, lambda file: file.write(made.encode()))
+        return (Row(*row) for row in json.loads(path.read_bytes()))
 
 
 def _from_squad(source: Path, dev: list[Row]) -> Iterator[Row]:
@@ -92,19 +112,26 @@ def pairs(question: Question, sentences: list[tuple[int, int]]) -> list[Row]:
     return [Row(question.text, right[0], _LABELS[0]), Row(question.text, likest, _LABELS[1])]
 
 
+_SOURCE = "Rajpurkar et al. 2016, as recast by Wang et al. 2019 (GLUE)"
+
 ROWS = (
     Task(
         name="qnli",
         title="QNLI: does the sentence hold the answer to the question?",
-        source="Rajpurkar et al. 2016, as recast by Wang et al. 2019 (GLUE)",
+        source=_SOURCE,
         shape=Texts(labels=_LABELS, pair=True),
         metrics=("accuracy",),
-        rows=rows,
-        files=Origin(
-            OFFICIAL.origin.what,
-            {"train": _SQUAD.origin.files["train"], "dev": OFFICIAL.origin.files["dev"]},
-            OFFICIAL.hub,
-        ),
+        rows=OFFICIAL,
+        licence="CC BY-SA 4.0",
+        official=(104_743, 5_463),
+    ),
+    Task(
+        name="qnli_own",
+        title="QNLI, training pairs made again from SQuAD 1.1: does the sentence hold the answer to the question?",
+        source=_SOURCE,
+        shape=Texts(labels=_LABELS, pair=True),
+        metrics=("accuracy",),
+        rows=MadeAgain(),
         licence="CC BY-SA 4.0",
         own_split="official dev; the training pairs are made again from SQuAD 1.1, two of each question",
     ),

@@ -2,7 +2,7 @@
 
 from . import bigram_shift
 from .files import Files, Hub
-from .own_split import Held
+from .own_split import Held, nearest
 from .task import Task
 from .texts import Texts
 
@@ -19,6 +19,7 @@ ROWS = (
             "snli", label="gold_label", first="sentence1", second="sentence2", identifier="pairID", within="",
             train="snli_1.0_train.txt", dev="snli_1.0_dev.txt", unlabelled=("-", "-1"),
             hub=Hub("stanfordnlp/snli", None, "premise", "hypothesis"),
+            otherwise=nearest("snli_own", "which divides the dev set in two"),
         ),
         licence="CC BY-SA 4.0",
         official=(549367, 9842),

@@ -1,9 +1,10 @@
 """SQuAD 1.1 and 2.0: the official JSON files below ``ABLATIONS_DATA/squad``, or else the Hugging Face hub.
 
-Official names come first (``train-v1.1.json``), then copies rebuilt from published pages
-(``train-v1.1.reconstructed.json``). In the copy of the training questions of 1.1 ids are not the official ones, and
-an answer that its passage holds several times may be marked at another place. Without the training file of 2.0, both
-splits are articles of its official dev set.
+``squad1`` and ``squad2`` are the files under their official names (``train-v1.1.json``), and nothing else. Copies
+rebuilt from published pages (``train-v1.1.reconstructed.json``) have tasks of their own. In that of the training
+questions of 1.1, for ``squad1_own``, ids are not the official ones, and an answer that its passage holds several times
+may be marked at another place. Both splits of ``squad2_own`` are articles of the official dev set of 2.0. Copies of dev
+sets hold the official questions under their ids and serve where the official file is not at hand.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from ..config import ConfigError
 from ..data.sources import Hub, Origin
 from ..places import data_home
 from .lines import MOST_NAMED, refused
+from .own_split import nearest
 from .passages import Question
 from .span import Spans
 from .task import Split, Task
 
 _HOME = "squad"  # the folder of ABLATIONS_DATA
-_NAMES = ("{split}-v{version}.json", "{split}-v{version}.reconstructed.json")
+_PUBLISHED, _REBUILT = "{split}-v{version}.json", "{split}-v{version}.reconstructed.json"
 _DEV_SHARE = 3  # of the articles of the dev set of 2.0 every third is one of the own dev split
 _log = logging.getLogger(__name__)
 
@@ -35,13 +37,17 @@ class Squad:
 
     Attributes:
         version: Of the files.
-        hub: Its name on the hub.
-        divides: Whether the dev file, where it is the only one at hand, is divided into both splits.
+        hub: Its name on the hub; empty where files alone serve.
+        train: What the file of the training questions may be called, the first that is at hand counts.
+        dev: The same of the dev questions.
+        otherwise: What works without, in a sentence.
     """
 
     version: str
-    hub: str
-    divides: bool = False
+    hub: str = ""
+    train: tuple[str, ...] = (_PUBLISHED,)
+    dev: tuple[str, ...] = (_PUBLISHED,)
+    otherwise: str = Origin.otherwise
 
     def __call__(self, split: Split) -> Iterator[Question]:
         """The questions of a split, their answers where they are said to be.
@@ -54,31 +60,46 @@ class Squad:
             ConfigError: When the data are nowhere, naming the ways to get them; when a file is not as expected,
                 naming the places in it; for dev questions whose answer is nowhere, naming them.
         """
-        if self.divides and not self.file("train") and (path := self.file("dev")):
-            return iter(placed(own_split(read(path), split), split, str(path)))
-        if path := self.file(split):
+        for path in self.origin.find(split):
             return iter(placed((row for _, row in read(path)), split, str(path)))
         return iter(placed(self._from_hub(split), split, self.hub))
 
     @property
     def origin(self) -> Origin:
-        """Where the files are: that of the dev questions serves for both splits where it may be divided."""
-        names = {split: (f"{_HOME}/{split}-v{self.version}*.json",) for split in ("train", "dev")}
-        if self.divides and not self.file("train") and self.file("dev"):
-            names["train"] = names["dev"]
-        return Origin(f"SQuAD {self.version}", names, Hub(self.hub))
-
-    def file(self, split: Split) -> Path | None:
-        """The file of a split if it is at hand."""
-        home = data_home()
-        paths = [home / _HOME / name.format(split=split, version=self.version) for name in _NAMES] if home else []
-        return next((path for path in paths if path.is_file()), None)
+        """Where the files are: those at hand, or else the first of their names."""
+        home, files = data_home(), {}
+        for split, names in (("train", self.train), ("dev", self.dev)):
+            paths = [f"{_HOME}/{name.format(split=split, version=self.version)}" for name in names]
+            files[split] = (next((path for path in paths if home and (home / path).is_file()), paths[0]),)
+        return Origin(f"SQuAD {self.version}", files, Hub(self.hub) if self.hub else None, self.otherwise)
 
     def _from_hub(self, split: Split) -> Iterator[Question]:
         (rows,) = self.origin.from_hub(split)
         for row in rows:
             marked = zip(row["answers"]["answer_start"], row["answers"]["text"], strict=True)
             yield Question(row["id"], row["question"], row["context"], tuple(marked))
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Both splits from the dev questions of a version, by article; called with a split.
+
+    Attributes:
+        whole: Reads the version.
+    """
+
+    whole: Squad
+
+    @property
+    def origin(self) -> Origin:
+        """Where the file of the dev questions is: it serves for both splits."""
+        origin = self.whole.origin
+        return replace(origin, files=dict.fromkeys(("train", "dev"), origin.files["dev"]))
+
+    def __call__(self, split: Split) -> Iterator[Question]:
+        """The questions of a split; see `Squad.__call__` and `own_split`."""
+        (path,) = self.origin.needed(split)
+        return iter(placed(own_split(read(path), split), split, str(path)))
 
 
 def read(path: Path) -> list[tuple[str, Question]]:
@@ -196,25 +217,62 @@ def own_split(rows: list[tuple[str, Question]], split: Split) -> Iterator[Questi
     return (row for title, row in rows if (title in dev) == (split == "dev"))
 
 
+_ANY = (_PUBLISHED, _REBUILT)
+PUBLISHED = Squad(
+    "1.1",
+    "rajpurkar/squad",
+    otherwise=nearest("squad1_own", "whose training questions are rebuilt from published pages"),
+)
+REBUILT = Squad("1.1", train=(_REBUILT,), dev=_ANY, otherwise="The official questions are the task 'squad1'.")
+_SOURCE_1 = "Rajpurkar et al. 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text"
+_SOURCE_2 = "Rajpurkar et al. 2018, Know What You Don't Know: Unanswerable Questions for SQuAD"
+
 ROWS = (
     Task(
         name="squad1",
         title="SQuAD 1.1: which words of the passage answer the question?",
-        source="Rajpurkar et al. 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text",
+        source=_SOURCE_1,
         shape=Spans(),
         metrics=("f1", "exact_match"),
-        rows=Squad("1.1", "rajpurkar/squad"),
+        rows=PUBLISHED,
         licence="CC BY-SA 4.0",
         official=(87_599, 10_570),
         settings={"max_length": 384},
     ),
     Task(
+        name="squad1_own",
+        title="SQuAD 1.1, training questions rebuilt: which words of the passage answer the question?",
+        source=_SOURCE_1,
+        shape=Spans(),
+        metrics=("f1", "exact_match"),
+        rows=REBUILT,
+        licence="CC BY-SA 4.0",
+        own_split=(
+            "official dev; the training questions, as many as the official ones, are rebuilt from published pages: ids "
+            "are others, and an answer that its passage holds several times may be marked at another place"
+        ),
+        settings={"max_length": 384},
+    ),
+    Task(
         name="squad2",
         title="SQuAD 2.0: which words of the passage answer the question, if any do?",
-        source="Rajpurkar et al. 2018, Know What You Don't Know: Unanswerable Questions for SQuAD",
+        source=_SOURCE_2,
         shape=Spans(unanswerable=True),
         metrics=tuple(Spans.measures),
-        rows=Squad("2.0", "rajpurkar/squad_v2", divides=True),
+        rows=Squad(
+            "2.0", "rajpurkar/squad_v2", otherwise=nearest("squad2_own", "which divides the official dev set in two")
+        ),
+        licence="CC BY-SA 4.0",
+        official=(130_319, 11_873),
+        settings={"max_length": 384},
+    ),
+    Task(
+        name="squad2_own",
+        title="SQuAD 2.0, own split of the dev set: which words of the passage answer the question, if any do?",
+        source=_SOURCE_2,
+        shape=Spans(unanswerable=True),
+        metrics=tuple(Spans.measures),
+        rows=Divided(Squad("2.0", dev=_ANY)),
         licence="CC BY-SA 4.0",
         own_split="articles of the official dev set, two thirds to train: 6 % of the official questions",
         settings={"max_length": 384},

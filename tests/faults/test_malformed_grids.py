@@ -112,6 +112,10 @@ CASES = {
         ("    better: lower", '    better: lower\n    relation: "~"'),
         ["g.yaml:17: claims.0: a claim of equality ('~') needs a margin"],
     ),
+    "official metric of a claim that is not measured": (
+        ("    metric: heldout.loss\n", "    metric: heldout.loss\n    official: heldout.los\n"),
+        ["g.yaml:21: claims.0.official: 'heldout.los' is not among the metrics. Did you mean 'heldout.loss'?"],
+    ),
     "metric that nothing measures": (
         ("{name: heldout.loss, better: lower}", "{name: heldout.los, better: lower}"),
         [

@@ -5,6 +5,7 @@ import pytest
 from ablations import derived, frames, grids, tables
 from ablations.schema import METRICS, Run
 from lightning_modules.config import ConfigError
+from lightning_modules.tasks import TASKS as ALL
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.averages import BERT, GLUE, bert_average, glue_average, mean
 from tests import tiny
@@ -43,6 +44,18 @@ class TestRules:
         del scores[absent]
         assert bert_average(scores) is None
         assert glue_average(scores) is None
+
+    @pytest.mark.parametrize(("official", "own"), [("qnli", "qnli_own"), ("mnli", "mnli_own"), ("qqp", "quora")])
+    def test_own_splits_never_stand_in(self, official, own):
+        names = [name for part in (BERT, *GLUE) for name in part]
+        scores = {f"{own}.{n.partition('.')[2]}" if n.startswith(f"{official}.") else n: 0.5 for n in names}
+        assert (bert_average(scores), glue_average(scores)) == (None, None)
+        tasks = {name.partition(".")[0] for name in scores}
+        assert own in tasks
+        assert not derived.possible("glue.bert_average", tasks)
+        assert derived.missing("glue.average", tasks).endswith(f"absent from 'tasks': {official}")
+        parts = {name.partition(".")[0] for part in (BERT, *GLUE) for name in part}
+        assert not [name for name in parts if ALL[name].own_split]
 
     def test_a_mean_of_nothing_is_none(self):
         assert mean({"a": 1.0}, []) is None

@@ -12,6 +12,7 @@ from tests.unit.synthetic import (
     make_failure,
     make_grid,
     make_objectives,
+    make_record,
     make_study,
 )
 
@@ -283,6 +284,21 @@ def test_each_simple_method_is_a_test_of_its_own():
         "the majority answer", "the linear model of all words", "pairs, NSP"
     ]  # fmt: skip
     assert found[2].effect == pytest.approx(found[0].effect - 0.05)
+
+
+@pytest.mark.parametrize("task", ["qnli", "qnli_own"])
+def test_official_data_answer_a_claim_where_a_scale_has_them(task):
+    cells, records = [make_cell({RATE: rate}, task=task) for rate in (0.15, 0.4)], {}
+    for cell, score in zip(cells, (0.6, 0.7), strict=True):
+        for run in cell.tuned:
+            metrics = {f"{task}.accuracy": score + run.seed**2 / 1000 * score}
+            records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics, curve={})
+    both = [{"name": f"{name}.accuracy", "better": "higher"} for name in ("qnli_own", "qnli")]
+    claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", better="higher")
+    (found,) = claims.verdicts(make_grid(claims=[claim], metrics=both), cells, records)
+    assert (found.outcome, found.metric, found.claim.metric) == (REPLICATES, f"{task}.accuracy", f"{task}.accuracy")
+    assert found.proxy.startswith("fine-tuned accuracy there, held-out loss here")
+    assert ("; own split: official dev; the training pairs" in found.proxy) == (task == "qnli_own")
 
 
 def test_a_claim_about_a_task_pairs_its_fine_tunings():

@@ -53,6 +53,19 @@ def test_albert_is_its_table_14():
     assert round(settings.schedule.warmup_fraction * settings.steps) == 200
 
 
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_rebuilt_data_sets_are_tuned_as_the_official_ones(name):
+    settings = PROTOCOLS[name].settings
+    assert settings("qnli_own") == settings("qnli")
+    assert settings("squad1_own") == settings("squad1")
+
+
+def test_an_own_split_is_seen_as_often_as_the_official_data():
+    for settings in (PROTOCOLS["albert"].settings("squad2"), PROTOCOLS["albert"].settings("squad2_own")):
+        size = 130_319 if settings["steps"] > 1000 else 7_543
+        assert settings["steps"] * settings["batch_size"] / size == pytest.approx(3, abs=0.01)
+
+
 def test_the_more_particular_knob_wins(workshop):
     shop = workshop(**{"finetuning.protocol": "bert", "finetuning.epochs": 7, "finetuning.rte.epochs": 9})
     assert shop.finetuning({}, "cola").epochs == 7

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ablations import report
+from ablations import grids, report, study
+from lightning_modules.config import ConfigError
 from tests.unit.synthetic import make_claim, make_depths, make_failure, make_objectives, make_plan, make_study
 from tests.unit.test_markup import HOSTILE
 
@@ -174,3 +175,14 @@ def test_hostile_words_stay_words(text, tmp_path):
         assert not re.search(r"(?<!\\)\$", content)
     card = json.loads((tmp_path / "g" / "s" / "page.json").read_text())
     assert card["question"] == text
+
+
+def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatch):
+    """The official tasks of the paper scale are neither pinned nor at hand; a page of theirs is not passed over."""
+    ladder = {"albert_size_ladder": grids.available()["albert_size_ladder"]}
+    monkeypatch.setattr(grids, "available", lambda *_: ladder)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert study.republish(tmp_path) == []
+    (tmp_path / "albert_size_ladder/paper").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"SQuAD 1\.1 is not at hand"):
+        study.republish(tmp_path)

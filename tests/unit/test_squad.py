@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data import DataMismatch
 from lightning_modules.tasks import TASKS, pins, qnli
 from lightning_modules.tasks.baselines import baselines
 from lightning_modules.tasks.decoding import SpanAnswers
 from lightning_modules.tasks.kept import unpack
 from lightning_modules.tasks.passages import Question
 from lightning_modules.tasks.span import Spans
-from lightning_modules.tasks.squad import Squad, own_split, read
+from lightning_modules.tasks.squad import own_split, read
 from lightning_modules.tasks.squad_scores import best_of, best_threshold, halves, normalised
 
 CONTEXT = "In 1990 the Duke left  Paris. He died in (1994), an old man."
@@ -125,7 +126,7 @@ class TestSpansScored:
         assert same["held_out_f1"] == same["best_f1"] == 1.0
 
     def test_right_answers_score_one(self):
-        for name in ("squad1", "squad2"):
+        for name in ("squad1", "squad2", "squad1_own", "squad2_own"):
             task = TASKS[name]
             rows = [question("a", "Duke"), *([question("b")] if task.shape.unanswerable else [question("b", "1990")])]
             examples = task.shape.read(rows, name)
@@ -159,6 +160,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def no_hub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+
+
 def write(folder, name, content):
     path = folder / "squad" / name
     path.parent.mkdir(exist_ok=True)
@@ -167,12 +173,24 @@ def write(folder, name, content):
 
 
 class TestReader:
-    def test_official_files_come_before_rebuilt_ones(self, folder):
-        write(folder, "dev-v1.1.reconstructed.json", articles(paragraph(("other", [(12, "Duke")]))))
-        assert TASKS["squad1"].examples("dev").ids == ["dev1", "x"]
+    def test_official_and_rebuilt_training_questions_are_two_tasks(self, folder, no_hub):
+        with pytest.raises(ConfigError, match=r"train-v1\.1\.reconstructed\.json is missing.* the task 'squad1'\."):
+            TASKS["squad1_own"].examples("train")
+        write(folder, "train-v1.1.reconstructed.json", articles(paragraph(("other", [(12, "Duke")]))))
+        assert TASKS["squad1"].examples("train").ids == ["train1", "x"]
+        assert TASKS["squad1_own"].examples("train").ids == ["other"]
+        (folder / "squad/train-v1.1.json").unlink()
+        assert TASKS["squad1_own"].examples("train").ids == ["other"]
+        with pytest.raises(ConfigError, match=r"train-v1\.1\.json is missing.* rajpurkar/squad .*'squad1_own'"):
+            TASKS["squad1"].examples("train")
+
+    def test_dev_questions_of_own_tasks_are_official_ones_first(self, folder, no_hub):
+        write(folder, "dev-v1.1.reconstructed.json", articles(paragraph(("copy", [(12, "Duke")]))))
+        assert TASKS["squad1_own"].examples("dev").ids == TASKS["squad1"].examples("dev").ids == ["dev1", "x"]
         (folder / "squad/dev-v1.1.json").unlink()
-        assert TASKS["squad1"].examples("dev").ids == ["other"]
-        assert TASKS["squad1"].examples("train").answers == [((12, "Duke"),), ((3, "1990"),)]
+        assert TASKS["squad1_own"].examples("dev").ids == ["copy"]
+        with pytest.raises(ConfigError, match=r"dev-v1\.1\.json is missing"):
+            TASKS["squad1"].examples("dev")
 
     @pytest.mark.parametrize(
         ("content", "message"),
@@ -226,16 +244,19 @@ class TestReader:
         with pytest.raises(ConfigError, match=r"2 questions have an answer that their passage lacks: 1, 2\."):
             TASKS["squad1"].examples("dev")
 
-    def test_the_dev_set_of_2_0_alone_is_divided_by_article(self, folder):
+    def test_the_dev_set_of_2_0_is_divided_by_article(self, folder, no_hub):
         parts = [paragraph((f"{n}", [(12, "Duke")]), (f"{n}b", [])) for n in range(12)]
         path = write(folder, "dev-v2.0.json", articles(*parts))
-        train, dev = (TASKS["squad2"].examples(split) for split in ("train", "dev"))
+        train, dev = (TASKS["squad2_own"].examples(split) for split in ("train", "dev"))
         assert (len(train), len(dev)) == (16, 8)
         assert not {name.strip("b") for name in train.ids} & {name.strip("b") for name in dev.ids}
         again = own_split(read(path)[::-1], "dev")
         assert {row.id for row in again} == set(dev.ids)
+        with pytest.raises(ConfigError, match=r"train-v2\.0\.json is missing.* rajpurkar/squad_v2 .*'squad2_own'"):
+            TASKS["squad2"].examples("train")
         write(folder, "train-v2.0.json", articles(paragraph(("t", []))))
         assert (TASKS["squad2"].examples("train").ids, len(TASKS["squad2"].examples("dev"))) == (["t"], 24)
+        assert len(TASKS["squad2_own"].examples("train")) == 16
 
     def test_without_a_folder_the_hub_is_asked(self, monkeypatch):
         datasets = pytest.importorskip("datasets")
@@ -245,13 +266,14 @@ class TestReader:
         assert TASKS["squad1"].examples("dev").answers == [((12, "Duke"),)]
         assert asked == [("rajpurkar/squad", "validation")]
 
-    def test_an_absent_hub_names_the_ways(self, monkeypatch, tmp_path):
-        monkeypatch.setitem(sys.modules, "datasets", None)
+    def test_an_absent_hub_names_the_ways(self, monkeypatch, tmp_path, no_hub):
         monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
         with pytest.raises(
-            ConfigError, match=r"train-v2\.0\*\.json is missing.*pip install -e \.\[hub\].*bigram_shift"
+            ConfigError, match=r"train-v2\.0\.json is missing.*pip install -e \.\[hub\].*squad2_own.*bigram_shift"
         ):
-            list(Squad("2.0", "rajpurkar/squad_v2", divides=True)("train"))
+            list(TASKS["squad2"].rows("train"))
+        with pytest.raises(ConfigError, match=r"/squad/dev-v2\.0\.json is missing.*bigram_shift"):
+            list(TASKS["squad2_own"].rows("train"))
 
 
 class TestBaselines:
@@ -284,7 +306,7 @@ class TestQnli:
         (path / "dev.tsv").write_text(self.HEADING + "0\tWho slept?\tTim slept  well.\tentailment\n")
         return path
 
-    def test_training_pairs_are_made_of_squad(self, folder, glue):
+    def test_training_pairs_are_made_of_squad(self, folder, glue, no_hub):
         context = "Ann left Rome. Bob came to Oslo. Then Bob slept."
         held_out = "Kim ate. Tim slept well."
         parts = [
@@ -292,16 +314,33 @@ class TestQnli:
             paragraph(("3", [(0, "Kim")]), context=held_out),
             paragraph(("4", [(0, "Kim")]), context="Kim ate."),
         ]
-        write(folder, "train-v1.1.json", articles(*parts))
-        found = TASKS["qnli"].examples("train")
+        write(folder, "train-v1.1.reconstructed.json", articles(*parts))  # and not the official file beside it
+        found = TASKS["qnli_own"].examples("train")
         assert (found.first, found.second) == (["Who left?"] * 2, ["Bob came to Oslo.", "Ann left Rome."])
         assert found.labels.tolist() == [0, 1]
-        assert TASKS["qnli"].examples("train").second == found.second  # from the cache
-        assert TASKS["qnli"].examples("dev").second == ["Tim slept well."]
+        assert TASKS["qnli_own"].examples("train").second == found.second  # from the cache
+        assert TASKS["qnli_own"].examples("dev").second == ["Tim slept well."]
+        with pytest.raises(ConfigError) as caught:
+            TASKS["qnli"].examples("train")
+        said = str(caught.value)
+        assert f"QNLI is not at hand: {glue}/train.tsv is missing. Set ABLATIONS_DATA" in said
+        assert "or read it from the Hugging Face hub: nyu-mll/glue (qnli)" in said
+        assert "The nearest task is 'qnli_own', whose training pairs are made again from SQuAD 1.1" in said
 
-    def test_official_training_pairs_come_first(self, glue):
+    def test_official_training_pairs_are_another_task(self, folder, glue):
         (glue / "train.tsv").write_text(self.HEADING + "0\tWho?\tNo one.\tnot_entailment\n")
         assert TASKS["qnli"].examples("train").labels.tolist() == [1]
+        (folder / "squad/train-v1.1.json").unlink()
+        with pytest.raises(
+            ConfigError, match=r"squad/train-v1\.1\.json is missing.*official pairs are the task 'qnli'"
+        ):
+            TASKS["qnli_own"].examples("train")
+
+    def test_other_training_questions_are_not_the_pinned_pairs(self, glue, monkeypatch):
+        monkeypatch.undo()
+        monkeypatch.setenv("ABLATIONS_DATA", str(glue.parent.parent))
+        with pytest.raises(DataMismatch, match=r"'qnli_own' \(train\)"):
+            pins.checked("qnli_own", "train")
 
     def test_sentences_are_where_they_are_said_to_be(self):
         found = [CONTEXT[start:end] for start, end in qnli.segmented(CONTEXT)]

@@ -190,6 +190,18 @@ class TestOrigin:
 
 
 class TestFingerprintsWithoutAPin:
+    def test_are_at_hand_with_the_files_or_once_measured(self, mnli, home, monkeypatch):
+        assert pins.at_hand("mnli")
+        assert pins.at_hand("bigram_shift")
+        (home / "glue/MNLI/dev_matched.tsv").unlink()
+        assert not pins.at_hand("mnli")
+        monkeypatch.setattr(pins, "measured", lambda name: {})
+        pins.expected("mnli")
+        assert pins.at_hand("mnli")
+        monkeypatch.undo()
+        assert pins.at_hand("rte")  # pinned
+        assert not pins.at_hand("qqp")
+
     def test_are_measured_once_until_a_file_changes(self, mnli, home, monkeypatch):
         before = fingerprint("mnli")
         with monkeypatch.context() as patch:

@@ -63,15 +63,16 @@ LABELS = {"cola": [1, 0, 1], "sst2": [0, 1, 1], "mrpc": [1, 0, 1], "stsb": [5, 2
 OWN = {
     "bigram_shift": (4000, 500),
     "copa": (800, 200),
-    "qnli": (169412, 5463),
-    "squad2": (7543, 4330),
+    "qnli_own": (169412, 5463),
+    "squad1_own": (87599, 10570),
+    "squad2_own": (7543, 4330),
     "quora": (18840, 10000),
     "mnli_own": (7848, 1967),
     "snli_own": (7808, 2034),
     "imdb": (22596, 2404),
 }
 # no copy was at hand to pin
-ABSENT = {"qqp", "mnli", "snli", "sst5", "conll2003", "conll2003_sentences", "swag"}
+ABSENT = {"qqp", "mnli", "snli", "sst5", "conll2003", "conll2003_sentences", "swag", "qnli", "squad1", "squad2"}
 ABSENT |= {"arct", "arct_warrants", "arct_adversarial"}
 TEXTS = [name for name, task in TASKS.items() if isinstance(task.shape, Texts)]
 
