@@ -20,7 +20,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --constraint constraints.txt $(TORCH_FROM) torch
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[demo,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table, figure, verdict

@@ -105,7 +105,7 @@ def _corpus(corpus: Corpus) -> Item:
     description, *rest = corpus.description.split("; ")
     if corpus.package:
         found = PACKAGE if find_spec(corpus.package) else NOWHERE
-        how = f"pip install {corpus.package}, or -e .[demo]"
+        how = f"pip install {corpus.package}"
     else:
         found, how = _place(corpus.origin, PARTS["corpus"], hub=False), _how(corpus.origin)
     return Item(

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from ablations.frames import MAJORITY, Lookup, done, metric_by_seed, references
-from ablations.markup import Entry, Sheet, mean_text, path_text, value_text
-from ablations.schema import Cell, Record
+from ablations.markup import Entry, Sheet, duration, mean_text, path_text, value_text
+from ablations.schema import Cell, Record, Run
 from ablations.statistics import mean_interval
 from lightning_modules.tasks import TASKS, Task
 from lightning_modules.tasks.kept import unpack
 from lightning_modules.tasks.metrics import METRICS
 
 _NUMBERS = ("n", "mean", "low", "high", "sd", "least", "most", "degenerate", "ensemble")
+_SECONDS = ("seconds_before", "seconds")
 
 
 def per_task(cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
@@ -36,15 +37,15 @@ def per_task(cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(
         ["task", *map(path_text, paths), "metric", "runs", "mean", "standard deviation", "worst", "best",
-         "degenerate runs", "vote of all seeds", "majority answer"],
+         "degenerate runs", "vote of all seeds", "majority answer", "time before", "time to fine-tune"],
         [[_title(task), *values, task.main, *_said(seen)]
          for (task, _, seen), values in zip(rows, knobs, strict=True)],
         left=2 + len(paths),
         notes=_notes([task for task, _, _ in rows]),
     )  # fmt: skip
     numbers = Sheet(
-        ["task", "metric", *paths, *_NUMBERS, "majority"],
-        [[task.name, task.main, *values, *(seen[name] for name in _NUMBERS), seen["majority"]]
+        ["task", "metric", *paths, *_NUMBERS, "majority", *_SECONDS],
+        [[task.name, task.main, *values, *(seen[name] for name in (*_NUMBERS, "majority", *_SECONDS))]
          for (task, _, seen), values in zip(rows, knobs, strict=True)],
     )  # fmt: skip
     trace = [{"task": task.name, "cell": cell.label, "runs": seen["runs"]} for task, cell, seen in rows]
@@ -63,7 +64,8 @@ def _said(seen: Mapping[str, Any]) -> list[Entry]:
     decimals = [f"{seen[name]:.3f}" if seen[name] is not None else "" for name in ("sd", "least", "most")]
     degenerate = f"{seen['degenerate']} of {seen['n']}" if seen["degenerate"] else ""
     rest = [f"{seen[name]:.3f}" if seen[name] is not None else "" for name in ("ensemble", "majority")]
-    return [seen["n"], mean_text(seen["interval"]), *decimals, degenerate, *rest]
+    times = [duration(seen[name]) if seen[name] is not None else "" for name in _SECONDS]
+    return [seen["n"], mean_text(seen["interval"]), *decimals, degenerate, *rest, *times]
 
 
 def _measured(task: Task, cell: Cell, records: Lookup) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def _measured(task: Task, cell: Cell, records: Lookup) -> dict[str, Any]:
     floors = set(metric_by_seed(cell, records, references(metric)[MAJORITY]).values())
     floor = floors.pop() if len(floors) == 1 else None
     interval = mean_interval(values)
+    runs = [run for run in cell.tuned if run.task == task.name and run.seed in finished]
     return {
         "interval": interval,
         "n": len(values),
@@ -85,8 +88,26 @@ def _measured(task: Task, cell: Cell, records: Lookup) -> dict[str, Any]:
         "degenerate": None if floor is None else sum(value <= floor for value in values),
         "ensemble": ensemble(task, list(finished.values())).get(task.main),
         "majority": floor,
+        "seconds_before": _mean([_before(run, records) for run in runs]),
+        "seconds": _mean([finished[run.seed].cost.get("seconds") for run in runs]),
         "runs": [record.id for record in finished.values()],
     }
+
+
+def _before(run: Run, records: Lookup) -> float | None:
+    """Seconds of computing behind what a fine-tuning starts from; None where a record of it is missing."""
+    here = records.get(run.id)
+    if here is None or "seconds" not in here.cost:
+        return None
+    if run.parent is None:
+        return here.cost.get("word_vectors_seconds", 0.0)
+    above, start = _before(run.parent, records), records.get(run.parent.id)
+    return None if above is None or start is None else above + start.cost["seconds"]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if values and len(known) == len(values) else None
 
 
 def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
@@ -119,7 +140,9 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
 def _notes(tasks: Sequence[Task]) -> list[str]:
     notes = [
         "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority answer; they "
-        "stay in the mean. Vote: the commonest answer of the seeds that kept theirs, where answers are classes."
+        "stay in the mean. Vote: the commonest answer of the seeds that kept theirs, where answers are classes. Times: "
+        "means over seeds of the fine-tuning itself, and of what it starts from: pretraining, word vectors or nothing, "
+        "however many fine-tunings share it."
     ]
     own = dict.fromkeys(f"{_title(task)}: {task.own_split}." for task in tasks if task.own_split)
     return notes + (["Not comparable with published scores. " + " ".join(own)] if own else [])

@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from .config import ConfigError
+from .data import open_store
 from .data.encode import Encoder
+from .data.word_vectors import Vectors, word_vectors
 from .features import FeatureData, FrozenFeatures
 from .files import write_atomically
 from .finetune import Finetune
@@ -60,6 +62,8 @@ class Tuning:
     def build(self) -> Finetune:
         """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
 
+        From scratch with word vectors, the embedding table has those; all else is as it is without them.
+
         Raises:
             ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for the
                 features that are read, or the data are not at hand.
@@ -67,11 +71,27 @@ class Tuning:
         settings = self.settings
         settings.check_length(self.system.model.resolved().max_positions)
         backbone, head = self.networks()
+        if self.word_vectors is not None:
+            self.word_vectors.place(backbone.embeddings.word.weight)
         steps, clip = len(self.data.train_dataloader()), settings.clip_norm
         return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
 
+    @cached_property
+    def word_vectors(self) -> Vectors | None:
+        """What the embedding table starts from: made now if the cache does not hold it; None where it is random.
+
+        Raises:
+            ConfigError: For the tokenizer of a published checkpoint, and for text that is not at hand.
+        """
+        settings, model, data = self.settings.word_vectors, self.system.model, self.system.data
+        if settings is None:
+            return None
+        if self.encoder is not None:
+            raise ConfigError(["finetuning.word_vectors are those of our own tokens, not of a checkpoint's tokenizer"])
+        return word_vectors(open_store(data, "train"), settings, model.embedding_size or model.hidden_size, self.seed)
+
     def networks(self) -> tuple[nn.Module, Head]:
-        """The backbone and the head, new or from the weights.
+        """The backbone and the head, new (word vectors are for `build` to put in) or from the weights.
 
         Raises:
             ConfigError: See `build`; and for weights given to a training from scratch.
@@ -132,8 +152,10 @@ def tune(
     """Fine-tunes, going on from ``folder``'s checkpoint where there is one, and evaluates after each epoch.
 
     Features of a frozen encoder are computed before the clock starts; FLOPs count them, and parameters are those that
-    are trained. The metrics are those after the last step: no epoch is chosen by the dev set. Leaves the answers as
-    ``predictions.json`` in ``folder`` where the data set has an official form for them, and the weights.
+    are trained. Word vectors are made before it too: the cost ``word_vectors_seconds`` is what their making took, for
+    whichever run they were made first, and no part of ``seconds`` and FLOPs. The metrics are those after the last step:
+    no epoch is chosen by the dev set. Leaves the answers as ``predictions.json`` in ``folder`` where the data set has
+    an official form for them, and the weights.
 
     Args:
         tuning: What and how.
@@ -158,13 +180,7 @@ def tune(
     run.fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
         run.validate(module, tuning.data, verbose=False)
-    cost = {
-        "seconds": recorder.elapsed(),
-        "tokens": float(tokens[-1]),
-        "flops": _flops(tuning, batches),
-        "tokens_per_second": tokens[-1] / recorder.elapsed(),
-        "parameters": float(sum(p.numel() for p in module.parameters())),
-    }
+    cost = _cost(tuning, batches, module, recorder.elapsed())
     curve = {_named(name, tuning.task): values for name, values in recorder.curve.items()}
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
     keep_weights(module, folder)
@@ -176,6 +192,20 @@ def _keep_predictions(module: Finetune, folder: Path) -> None:
     if module.scored.predictions is not None:
         text = json.dumps(module.scored.predictions, ensure_ascii=False)
         write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
+
+
+def _cost(tuning: Tuning, batches: Batches, module: Finetune, seconds: float) -> dict[str, float]:
+    tokens = float(batches.shapes[:, 2].sum())
+    found = {
+        "seconds": seconds,
+        "tokens": tokens,
+        "flops": _flops(tuning, batches),
+        "tokens_per_second": tokens / seconds,
+        "parameters": float(sum(p.numel() for p in module.parameters())),
+    }
+    if tuning.word_vectors is not None:
+        found["word_vectors_seconds"] = tuning.word_vectors.seconds
+    return found
 
 
 def _flops(tuning: Tuning, batches: Batches) -> float:

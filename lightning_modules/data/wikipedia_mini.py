@@ -58,7 +58,7 @@ def articles() -> Iterator[list[str]]:
         raise ConfigError(
             [
                 "The corpus 'wikipedia-mini' lies inside the package gensim, which is not installed. "
-                "Get it with `pip install -e .[demo]`; a corpus of your own needs no extra: 'text:<glob>'."
+                "Get it with `pip install -e .`; a corpus of your own does without: 'text:<glob>'."
             ]
         ) from None
     with bz2.BZ2File(datapath(_DUMP)) as dump:

@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from ..backbones import Transformer
 from ..config import ConfigError, Settings, knob
+from ..data.word_vectors import WordVectors
 from ..optim import Optimizer, Schedule
 
 
@@ -90,6 +91,12 @@ class FineTuning(Settings):
         "Whether training starts from random weights rather than the pretrained ones, as a control.",
         neutral=False,
     )
+    word_vectors: WordVectors | None = knob(
+        None,
+        "With from_scratch: static word vectors of the pretraining text, from which the embedding table starts; "
+        "by default it is random too.",
+        neutral=None,
+    )
     first: str | None = knob(
         None,
         "A task that the model is fine-tuned on before this one, by the same settings, such as mnli before rte "
@@ -110,6 +117,10 @@ class FineTuning(Settings):
             raise ValueError("from_scratch starts from random weights, not from those of the task in first")
         if self.first and self.features is not None:
             raise ValueError("a frozen encoder learns nothing from the task in first; leave out first or features")
+        if self.word_vectors is not None and not self.from_scratch:
+            raise ValueError("word_vectors start a training from scratch: set from_scratch to true, or leave them out")
+        if self.word_vectors is not None and self.features is not None:
+            raise ValueError("a frozen encoder that starts from word_vectors is random above them; leave out features")
         return self
 
     def resolved(self) -> Self:

@@ -36,7 +36,7 @@ class TestWikipediaMini:
 
     def test_without_gensim_says_how_to_get_it(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "gensim.corpora.wikicorpus", None)
-        with pytest.raises(ConfigError, match=r"pip install -e \.\[demo\].*'text:<glob>'"):
+        with pytest.raises(ConfigError, match=r"pip install -e \.`.*'text:<glob>'"):
             documents("wikipedia-mini", "train")
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from ablations.schema import Run
 from ablations.task_table import ensemble, per_task
 from lightning_modules.config import ConfigError
-from lightning_modules.tasks import TASKS
+from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.kept import pack, unpack
 from lightning_modules.tasks.metrics import METRICS
 from tests.unit import synthetic
@@ -41,6 +42,36 @@ def test_runs_no_better_than_the_majority_are_counted_and_stay_in_the_mean(study
     assert row["sd"] == pytest.approx(np.std(scores, ddof=1))
     assert "1 of 3" in reading.rows[0]
     assert len(trace["tasks"][0]["runs"]) == 3
+
+
+def test_times_are_those_of_the_fine_tuning_and_of_what_it_starts_from():
+    """Three starts of one system: a pretraining of 100 s, word vectors of 30 s and 40 s, nothing."""
+    starts = {
+        "fine-tuned": {},
+        "vectors": {"from_scratch": True, "word_vectors": {}},
+        "scratch": {"from_scratch": True},
+    }
+    home, cells, records = synthetic.make_cell({"start": "any"}, seeds=2, task="cola"), [], {}
+    for start, knobs in starts.items():
+        tunings = [Run.tuning(run, "cola", "examples", FineTuning().but(**knobs)) for run in home.runs]
+        cells.append(home.model_copy(update={"values": {"start": start}, "tuned": tuple(tunings)}))
+        for run in tunings:
+            made = {"word_vectors_seconds": 30.0 + 10 * run.seed} if start == "vectors" else {}
+            cost = {"seconds": 5.0 + run.seed, **made}
+            metrics = {"cola.matthews": 0.2, "cola.matthews.majority": 0.0}
+            records[run.id] = synthetic.make_record(run, 4.0, kind="finetune", metrics=metrics, cost=cost)
+    for run in home.runs:
+        records[run.id] = synthetic.make_record(run, 4.0, cost={"seconds": 100.0})
+    reading, numbers, _ = per_task(cells, records)
+    rows = [dict(zip(numbers.headings, row, strict=True)) for row in numbers.rows]
+    assert [(row["start"], row["seconds_before"], row["seconds"]) for row in rows] == [
+        ("fine-tuned", 100.0, 5.5), ("vectors", 35.0, 5.5), ("scratch", 0.0, 5.5),
+    ]  # fmt: skip
+    assert reading.rows[1][-2:] == ["35 s", "6 s"]
+    del records[home.runs[1].id]
+    reading, numbers, _ = per_task(cells, records)
+    assert numbers.rows[0][-2] is None, "not the mean of the seeds whose pretraining is known"
+    assert reading.rows[0][-2] == ""
 
 
 def test_the_vote_is_that_of_the_answers(study):
