@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import answer, checkpoints, data_commands, fill_mask
+from ablations import answer, checkpoints, claims_command, data_commands, fill_mask
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -306,6 +306,7 @@ def clean(
     typer.echo(f"removed {len(folders)} folders, {size / 1e6:.0f} MB")
 
 
+app.command("claims")(claims_command.claims)
 app.command("export")(checkpoints.export)
 app.command("evaluate")(checkpoints.evaluate)
 app.command("fill-mask")(fill_mask.command)

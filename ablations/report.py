@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablations import claims, figures, store, tables, task_table
+from ablations import claims, figures, scoreboard, store, tables, task_table
 from ablations.cells import stand_in_pairs
 from ablations.claims import Verdict
 from ablations.frames import Lookup, device_class
@@ -87,7 +87,7 @@ def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[s
         "finished": finished,
         "planned": planned,
         "verdicts": claims.tally(verdicts),
-        "claims": [{"statement": v.claim.statement, "sentence": v.sentence} for v in verdicts],
+        "claims": [scoreboard.card(verdict, records) for verdict in verdicts],
     }
 
 

@@ -97,6 +97,7 @@ class Claim(Settings):
     """One published statement in a form that can be tested."""
 
     id: str = _required("Unique within the grid.", pattern=r"^[a-z0-9][a-z0-9_.]*$")
+    of: str = knob("", "The published claim that it tests, where its id is another.")
     statement: str = _required("The claim in words.", min_length=1)
     source: str = _required("Paper and table.", min_length=1)
     published_metric: str = knob("", "What the paper measured.")

@@ -12,18 +12,17 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables, task_table
+from ablations import claims, figures, grids, markup, report, scoreboard_page, store, strict_yaml, tables, task_table
 from ablations.cells import tasks_at
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed, planned_metrics
 from ablations.plan import Plan, plan
 from ablations.progress import display
 from ablations.schema import TUNING, Cell
+from ablations.scoreboard_page import REQUEST
 from ablations.store import Records
 from lightning_modules.config import ConfigError, Problem, diff
 from lightning_modules.tasks import pins as task_pins
-
-REQUEST = "request.json"  # in a page's folder: what was asked for, where that is not the plain grid at a plain scale
 
 
 class Study:
@@ -178,13 +177,19 @@ class Study:
 
 
 def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
-    """Writes the page of a plan and the index; pages of overridden grids keep the request they came from."""
+    """Writes the page of a plan, the scoreboard and the index."""
+    written = _publish(source, found, records)
+    scoreboard_page.write(records.folder, records)
+    return written | {"results/README.md": report.index(records.folder)}
+
+
+def _publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
+    """Writes a page alone; those of overridden grids keep the request they came from."""
     folder = records.folder / found.grid.name / found.folder_name
     if found.overrides or source not in grids.available():
         request = {"grid": source, "scale": found.scale, **found.overrides}
         store.write(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
-    written = report.publish(found, records, folder)
-    return written | {"results/README.md": report.index(records.folder)}
+    return report.publish(found, records, folder)
 
 
 def republish(results_dir: str | Path | None = None) -> list[Path]:
@@ -207,14 +212,15 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
                 continue
             found = plan(grid, scale, records=records)
             if known & {run.id for run in found.runs} and _compares(found, records):
-                publish(name, found, records)
+                _publish(name, found, records)
                 folders.append(records.folder / name / found.folder_name)
     for path in sorted(records.folder.glob(f"*/*/{REQUEST}")):
         request = json.loads(path.read_text(encoding="utf-8"))
         source, scale = request.pop("grid"), request.pop("scale")
         found = plan(grids.read(source), scale, **request, records=records)
-        publish(source, found, records)
+        _publish(source, found, records)
         folders.append(records.folder / found.grid.name / found.folder_name)
+    scoreboard_page.write(records.folder, records)
     report.index(records.folder)
     return folders
 
