@@ -130,7 +130,7 @@ def profile(learnt: HeadStatistics, prior: HeadStatistics, subtitle: str = "") -
             values, alone = factor * getattr(learnt, name), factor * getattr(prior, name)
             _dots(axes, values, alone, offsets)
             axes.set_title(title, fontsize=9)
-            top = max(float(values.max()), float(alone.max()), 1e-9)
+            top = max(float(values.max()), float(alone.max()), 0.01)  # less is noise
             axes.set_ylim(-0.04 * top, 1.08 * top)
             axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
             axes.tick_params(labelsize=8)

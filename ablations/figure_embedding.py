@@ -108,7 +108,7 @@ def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], wor
     kinds = list(dict.fromkeys(groups))
     chosen = _spread_layers(len(states))
     columns = -(-len(chosen) // -(-len(chosen) // _MOST_COLUMNS))
-    rows = -(-len(chosen) // columns)
+    rows, columns = -(-len(chosen) // columns), max(columns, 4)  # panels of few layers stay small
     with mpl.rc_context(STYLE):
         figure = blank(1.1 + rows * (6.9 / columns + 0.75))
         key, panels = keyed(figure, 1, rows, columns)

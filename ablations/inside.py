@@ -226,6 +226,8 @@ class Inside:
             for word in words
             if word in self.vectors.number
         ]
+        if not rows:
+            return Markdown("*The vocabulary has none of these words.*")
         return Markdown(markdown(Sheet(["word", "nearest, with the cosine"], rows, left=2)))
 
     def senses(self, word: str = "may", sentences: Mapping[str, Sequence[str]] | None = None) -> SVG:
