@@ -3,6 +3,7 @@
 Everything is shown of one run, and says which. Nothing here is a result: no record, page or verdict comes of it.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from IPython.display import SVG, Markdown
 
-from ablations import figure_attention, figure_embedding, inside_texts, strict_yaml
+from ablations import figure_attention, inside_texts, strict_yaml
 from ablations.canvas import svg
 from ablations.fill_mask import finished, weights
 from ablations.markup import Sheet, cell_text, fixed, markdown, markdown_text, quantity
@@ -19,11 +20,15 @@ from ablations.store import Records
 from lightning_modules.attention_maps import Attention, HeadStatistics, attention_maps, head_statistics, most_beyond
 from lightning_modules.config import ConfigError
 from lightning_modules.data.encode import Encoder, as_example
-from lightning_modules.data.loader import HeldOut
 from lightning_modules.data.store import open_store, tokenizer_file
-from lightning_modules.pretrain import Pretrain
-from lightning_modules.probes import fill_mask, pretrained, probe_layers
-from lightning_modules.word_vectors import WordVectors, nearest_alike, word_states
+
+with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets that nothing here uses
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    from ablations import figure_embedding
+    from lightning_modules.data.loader import HeldOut
+    from lightning_modules.pretrain import Pretrain
+    from lightning_modules.probes import fill_mask, pretrained, probe_layers
+    from lightning_modules.word_vectors import WordVectors, nearest_alike, word_states
 
 if TYPE_CHECKING:
     from ablations.study import Study
