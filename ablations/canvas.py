@@ -98,6 +98,23 @@ def titles(figure: Figure, question: str, subtitle: str) -> None:
         figure.supxlabel(shown(subtitle, 130), x=0.012, ha="left", fontsize=8, color=FAINT)
 
 
+def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any) -> tuple[Axes, np.ndarray]:
+    """Panels ``[rows columns]`` below a strip for a legend: a figure's own legend would lie on its title.
+
+    Args:
+        figure: An empty figure.
+        lines: How many lines of text the strip has room for.
+        rows: Of panels.
+        columns: Of panels.
+        options: Of ``GridSpec.subplots``.
+    """
+    share = 0.2 * lines / figure.get_figheight()
+    strip, rest = figure.add_gridspec(2, 1, height_ratios=[share, 1 - share])
+    key = figure.add_subplot(strip)
+    key.axis("off")
+    return key, rest.subgridspec(rows, columns).subplots(squeeze=False, **options)
+
+
 def colours(values: Sequence[Any]) -> list[Any]:
     """One colour a value: along a colour map for numbers, which have an order, distinct hues for names."""
     if len(values) > 1 and all(is_number(value) for value in values):

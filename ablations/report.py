@@ -189,7 +189,8 @@ def _commands(plan: Planned) -> str:
 def index(results_dir: Path) -> Path:
     """Writes ``results/README.md``: every published page with its runs and its verdicts, one line each.
 
-    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order.
+    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order. Executed notebooks that belong
+    to no grid, ``essays/<name>/notebook.ipynb``, are listed at the end.
     """
     rows, details = [], []
     for card in sorted(results_dir.glob("*/*/page.json")):
@@ -204,7 +205,20 @@ def index(results_dir: Path) -> Path:
     table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
         f"{row}\n" for row in rows
     )
+    if not rows:
+        table = "Nothing has been published yet.\n"
+    details += _essays(results_dir)
     path = results_dir / "README.md"
-    body = table + "".join(f"\n{detail}\n" for detail in details) if rows else "Nothing has been published yet.\n"
+    body = table + "".join(f"\n{detail}\n" for detail in details)
     store.write(path, (head + body).encode())
     return path
+
+
+def _essays(results_dir: Path) -> list[str]:
+    """A section with a line an essay: its heading, as its first cell has it."""
+    lines = []
+    for path in sorted(results_dir.glob("essays/*/notebook.ipynb")):
+        first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).partition("\n")[0]
+        where = path.relative_to(results_dir).as_posix()
+        lines.append(f"* [{markdown_text(first.lstrip('# '))}]({where}): executed once; rebuilt from no record")
+    return ["## Essays\n\n" + "\n".join(lines)] if lines else []

@@ -1,6 +1,6 @@
 """What a pretrained model knows before any fine-tuning: hidden words filled in, simple classifiers of its states."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from .batch import Encoded, Example, Target, Tokens
+from .batch import Encoded, Target
 from .config import ConfigError
-from .data.encode import Encoder
+from .data.encode import Encoder, as_example
 from .pretrain import Pretrain
 from .system import System
 from .tasks import FineTuning
@@ -62,15 +62,11 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
     objective = module.objectives.mlm
     if objective is None:
         raise ConfigError(["this model was not trained to predict hidden words: it has no objective 'mlm'"])
-    ids, vocabulary = _masked(text, encoder), encoder.vocabulary
-    where = (ids[0] == vocabulary.mask).nonzero()[:, 0]
+    vocabulary = encoder.vocabulary
+    example = as_example(_masked(text, encoder), vocabulary)
+    where = (example.inputs.ids[0] == vocabulary.mask).nonzero()[:, 0]
     if not len(where):
         raise ConfigError([f"the text has no {MASK}: {text!r}"])
-    special = torch.zeros_like(ids, dtype=torch.bool)
-    special[0, [0, -1]] = True
-    begins = torch.from_numpy(vocabulary.begins_word[ids])
-    tokens = Tokens(ids, begins, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64))
-    example = Example.of(tokens)
     example.targets["mlm"] = Target(where, torch.zeros_like(where))
     try:
         with torch.no_grad():
@@ -84,13 +80,13 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
     ]
 
 
-def _masked(text: str, encoder: Encoder) -> torch.Tensor:
-    """Token ids ``[1 t]`` of a text with masks, special ones included."""
+def _masked(text: str, encoder: Encoder) -> list[int]:
+    """Token ids of a text with masks."""
     vocabulary, found = encoder.vocabulary, []
     for part in text.split(MASK):
         words = " ".join(part.split())
         found += [*encoder([words])[0].tolist(), vocabulary.mask] if words else [vocabulary.mask]
-    return torch.tensor([[vocabulary.cls, *found[:-1], vocabulary.sep]])
+    return found[:-1]
 
 
 def states(
@@ -104,16 +100,23 @@ def states(
         pooling: The mean over the positions that are no padding, or the first position.
         layer: 0 for the embeddings' output, i for layer i; by default the last states as heads see them.
     """
+    return _pooled(backbone, inputs, pooling, lambda encoded: [_layer(encoded, layer)])[0]
+
+
+def _pooled(
+    backbone: nn.Module, inputs: Inputs, pooling: str, chosen: Callable[[Encoded], list[torch.Tensor]]
+) -> np.ndarray:
+    """One vector an item from each of the chosen states ``[k n d]``, from one pass over the items."""
     order, found, training = InOrder(inputs, _BATCH), [], backbone.training
     backbone.eval()
     with torch.no_grad():
         for example in order:
-            hidden = _layer(backbone(example), layer).float()
+            hidden = torch.stack(chosen(backbone(example))).float()
             real = example.inputs.real[:, :, None]
-            pooled = hidden[:, 0] if pooling == "first" else (hidden * real).sum(1) / real.sum(1)
+            pooled = hidden[:, :, 0] if pooling == "first" else (hidden * real).sum(2) / real.sum(1)
             found.append(pooled.numpy())
     backbone.train(training)
-    return np.concatenate(found)[np.argsort(order.order)]
+    return np.concatenate(found, 1)[:, np.argsort(order.order)]
 
 
 def _layer(encoded: Encoded, layer: int | None) -> torch.Tensor:
@@ -172,14 +175,37 @@ def probe(
     Raises:
         ConfigError: For a task that asks for anything else than a class of a text.
     """
-    labels = [getattr(inputs, "labels", None) for inputs in (data.train, data.dev)]
-    if any(found is None or found.dtype.kind not in "iu" or found.ndim != 1 for found in labels):
-        raise ConfigError([f"'{data.task.name}' cannot be probed: its answers are not one class a text"])
+    labels = _classes(data)
     pairs = [
         (states(backbone, inputs, pooling, layer), found)
         for inputs, found in zip((data.train, data.dev), labels, strict=True)
     ]
     return {kind: PROBES[kind](*pairs) for kind in kinds}
+
+
+def probe_layers(
+    backbone: nn.Module,
+    data: TaskData,
+    kinds: Sequence[str] = tuple(PROBES),
+    pooling: Literal["mean", "first"] = "mean",
+) -> dict[str, list[float]]:
+    """What `probe` says of each layer, the output of the embeddings first; the examples are encoded once.
+
+    Raises:
+        ConfigError: See `probe`.
+    """
+    labels = _classes(data)
+    train, dev = (_pooled(backbone, inputs, pooling, lambda e: e.layers) for inputs in (data.train, data.dev))
+    layers = [((ours, labels[0]), (theirs, labels[1])) for ours, theirs in zip(train, dev, strict=True)]
+    return {kind: [PROBES[kind](*pairs) for pairs in layers] for kind in kinds}
+
+
+def _classes(data: TaskData) -> list[np.ndarray]:
+    """The class of each training and each dev example."""
+    labels = [getattr(inputs, "labels", None) for inputs in (data.train, data.dev)]
+    if any(found is None or found.dtype.kind not in "iu" or found.ndim != 1 for found in labels):
+        raise ConfigError([f"'{data.task.name}' cannot be probed: its answers are not one class a text"])
+    return labels
 
 
 @torch.no_grad()

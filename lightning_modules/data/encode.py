@@ -5,16 +5,28 @@ pieces of a sentence are the pieces of its space-separated words, one after the 
 the library's own encoding of whole sentences.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import tokenizers
+import torch
 
+from ..batch import Example, Tokens
 from .tokenizer import Vocabulary
 
 _MOST_WORDS = 3_000_000  # distinct words remembered, about 0.5 GB
+
+
+def as_example(ids: Sequence[int], vocabulary: Vocabulary) -> Example:
+    """One sequence as a backbone takes it: the ids between [CLS] and [SEP], nothing hidden or predicted."""
+    row = torch.tensor([[vocabulary.cls, *ids, vocabulary.sep]])
+    special = torch.zeros_like(row, dtype=torch.bool)
+    special[0, [0, -1]] = True
+    begins = torch.from_numpy(vocabulary.begins_word[row])
+    return Example.of(Tokens(row, begins, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64)))
 
 
 class _Numbers(dict):

@@ -45,6 +45,21 @@ def score_bias(
     return bias.to(dtype).masked_fill(~mask, float("-inf"))
 
 
+def attention_weights(
+    q: Float[Tensor, "b h t c"], k: Float[Tensor, "b h s c"], added: Float[Tensor, "#b #h t s"] | None
+) -> Float[Tensor, "b h t s"]:
+    """Who looks at whom: the softmax over s of ``q k^T / sqrt(c)`` and what is added, in the precision of ``q``."""
+    b, h, t, c = q.shape
+    s = k.shape[2]
+    flat_q, flat_k = (q * c**-0.5).reshape(b * h, t, c), k.reshape(b * h, s, c)
+    if added is None:
+        scores = torch.bmm(flat_q, flat_k.transpose(1, 2))
+    else:
+        added = added.expand(b, h, t, s).reshape(b * h, t, s)
+        scores = torch.baddbmm(added, flat_q, flat_k.transpose(1, 2))
+    return torch.softmax(scores, dim=-1, dtype=q.dtype).reshape(b, h, t, s)
+
+
 def explicit_attention(
     q: Float[Tensor, "b h t c"],
     k: Float[Tensor, "b h s c"],
@@ -57,15 +72,8 @@ def explicit_attention(
     On CPUs under bfloat16 this is faster than the fused kernel, whose backward pass is slow there.
     """
     b, h, t, c = q.shape
-    s = k.shape[2]
-    flat_q, flat_k, flat_v = (x.reshape(b * h, -1, c) for x in (q * c**-0.5, k, v))
-    if added is None:
-        scores = torch.bmm(flat_q, flat_k.transpose(1, 2))
-    else:
-        added = added.expand(b, h, t, s).reshape(b * h, t, s)
-        scores = torch.baddbmm(added, flat_q, flat_k.transpose(1, 2))
-    weights = drop(torch.softmax(scores, dim=-1, dtype=q.dtype), dropout)
-    return torch.bmm(weights, flat_v).reshape(b, h, t, c)
+    weights = drop(attention_weights(q, k, added).reshape(b * h, t, -1), dropout)
+    return torch.bmm(weights, v.reshape(b * h, -1, c)).reshape(b, h, t, c)
 
 
 def attend(
@@ -98,10 +106,14 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "b t d"], added: Float[Tensor, "#b #h t s"] | None) -> Float[Tensor, "b t d"]:
         """One round of attention of ``x`` on itself; ``added`` comes from `score_bias`."""
-        b, t, d = x.shape
-        qkv = self.qkv(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
-        q, k, v = qkv.unbind(0)  # each [b h t d/h]
+        q, k, v = self.queries_keys_values(x)
         if added is not None:
             added = added.to(q.dtype)
         mixed = attend(q, k, v, added, self.dropout if self.training else 0.0)
-        return self.output(mixed.transpose(1, 2).reshape(b, t, d))
+        return self.output(mixed.transpose(1, 2).reshape(x.shape))
+
+    def queries_keys_values(self, x: Float[Tensor, "b t d"]) -> tuple[Tensor, Tensor, Tensor]:
+        """The three projections of the stream, each divided among the heads ``[b h t d/h]``."""
+        b, t, d = x.shape
+        qkv = self.qkv(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        return qkv.unbind(0)

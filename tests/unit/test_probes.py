@@ -17,7 +17,15 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.encode import Encoder
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.fit import fit
-from lightning_modules.probes import fill_mask, linear_probe, nearest_neighbours, pretrained, probe, states
+from lightning_modules.probes import (
+    fill_mask,
+    linear_probe,
+    nearest_neighbours,
+    pretrained,
+    probe,
+    probe_layers,
+    states,
+)
 from lightning_modules.recorder import WEIGHTS
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.loader import TaskData
@@ -133,6 +141,15 @@ def test_a_probe_of_a_task(tiny, toy):
     assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.state_dict().items())
     with pytest.raises(ConfigError, match="'toy_numbers' cannot be probed"):
         probe(backbone, data(tiny, "toy_numbers"))
+
+
+def test_probes_of_all_layers_at_once_are_those_of_each(tiny, toy):
+    backbone = tiny.but(**{"model.num_layers": 2}).build(3).backbone
+    found = probe_layers(backbone, data(tiny))
+    each = [probe(backbone, data(tiny), layer=layer) for layer in range(3)]
+    assert found == {kind: [scores[kind] for scores in each] for kind in ("linear", "neighbours")}
+    with pytest.raises(ConfigError, match="'toy_numbers' cannot be probed"):
+        probe_layers(backbone, data(tiny, "toy_numbers"))
 
 
 def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
