@@ -103,6 +103,10 @@ def _show(sheet: "Sheet") -> None:
     for row in sheet.rows:
         table.add_row(*(Text(str(entry)) for entry in row))
     console = Console(width=10_000, highlight=False, markup=False)
-    console.print(table)
+    with console.capture() as text:
+        console.print(table)
+    for line in filter(str.strip, text.get().splitlines()):
+        typer.echo(line.rstrip())
+    typer.echo()
     for note in sheet.notes:
         typer.echo(note)

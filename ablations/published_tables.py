@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 from ablations.literature import FOLDER, TEXT, Published, files, read
@@ -101,8 +102,8 @@ def _means(part: str, table: PrintedTable) -> bool:
 def _nearest(name: str, tables: dict[str, PrintedTable]) -> str:
     papers = {plain_name(table.paper) for table in tables.values()}
     keys = {f"{plain_name(table.paper)}.{table.key}" for table in tables.values()}
-    hint = did_you_mean(name.lower(), {*tables, *keys} if len(papers) == 1 or "." in name else papers)
-    return hint if len(hint) < 1000 else " `ablations published` lists them all."
+    hint = did_you_mean(name.lower(), {*tables, *keys, *papers})
+    return hint if "Did you mean" in hint else did_you_mean(name.lower(), keys if len(papers) == 1 else papers)
 
 
 Column = tuple[str, str]  # metric, split
@@ -128,8 +129,8 @@ def sheet(table: PrintedTable) -> Sheet:
 def _columns(rows: Sequence[Published]) -> list[Column]:
     """Columns so that each variant has its own in the order of the file; where variants disagree, as first seen."""
     seen = list(dict.fromkeys((row.metric, row.split) for row in rows))
-    order: TopologicalSorter[Column] = TopologicalSorter({column: () for column in seen})
-    for before, after in zip(rows, rows[1:], strict=False):
+    order: TopologicalSorter[Column] = TopologicalSorter(dict.fromkeys(seen, ()))
+    for before, after in pairwise(rows):
         if before.variant == after.variant:
             order.add((after.metric, after.split), (before.metric, before.split))
     try:
@@ -140,7 +141,7 @@ def _columns(rows: Sequence[Published]) -> list[Column]:
 
 def _headings(rows: Sequence[Published], columns: Sequence[Column]) -> list[str]:
     """The metric; its split and unit where those of the table differ."""
-    many_splits, many_units = len({row.split for row in rows}) > 1, len({row.unit for row in rows}) > 1
+    many_splits, many_units = len({row.split for row in rows} - {""}) > 1, len({row.unit for row in rows}) > 1
     headings = []
     for metric, split in columns:
         unit = next(row.unit for row in rows if (row.metric, row.split) == (metric, split))
@@ -154,7 +155,7 @@ def _notes(table: PrintedTable) -> list[str]:
     sources = "; ".join(dict.fromkeys(row.source for row in rows))
     confidence = ", ".join(dict.fromkeys(row.confidence for row in rows if row.confidence))
     notes = [f"{table.paper}, {table.table}: {sources}" + (f" ({confidence})." if confidence else ".")]
-    for word, values in (("Unit", {row.unit for row in rows}), ("Split", {row.split for row in rows})):
+    for word, values in (("Unit", {row.unit for row in rows}), ("Split", {row.split for row in rows} - {""})):
         if len(values) == 1 and (value := values.pop()) not in ("", TEXT):
             notes.append(f"{word}: {value}.")
     lower = list(dict.fromkeys(row.metric for row in rows if row.better == "lower"))
