@@ -75,7 +75,7 @@ def plain_name(paper: str) -> str:
 
 
 def find(names: Iterable[str], tables: dict[str, PrintedTable]) -> dict[str, PrintedTable]:
-    """The tables that names mean: ``albert`` is all of a paper, ``albert.t9`` all with that key.
+    """The tables that names mean: ``albert`` is all of a paper or file, ``albert.t9`` all with that key.
 
     Raises:
         ConfigError: For every name that means no table, with the nearest that does.
@@ -84,7 +84,8 @@ def find(names: Iterable[str], tables: dict[str, PrintedTable]) -> dict[str, Pri
     problems = []
     for name in names:
         paper, _, part = name.lower().partition(".")
-        here = {full: table for full, table in tables.items() if plain_name(table.paper) == plain_name(paper)}
+        wanted = (plain_name(paper), f"{plain_name(paper)}csv")
+        here = {f: t for f, t in tables.items() if plain_name(t.paper) in wanted or plain_name(t.file) in wanted}
         meant = {full: table for full, table in here.items() if not part or _means(part, table)}
         if not meant:
             what = "there is no such table" if here else "there is no such paper or table"

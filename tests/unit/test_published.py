@@ -245,6 +245,7 @@ class TestLayout:
         assert list(find(["Transformer-XL.t6", "gpt-3.t3.2"], TABLES)) == ["transformerxl.t6", "gpt3.t3.2"]
         assert list(find(["mask15.t7"], TABLES)) == ["mask15.t1+t7"]
         assert len(find(["albert"], TABLES)) == 18
+        assert {table.file for table in find(["others"], TABLES).values()} == {"others.csv"}
 
     def test_a_repeated_cell_is_refused(self):
         table = TABLES["albert.t4"]
