@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import answer, checkpoints, claims_command, data_commands, fill_mask
+from ablations import answer, checkpoints, claims_command, data_commands, fill_mask, published_commands
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -311,6 +311,7 @@ app.command("export")(checkpoints.export)
 app.command("evaluate")(checkpoints.evaluate)
 app.command("fill-mask")(fill_mask.command)
 app.command("answer")(answer.command)
+app.command("published")(published_commands.command)
 
 
 def main() -> None:

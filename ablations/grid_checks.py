@@ -187,8 +187,8 @@ def _check_published(grid: Grid, document: Document) -> None:
                 document.complain(("published", n, "file"), str(problem))
             continue
         for kind, column in [("match", c) for c in source.match] + [("where", c) for c in source.where]:
-            if rows and column not in rows[0].knobs:
-                hint = did_you_mean(column, rows[0].knobs)
+            if rows and column not in rows[0].columns:
+                hint = did_you_mean(column, rows[0].columns)
                 document.complain(("published", n, kind, column), f"is no column of {source.file}.{hint}")
 
 

@@ -1,12 +1,13 @@
 """Published values: the rows of ``ablations/published/*.csv``, read strictly and joined to the cells of a grid.
 
-One row is one printed number. The fixed columns say what was printed where; any further column (``rate``,
-``strategy`` ...) describes the variant and is what a grid joins on.
+One row is one printed value. The fixed columns say what was printed where; the further ones describe the variant: its
+configuration, and the names by which grids call it. ``published/README.md`` says what each column holds.
 """
 
 import csv
+import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -15,16 +16,29 @@ from typing import Any
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 FOLDER = Path(__file__).parent / "published"
-COLUMNS = ("paper", "arxiv", "table", "variant", "metric", "value", "unit", "split", "better", "source", "note")
-_REQUIRED = ("paper", "table", "variant", "metric", "value", "better", "source")
+COLUMNS = (
+    "paper", "arxiv", "table", "variant", "metric", "value", "unit", "split", "better", "source", "confidence", "note",
+)  # fmt: skip
+NAMES = ("system", "objective", "layers", "rate", "strategy", "features", "model", "start", "examples")  # grids' own
+CONFIGURATION = (
+    "num_layers", "hidden_size", "embedding_size", "num_heads", "ffn_size", "parameters_M", "sharing", "pretraining",
+    "masking", "input_format", "steps", "batch_size", "peak_lr", "optimizer", "sequence_length", "data", "tokenizer",
+    "finetuning", "setting",
+)  # fmt: skip
+CONFIDENCE = ("checked", "repository", "copy", "second hand")
+TEXT = "text"  # the unit of a value in words, which has no order
+_REQUIRED = ("paper", "table", "variant", "metric", "value", "source")
+_DIRECTIONS = ("higher", "lower")
 
 
 @dataclass(frozen=True)
 class Published:
-    """One printed number.
+    """One printed value.
 
     Attributes:
         value: As printed (``84.50`` keeps its zero, ``~1.0`` its tilde).
+        unit: Of the value; ``text`` for one in words, which then has no ``better``.
+        confidence: One of ``CONFIDENCE``, or empty.
         knobs: The further columns, as text.
         line: The line of the file it stands on.
     """
@@ -39,14 +53,20 @@ class Published:
     split: str
     better: str
     source: str
+    confidence: str
     note: str
     knobs: Mapping[str, str]
     line: int
 
     @property
     def number(self) -> float:
-        """The printed value as a number."""
+        """The printed value as a number; an error for one in words."""
         return float(self.value.lstrip("~"))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What a grid may choose and join by: the further columns, and two of the fixed ones."""
+        return {"variant": self.variant, "split": self.split, **self.knobs}
 
 
 def printed_difference(a: Any, b: Any) -> str:
@@ -84,9 +104,7 @@ def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
     with path.open(encoding="utf-8", newline="") as stream:
         reader = csv.reader(stream, strict=True)
         header = next(reader, [])
-        missing = [column for column in COLUMNS if column not in header]
-        if missing or len(set(header)) != len(header):
-            wrong = f"the columns {', '.join(missing)} are missing" if missing else "a column appears twice"
+        if wrong := _wrong_header(header):
             raise ConfigError([Problem(f"{path.name}:1", wrong)])
         rows, problems = [], []
         for cells in reader:
@@ -105,7 +123,32 @@ def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
 def chosen(source: Any) -> list[Published]:
     """The rows that a grid's ``published`` entry means: of its file and table, with the column values it asks for."""
     rows = read(source.file, source.table)
-    return [row for row in rows if all(same(row.knobs.get(name), value) for name, value in source.where.items())]
+    return [row for row in rows if all(same(row.columns.get(name), value) for name, value in source.where.items())]
+
+
+def written(rows: Iterable[Published]) -> str:
+    """Rows as a file of published values, with the further columns that any of them has; :func:`read` takes it back."""
+    rows = list(rows)
+    further = [name for name in (*NAMES, *CONFIGURATION) if any(row.knobs.get(name) for row in rows)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*COLUMNS, *further])
+    for row in rows:
+        writer.writerow([*(getattr(row, name) for name in COLUMNS), *(row.knobs.get(name, "") for name in further)])
+    return out.getvalue()
+
+
+def _wrong_header(header: list[str]) -> str:
+    missing = [column for column in COLUMNS if column not in header]
+    if missing:
+        return f"the columns {', '.join(missing)} are missing"
+    if len(set(header)) != len(header):
+        return "a column appears twice"
+    known = (*COLUMNS, *NAMES, *CONFIGURATION)
+    for column in header:
+        if column not in known:
+            return f"there is no column '{column}'.{did_you_mean(column, known)}"
+    return ""
 
 
 def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | None, list[str]]:
@@ -113,24 +156,34 @@ def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | No
         return None, [f"{len(cells)} cells where the header has {len(header)}"]
     row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
     wrong = [f"'{name}' is empty" for name in _REQUIRED if not row[name]]
-    try:
-        if not math.isfinite(float(row["value"].lstrip("~"))):
-            raise ValueError
-    except ValueError:
-        wrong.append(f"the value {row['value']!r} is not a number")
-    if row["better"] not in {"higher", "lower"}:
-        wrong.append(f"better is {row['better']!r}. Allowed: higher, lower.")
+    if row["unit"] == TEXT:
+        if row["better"]:
+            wrong.append(f"better is {row['better']!r}, but a text has no order")
+    else:
+        if not _is_number(row["value"]):
+            wrong.append(f"the value {row['value']!r} is not a number")
+        if row["better"] not in _DIRECTIONS:
+            wrong.append(f"better is {row['better']!r}. Allowed: {', '.join(_DIRECTIONS)}.")
+    if row["confidence"] not in ("", *CONFIDENCE):
+        wrong.append(f"confidence is {row['confidence']!r}.{did_you_mean(row['confidence'], CONFIDENCE)}")
     if wrong:
         return None, wrong
     knobs = {name: row.pop(name) for name in header if name not in COLUMNS}
     return Published(**row, knobs=knobs, line=line), []
 
 
+def _is_number(printed: str) -> bool:
+    try:
+        return math.isfinite(float(printed.lstrip("~")))
+    except ValueError:
+        return False
+
+
 def _repeated(rows: list[Published]) -> list[tuple[int, str]]:
     seen: dict[tuple[Any, ...], int] = {}
     found = []
     for row in rows:
-        key = (row.table, row.variant, row.metric, row.split, *row.knobs.items())
+        key = (row.paper, row.table, row.variant, row.metric, row.split, *row.knobs.items())
         if key in seen:
             found.append((row.line, f"the same value as on line {seen[key]}: {row.variant}, {row.metric}"))
         seen.setdefault(key, row.line)
@@ -166,11 +219,11 @@ def beside(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[
     """
     found: dict[str, Published] = {}
     for row in rows:
-        unknown = [column for column in match if column not in row.knobs]
+        unknown = [column for column in match if column not in row.columns]
         if unknown:
-            message = f"no such column of published values.{did_you_mean(unknown[0], row.knobs)}"
+            message = f"no such column of published values.{did_you_mean(unknown[0], row.columns)}"
             raise ConfigError([Problem(unknown[0], message)])
-        if not all(path in values and same(values[path], row.knobs[column]) for column, path in match.items()):
+        if not all(path in values and same(values[path], row.columns[column]) for column, path in match.items()):
             continue
         if row.metric in found:
             both = f"lines {found[row.metric].line} and {row.line} both give {row.metric} for {dict(values)}"
