@@ -204,7 +204,9 @@ def index(results_dir: Path) -> Path:
     table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
         f"{row}\n" for row in rows
     )
-    path = results_dir / "README.md"
+    path, counts = results_dir / "README.md", "published/parameters.md"
+    if (results_dir / counts).is_file():
+        head += f"[Parameters of published configurations]({counts}), printed and counted, need no records.\n\n"
     body = table + "".join(f"\n{detail}\n" for detail in details) if rows else "Nothing has been published yet.\n"
     store.write(path, (head + body).encode())
     return path

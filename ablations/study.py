@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables, task_table
+from ablations import claims, figures, grids, markup, parameters, report, store, strict_yaml, tables, task_table
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed, planned_metrics
 from ablations.plan import Plan, plan
@@ -92,8 +92,9 @@ class Study:
         found = self.resolve()
         rows = found.table()
         shown = pd.DataFrame({"cell": rows["cell"]})
-        for name in ("parameters", "tokens", "flops"):
-            shown[name.replace("flops", "FLOPs") + " a run"] = rows[name].map(markup.quantity)
+        for name in ("parameters", "flops a token", "flops a step", "tokens a run", "flops a run"):
+            source = rows[name.removesuffix(" a run")]
+            shown[name.replace("flops", "FLOPs")] = source.map(markup.quantity)
         shown["time a run"] = rows["seconds a run"].map(markup.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
@@ -188,12 +189,14 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
 def republish(results_dir: str | Path | None = None) -> list[Path]:
     """Rebuilds every page under a results folder from its records; nothing is trained and no corpus opened.
 
-    A grid that has no comparison to show, only runs that it shares with others, gets no page.
+    A grid that has no comparison to show, only runs that it shares with others, gets no page. What needs no records,
+    the parameters of published configurations, is written beside the pages.
 
     Returns:
-        The folders written.
+        The folders of the pages written.
     """
     records, folders = Records(results_dir), []
+    parameters.publish(records.folder)
     known = {path.stem for path in records.files()}
     for name in grids.available():
         grid = grids.read(name)
