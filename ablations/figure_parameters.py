@@ -52,7 +52,8 @@ def draw(found: "Sequence[Comparison]") -> Figure:
         titles(
             figure,
             "Sharing layers saves parameters, not computing",
-            "Scores as published (Lan et al. 2020; BERT-xlarge in its early versions); parameters and FLOPs: our network.",
+            "Scores as published (Lan et al. 2020; BERT-xlarge in its early versions). "
+            "Parameters and FLOPs counted in our own network.",
         )
     return figure
 

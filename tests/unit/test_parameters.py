@@ -134,8 +134,8 @@ absent:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("base: albert_base", "base: albert_bose", "file.yaml:3: configurations.0.base: there is no system 'albert_bose'. "
-                                                   "Did you mean 'albert_base'?"),
+        ("base: albert_base", "base: albert_bose",
+         "file.yaml:3: configurations.0.base: there is no system 'albert_bose'. Did you mean 'albert_base'?"),
         ("name: base,", "name: base, set: {model.num_layres: 3},", "Did you mean 'model.num_layers'?"),
         ("id: two", "id: one", "'one' is on line 3 as well"),
         ('printed: "12"', "printed: 12", "should be a valid string"),
