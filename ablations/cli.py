@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import answer, checkpoints, claims_command, data_commands, fill_mask, published_commands
+from ablations import answer, checkpoints, claims_command, data_commands, fill_mask, params_command, published_commands
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -252,21 +252,6 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
 
 
 @app.command()
-def params(system: str, form: As = Format.table) -> None:
-    """Where the parameters of a system are, and all its knobs."""
-    from lightning_modules.config import flat, paths
-
-    with told():
-        value = _system(system)
-        docs = paths(type(value))
-        knobs = flat(value.resolved())
-        if form is Format.table:
-            rows = [{"part": part, "parameters": f"{count:,}"} for part, count in value.parameters_by_part().items()]
-            listing([*rows, {"part": "all", "parameters": f"{value.parameters():,}"}], form, "part")
-        listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
-
-
-@app.command()
 def new(
     name: str,
     axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
@@ -312,6 +297,7 @@ app.command("evaluate")(checkpoints.evaluate)
 app.command("fill-mask")(fill_mask.command)
 app.command("answer")(answer.command)
 app.command("published")(published_commands.command)
+app.command("params")(params_command.command)
 
 
 def main() -> None:

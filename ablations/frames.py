@@ -20,6 +20,7 @@ from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
 
 PLATEAU = "heldout.plateau"
+COSTS = ("parameters", "tokens", "flops", "flops a token", "flops a step", "seconds")
 MAJORITY, SHARED = "majority answer", "linear model of the words both segments have"
 WORDS, NEIGHBOURS = "linear model of all words", "counts of neighbours"
 
@@ -251,6 +252,9 @@ def _summarise(grid: Grid, cells: Sequence[Cell], cell: Cell, records: Lookup) -
             pair(cell, baseline, records, metric.name) if compare else None,
         )
     costs = pd.DataFrame([record.cost for record in finished.values()]).mean()
+    if {"flops", "tokens"} <= set(costs.index):
+        costs["flops a token"] = costs["flops"] / costs["tokens"]
+        costs["flops a step"] = costs["flops a token"] * cell.system.tokens_per_step()
     return Summary(
         cell=cell,
         planned=len(cell.runs),
@@ -312,7 +316,7 @@ def summary(grid: Grid, cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
         row["plateau"] = item.plateau
         for name, measured in item.metrics.items():
             row |= {f"{name} {key}": value for key, value in numbers(measured).items()}
-        rows.append(row | {name: item.costs.get(name) for name in ("parameters", "tokens", "flops", "seconds")})
+        rows.append(row | {name: item.costs.get(name) for name in COSTS})
     return pd.DataFrame(rows)
 
 

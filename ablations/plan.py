@@ -136,6 +136,7 @@ class Plan:
             states = Counter(self.states[run.id] for run in (*cell.runs, *cell.tuned))
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
             row |= {"parameters": cost.parameters, "steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
+            row |= {"flops a token": cost.flops / cost.tokens, "flops a step": cost.flops / cost.steps}
             row |= {"seeds": len(cell.runs), "seconds a run": cost.flops / self.speed}
             row["tasks"] = ", ".join(dict.fromkeys(run.task for run in cell.tuned))
             row["state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

@@ -207,8 +207,10 @@ def index(results_dir: Path) -> Path:
     )
     if not rows:
         table = "Nothing has been published yet.\n"
+    path, counts = results_dir / "README.md", "published/parameters.md"
+    if (results_dir / counts).is_file():
+        head += f"[Parameters of published configurations]({counts}), printed and counted, need no records.\n\n"
     details += _essays(results_dir)
-    path = results_dir / "README.md"
     body = table + "".join(f"\n{detail}\n" for detail in details)
     store.write(path, (head + body).encode())
     return path

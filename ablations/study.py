@@ -12,7 +12,19 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, scoreboard_page, store, strict_yaml, tables, task_table
+from ablations import (
+    claims,
+    figures,
+    grids,
+    markup,
+    parameters,
+    report,
+    scoreboard_page,
+    store,
+    strict_yaml,
+    tables,
+    task_table,
+)
 from ablations.cells import tasks_at
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed, planned_metrics
@@ -93,8 +105,9 @@ class Study:
         found = self.resolve()
         rows = found.table()
         shown = pd.DataFrame({"cell": rows["cell"]})
-        for name in ("parameters", "tokens", "flops"):
-            shown[name.replace("flops", "FLOPs") + " a run"] = rows[name].map(markup.quantity)
+        for name in ("parameters", "flops a token", "flops a step", "tokens a run", "flops a run"):
+            source = rows[name.removesuffix(" a run")]
+            shown[name.replace("flops", "FLOPs")] = source.map(markup.quantity)
         shown["time a run"] = rows["seconds a run"].map(markup.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
@@ -199,10 +212,13 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     Scales without a page are left alone where they have a task that is neither pinned nor at hand: what their runs
     would be called is not known here.
 
+    What needs no records, the parameters of published configurations, is written beside the pages.
+
     Returns:
-        The folders written.
+        The folders of the pages written.
     """
     records, folders = Records(results_dir), []
+    parameters.publish(records.folder)
     known = {path.stem for path in records.files()}
     for name in grids.available():
         grid = grids.read(name)

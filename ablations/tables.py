@@ -16,6 +16,7 @@ import pandas as pd
 from ablations import store
 from ablations.claims import Verdict, split_unit
 from ablations.frames import (
+    COSTS,
     Lookup,
     Summary,
     as_printed,
@@ -192,19 +193,18 @@ def _numbers(
 ) -> Sheet:
     paths, printed = _varied(summaries), _printed(published)
     headings = ["cell", *paths, "planned", "done", "unfinished", "plateau"]
-    costs = ("parameters", "tokens", "flops", "seconds")
     rows: list[list[Entry]] = []
     for item, beside_it in zip(summaries, published, strict=True):
         row = [item.cell.label, *(_entry(item.cell.values.get(path)) for path in paths)]
         row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau]
         for metric in metrics:
             row += numbers(item.metrics[metric.name]).values()
-        row += [item.costs.get(cost) for cost in costs]
+        row += [item.costs.get(cost) for cost in COSTS]
         rows.append([*row, *(beside_it[m].value if m in beside_it else None for m in printed)])
     for metric in metrics:
         names = numbers(summaries[0].metrics[metric.name]) if summaries else ()
         headings += [f"{metric.name} {name}" for name in names]
-    return Sheet([*headings, *costs, *(f"published {metric}" for metric in printed)], rows)
+    return Sheet([*headings, *COSTS, *(f"published {metric}" for metric in printed)], rows)
 
 
 def _entry(value: Any) -> Entry:

@@ -178,6 +178,10 @@ class System(Settings):
         forward += sum(objective.flops_per_sequence(length, size) for _, objective in self.objectives.present())
         return 3.0 * forward * self.training.batch_size
 
+    def flops_per_token(self) -> float:
+        """Those operations for each position presented."""
+        return self.flops_per_step() / self.tokens_per_step()
+
 
 def _prepare(objective: Objectives | MaskedLM, tokens: Tokens, draws: Draws, vocabulary: Vocabulary) -> Example:
     """Corruption as the loader calls it; a module-level function, so that loader workers can receive it."""

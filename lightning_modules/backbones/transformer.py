@@ -253,7 +253,8 @@ class TransformerEncoder(nn.Module):
                 positions = torch.arange(length, device=x.device)[None]
             bias = self.bias(positions, self.slopes)
         kind = x.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
+        dtype = torch.get_autocast_dtype(kind) if is_cast else x.dtype
         return score_bias(allowed(example.visible, length, x.device), bias, dtype)
 
     def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:

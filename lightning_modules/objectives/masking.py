@@ -85,6 +85,9 @@ class Masking(Settings):
         return replace(tokens, ids=torch.from_numpy(ids))
 
     def expected_predictions(self, length: int) -> float:
-        """Predictions in a full sequence of ``length`` positions, for counting FLOPs."""
-        predicted = max(1.0, self.rate * length)
+        """Predictions in a full sequence of ``length`` positions, for counting FLOPs.
+
+        ``bernoulli`` draws from all but the special positions; those few are counted here all the same.
+        """
+        predicted = max(1.0, float(np.rint(self.rate * length)) if self.count == "round" else self.rate * length)
         return predicted if self.cap is None else min(predicted, float(self.cap))

@@ -15,7 +15,7 @@ import papermill
 import pytest
 from typer.testing import CliRunner
 
-from ablations import grids, notebooks
+from ablations import grids, notebooks, parameters
 from ablations.cli import app
 from ablations.plan import plan
 from ablations.store import Records
@@ -139,6 +139,7 @@ def _files(folder: Path) -> list[str]:
 def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     """Everything but records and requests deleted, another locale, time zone and hash seed, no corpus at hand."""
     results = tmp_path / "results"
+    parameters.publish(results)
     for axes in (None, {RATES: [0.15, 0.8]}):
         study = Study("masking_ratio", "smoke", axes=axes, seeds=None, results_dir=results)
         study.run(executor="inline")
@@ -148,6 +149,7 @@ def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     for path in results.glob("*/*/*"):
         if path.parent.parent.name != "records" and path.name != "request.json":
             path.unlink()
+    shutil.rmtree(results / "published")
     (results / "README.md").unlink()
     environment = os.environ | {
         "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "ABLATIONS_CACHE": str(tmp_path / "nothing"),
