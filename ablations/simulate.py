@@ -86,24 +86,24 @@ def page(rows: "dict[str, list[Row]]") -> str:
     return text.rstrip("\n") + "\n"
 
 
-def _percent(value: object, digits: int = 1) -> str:
-    return "" if value is None else f"{100 * float(str(value)):.{digits}f} %"
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{100 * value:.{digits}f} %"
 
 
-def _range(values: "Sequence[object]") -> str:
-    known = [float(str(value)) for value in values if value is not None]
+def _range(values: "Sequence[float | None]") -> str:
+    known = [value for value in values if value is not None]
     low, high = f"{100 * min(known):.1f}", f"{100 * max(known):.1f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def _of_coverage(rows: "Sequence[Row]") -> str:
     def of(noise: str, method: str) -> str:
-        return _range([r["coverage"] for r in rows if str(r["noise"]).startswith(noise) and r["method"] == method])
+        return _range([row["coverage"] for row in rows if row["noise"].startswith(noise) and row["method"] == method])
 
     return (
         f"The t interval, which decides verdicts, holds the true difference in {of('normal', 't')} of grids where "
-        f"noise is normal, in {of('heavy', 't')} where it has heavy tails, and in {of('skewed', 't')} where it is skewed: "
-        "there it promises too much. At so few seeds no bootstrap is the way out. BCa covers "
+        f"noise is normal, in {of('heavy', 't')} where it has heavy tails, and in {of('skewed', 't')} where it is "
+        "skewed: there it promises too much. At so few seeds no bootstrap is the way out. BCa covers "
         f"{of('normal', 'BCa bootstrap')} under normal noise. Percentile-t covers "
         f"{of('normal', 'percentile-t bootstrap')} with 5 and 10 seeds, with wider intervals, and has no bounded "
         "interval with 3; under skewed noise it is the better one. The multi-bootstrap over seeds and examples, asked "
@@ -116,7 +116,7 @@ def _of_coverage(rows: "Sequence[Row]") -> str:
 def _coverage_table(rows: "Sequence[Row]") -> str:
     from ablations.markup import Sheet, markdown
 
-    seeds = sorted({int(str(row["seeds"])) for row in rows})
+    seeds = sorted({row["seeds"] for row in rows})
     found = {(row["noise"], row["method"], row["seeds"]): row for row in rows}
     lines = []
     for noise, method in dict.fromkeys((row["noise"], row["method"]) for row in rows):
@@ -129,11 +129,11 @@ def _coverage_table(rows: "Sequence[Row]") -> str:
 
 
 def _of_families(rows: "Sequence[Row]") -> str:
-    largest = max(int(str(row["family"])) for row in rows)
+    largest = max(row["family"] for row in rows)
     plain = [
         row["uncorrected"] for row in rows if row["family"] == largest and row["contrasts"] == "separate contrasts"
     ]
-    worst = max(rows, key=lambda row: float(str(row["Holm"])))
+    worst = max(rows, key=lambda row: row["Holm"])
     return (
         f"With Holm's levels, {_range([row['Holm'] for row in rows])} of grids have a false finding, over all sizes of "
         f"family, numbers of seeds and kinds of contrasts (largest: {_percent(worst['Holm'], 2)}, standard error "
@@ -143,22 +143,22 @@ def _of_families(rows: "Sequence[Row]") -> str:
 
 
 def _of_power(rows: "Sequence[Row]") -> str:
-    gap = max(abs(float(str(row["simulated"])) - float(str(row["formula"]))) for row in rows)
+    gap, error = max(abs(row["simulated"] - row["formula"]) for row in rows), max(row["standard error"] for row in rows)
     return (
-        f"Simulated power and the formula behind every detectable effect differ by {100 * gap:.1f} percentage points at most, where the "
-        f"standard error reaches {100 * max(float(str(row['standard error'])) for row in rows):.1f}."
+        "Simulated power and the formula behind every detectable effect differ by "
+        f"{100 * gap:.1f} percentage points at most; the standard error of a point reaches {100 * error:.1f}."
     )
 
 
 def _of_same(rows: "Sequence[Row]") -> str:
     twice, eight = rows[0], rows[1]
-    quiet = 1 - float(str(twice["share wrong"]))
-    first = min(200, int(str(twice["grids"])))
-    kept = [first - int(str(row["wrong of the first 200"])) for row in (twice, eight)]
+    quiet = [_percent(1 - row["share wrong"]) for row in (twice, eight)]
+    first = min(200, twice["grids"])
+    kept = [first - row["wrong of the first 200"] for row in (twice, eight)]
     return (
         "Verdicts on simulated records, by the code that judges published claims. The same variant under two names is "
-        f"*not resolved* in {_percent(quiet)} of grids ({kept[0]} of the first {first}); a grid of seven such claims "
-        f"has no other verdict in {_percent(1 - float(str(eight['share wrong'])))} ({kept[1]} of the first {first}). 95 % "
+        f"*not resolved* in {quiet[0]} of grids ({kept[0]} of the first {first}); a grid of seven such claims "
+        f"has no other verdict in {quiet[1]} ({kept[1]} of the first {first}). 95 % "
         "is what is promised, no more: of 200 grids, 190 give or take 3. A true difference of the size that is called "
         f"detectable is found in {_percent(rows[-1]['replicates'])} of grids; 80 % is what detectable means."
     )

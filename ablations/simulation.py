@@ -6,6 +6,7 @@ Every condition draws from a stream of its own, so the numbers depend on nothing
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -23,7 +24,7 @@ _SIGMA = 0.75  # of the logarithm
 
 RUNS = {"runs much alike": 0.15, "runs differ": 0.6}
 
-Row = dict[str, float | int | str | None]
+Row = dict[str, Any]
 Edges = tuple[np.ndarray, np.ndarray]
 
 # noise of paired differences: mean 0 and standard deviation 1
