@@ -21,6 +21,7 @@ the usual alpha.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ablations.example_scores import Resampled, resampled
 from ablations.frames import Lookup, Pairing, against, pair, references, side_of
 from ablations.literature import printed_difference
 from ablations.markup import cell_text, fixed, places, range_text, value_text
@@ -54,6 +55,7 @@ class Verdict:
         published: The printed values of a and b as a sentence, in the paper's own metric; never mixed with ours.
         proxy: How the paper's metric and ours differ, and our data, where they are an own split.
         runs: The run ids of each pair.
+        resampled: Bootstrap intervals, not adjusted: information, they decide nothing.
     """
 
     claim: Claim
@@ -73,6 +75,7 @@ class Verdict:
     published: str
     proxy: str
     runs: tuple[tuple[str, str], ...]
+    resampled: Resampled
 
     @property
     def effect(self) -> float | None:
@@ -127,7 +130,11 @@ def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict
     order = list(tests)
     adjusted = dict(zip(order, holm(list(tests.values())), strict=True))
     levels = dict(zip(order, holm_levels(list(tests.values())), strict=True))
-    return [_verdict(grid, case, adjusted[case.test], levels[case.test], len(order)) for case in cases]
+    beside = [resampled(case.claim, case.contrast, case.runs, records) for case in cases]
+    return [
+        _verdict(grid, case, adjusted[case.test], levels[case.test], len(order), more)
+        for case, more in zip(cases, beside, strict=True)
+    ]
 
 
 def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
@@ -166,7 +173,7 @@ def _obstacle(contrast: Contrast, pairing: Pairing) -> str:
     return ""
 
 
-def _verdict(grid: Grid, case: _Case, p: float, level: float, family: int) -> Verdict:
+def _verdict(grid: Grid, case: _Case, p: float, level: float, family: int, beside: Resampled) -> Verdict:
     claim, contrast, sd = case.claim, case.contrast, case.contrast.sd
     labels = {metric.name: metric.label or metric.name for metric in grid.metrics}
     metric, unit = split_unit(labels.get(claim.metric, claim.metric))
@@ -190,6 +197,7 @@ def _verdict(grid: Grid, case: _Case, p: float, level: float, family: int) -> Ve
         published=_published(claim),
         proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
         runs=case.runs,
+        resampled=beside,
     )
 
 

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import answer, checkpoints, claims_command, data_commands, fill_mask, params_command, published_commands
+from ablations import (
+    answer,
+    checkpoints,
+    claims_command,
+    data_commands,
+    fill_mask,
+    params_command,
+    published_commands,
+    simulate,
+)
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -298,6 +307,7 @@ app.command("fill-mask")(fill_mask.command)
 app.command("answer")(answer.command)
 app.command("published")(published_commands.command)
 app.command("params")(params_command.command)
+app.command("simulate")(simulate.command)
 
 
 def main() -> None:

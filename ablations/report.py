@@ -210,6 +210,10 @@ def index(results_dir: Path) -> Path:
     path, counts = results_dir / "README.md", "published/parameters.md"
     if (results_dir / counts).is_file():
         head += f"[Parameters of published configurations]({counts}), printed and counted, need no records.\n\n"
+    if (results_dir / "statistics" / "README.md").is_file():
+        head += "[How far the statistics can be trusted](statistics/README.md): simulated grids.\n\n"
+    if (results_dir / "claims.md").is_file():
+        head += "[Which published claims hold](claims.md): the scoreboard over all papers.\n\n"
     details += _essays(results_dir)
     body = table + "".join(f"\n{detail}\n" for detail in details)
     store.write(path, (head + body).encode())

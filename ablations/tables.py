@@ -15,6 +15,7 @@ import pandas as pd
 
 from ablations import store
 from ablations.claims import Verdict, split_unit
+from ablations.example_scores import entries as resampled_entries
 from ablations.frames import (
     COSTS,
     Lookup,
@@ -243,11 +244,13 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
     everything = Sheet(
         ("claim", "statement", "source", "a", "b", "relation", "margin", "metric", "unit", "verdict", "effect", "low",
          "high", "adjusted low", "adjusted high", "adjusted level", "n", "p", "adjusted p", "rank p", "detectable",
-         "family", "published", "reason", "proxy"),
+         "family", "published", "reason", "proxy", "bootstrap low", "bootstrap high", "seeds and examples low",
+         "seeds and examples high", "examples"),
         [
             (v.claim.id, v.claim.statement, v.claim.source, v.a, v.b, v.claim.relation, v.claim.margin, v.claim.metric,
              v.unit, v.outcome, v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.n,
-             v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy)
+             v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy,
+             *resampled_entries(v.resampled))
             for v in verdicts
         ],
     )  # fmt: skip
@@ -268,7 +271,8 @@ def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
         f"{family} distinct contrast{'s' * (family > 1)} of the claims. "
         f"The {_PERCENT} interval beside the effect is not adjusted. Positive means that a is better than b. "
         "Detectable: the smallest true effect seen with 80 % power at the adjusted level. Published values are in the "
-        "paper's own metric."
+        "paper's own metric. The CSV adds bootstrap intervals, over seeds, and over seeds and examples: they decide "
+        "nothing."
     ]
 
 
