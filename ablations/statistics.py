@@ -13,6 +13,7 @@ from scipy import optimize, stats
 
 LEVEL = 0.95
 POWER = 0.8
+_MOST_SEEDS = 1_000_000  # a search that gets there gives up
 RANK_TEST_PAIRS = 6  # the smallest two-sided p of five signed ranks is 2 / 2**5 = 0.0625: never below 0.05
 
 
@@ -188,3 +189,37 @@ def minimum_detectable_effect(sd: float, n: int, level: float = LEVEL, power: fl
     while paired_power(high, 1.0, n, level) < power:
         high *= 2
     return sd * optimize.brentq(lambda effect: paired_power(effect, 1.0, n, level) - power, 0.0, high, xtol=1e-13)
+
+
+def seeds_needed(effect: float, sd: float, level: float = LEVEL, power: float = POWER) -> int | None:
+    """The fewest pairs with which a two-sided paired t test sees a true difference with the given power.
+
+    Exact, by the noncentral t distribution (as :func:`paired_power`), found by doubling and bisection.
+
+    Args:
+        effect: The true mean difference; its sign does not matter.
+        sd: Standard deviation of the differences, in the same unit.
+        level: Coverage of the interval that has to exclude 0.
+        power: The chance asked for.
+
+    Returns:
+        At least 2; None where no number up to a million is enough, as for an effect of 0.
+
+    >>> seeds_needed(1.0, 1.0), seeds_needed(0.0, 1.0)
+    (10, None)
+    """
+    if sd == 0:
+        return 2 if effect else None
+    high = 2
+    while paired_power(effect, sd, high, level) < power:
+        if high > _MOST_SEEDS:
+            return None
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if paired_power(effect, sd, middle, level) < power:
+            low = middle
+        else:
+            high = middle
+    return max(2, high)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ablations import store
-from ablations.claims import Verdict, split_unit
+from ablations.claims import Verdict
 from ablations.frames import (
     Lookup,
     Summary,
@@ -34,6 +34,7 @@ from ablations.markup import (
     cell_text,
     comma_separated,
     difference_text,
+    duration,
     latex,
     markdown,
     mean_text,
@@ -44,6 +45,7 @@ from ablations.markup import (
 )
 from ablations.schema import Cell, Grid, Metric
 from ablations.statistics import LEVEL, mean_interval
+from ablations.verdict_text import amount, split_unit
 
 _PERCENT = f"{100 * LEVEL:g} %"
 RENDERERS = {"md": markdown, "csv": comma_separated, "tex": latex}
@@ -230,10 +232,10 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
     """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
     reading = Sheet(
         ("claim", "source", "published", "verdict", "measured in", "a better than b by", "adjusted interval", "n",
-         "detectable", "what to know"),
+         "detectable", "computing", "what to know"),
         [
-            (v.claim.statement, v.claim.source, v.published, v.outcome, _measure(v), difference_text(v.raw),
-             range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}",
+            (v.claim.statement, v.claim.source, v.published, v.outcome, _measure(v), amount(v),
+             range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.reason, v.proxy))))
             for v in verdicts
         ],
@@ -243,16 +245,25 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
     everything = Sheet(
         ("claim", "statement", "source", "a", "b", "relation", "margin", "metric", "unit", "verdict", "effect", "low",
          "high", "adjusted low", "adjusted high", "adjusted level", "n", "p", "adjusted p", "rank p", "detectable",
-         "family", "published", "reason", "proxy"),
+         "family", "published", "reason", "proxy", "ratio", "runs", "flops", "seconds"),
         [
             (v.claim.id, v.claim.statement, v.claim.source, v.a, v.b, v.claim.relation, v.claim.margin, v.claim.metric,
              v.unit, v.outcome, v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.n,
-             v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy)
+             v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy,
+             v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds)
             for v in verdicts
         ],
     )  # fmt: skip
     trace = {"claims": [{"claim": v.claim.id, "verdict": v.outcome, "pairs": v.runs} for v in verdicts]}
     return reading, everything, trace
+
+
+def _computing(verdict: Verdict) -> str:
+    """``10 runs, 35 min, 221 TFLOP``: what the runs behind a verdict took."""
+    spent = verdict.computing
+    if not spent.runs:
+        return ""
+    return f"{spent.runs} run{'s' * (spent.runs > 1)}, {duration(spent.seconds)}, {quantity(spent.flops)}FLOP"
 
 
 def _measure(verdict: Verdict) -> str:
