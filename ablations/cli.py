@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations import answer, checkpoints, data_commands, fill_mask
+from ablations import answer, checkpoints, data_commands, fill_mask, read_command
 from ablations.terminal import Format, listing, show, told, values
 
 app = typer.Typer(
@@ -310,6 +310,7 @@ app.command("export")(checkpoints.export)
 app.command("evaluate")(checkpoints.evaluate)
 app.command("fill-mask")(fill_mask.command)
 app.command("answer")(answer.command)
+app.command("read")(read_command.read)
 
 
 def main() -> None:

@@ -12,14 +12,14 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, store, strict_yaml, tables, task_table
+from ablations import claims, equal_compute, figures, grids, markup, report, store, strict_yaml, tables, task_table
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed, planned_metrics
 from ablations.plan import Plan, plan
 from ablations.progress import display
 from ablations.schema import TUNING, Cell
 from ablations.store import Records
-from lightning_modules.config import ConfigError, Problem, diff
+from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 
 REQUEST = "request.json"  # in a page's folder: what was asked for, where that is not the plain grid at a plain scale
 
@@ -116,9 +116,21 @@ class Study:
         """One row a run, for analyses of one's own."""
         return frame(self._plan.cells, self.records)
 
-    def table(self) -> Markdown:
-        """One row a cell: means with intervals, differences to the baseline, published values apart."""
+    def table(self, at: str = "") -> Markdown:
+        """One row a cell: means with intervals, differences to the baseline, published values apart.
+
+        Args:
+            at: ``steps``, ``tokens``, ``flops`` or ``seconds``: held-out losses at equal amounts of it, from curves.
+        """
+        if at:
+            wanted = _unit(at)
+            return Markdown(markup.markdown(equal_compute.single(self.grid, self._plan.cells, self.records, wanted)))
         return Markdown(markup.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
+
+    def readings(self, at: str) -> list[dict[str, Any]]:
+        """The numbers of `table(at)`, one row a cell."""
+        found = equal_compute.read(self.grid, self._plan.cells, self.records, _unit(at))
+        return [equal_compute.plain(found, one) for one in found.cells]
 
     def tasks(self) -> Markdown:
         """Downstream tasks one by one: spread over seeds, runs that learnt nothing, the vote of all seeds."""
@@ -228,6 +240,12 @@ def cost_line(found: Plan) -> str:
         f"{markup.quantity(found.tokens)} tokens, {markup.quantity(found.flops)} FLOPs, about "
         f"{markup.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
     )
+
+
+def _unit(name: str) -> str:
+    if name not in equal_compute.UNITS:
+        raise ConfigError([Problem("at", f"there is no unit '{name}'.{did_you_mean(name, equal_compute.UNITS)}")])
+    return name
 
 
 def _mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Publis
 
 def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]]:
     """The results of a grid: the table to read, the table of every number, and the run ids behind them."""
-    cells = _in_order(cells)
+    cells = in_order(cells)
     summaries, published = summarise(grid, cells, records), published_values(grid, cells)
     return (
         _reading(grid, cells, records, summaries, published),
@@ -74,7 +74,7 @@ def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, 
     )
 
 
-def _in_order(cells: Sequence[Cell]) -> list[Cell]:
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
     """Numbers ascend, names keep the order of the plan; the first axis counts most."""
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     seen = {path: list(dict.fromkeys(json.dumps(cell.values.get(path)) for cell in cells)) for path in paths}
