@@ -76,6 +76,7 @@ def plan(
     scale: Scale,
     seeds: Seeds = None,
     filter: Filter = None,
+    power: Annotated[bool, typer.Option("--power", help="How many seeds each claim needs, from a pilot.")] = False,
     results: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -84,7 +85,11 @@ def plan(
 
     with told():
         study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results)
-        if form is Format.table:
+        if power and form is Format.table:
+            show(study.power())
+        elif power:
+            listing([need.plain() for need in study.needs()], form, "claim")
+        elif form is Format.table:
             show(study.about(), study.plan())
         else:
             listing(study.resolve().table().to_dict("records"), form, "cell")

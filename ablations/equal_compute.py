@@ -1,8 +1,8 @@
 """One grid read at equal steps, tokens, FLOPs or seconds, from the curves that its records keep.
 
-A grid holds one of these equal while it runs; a reader may want another. ALBERT's Table 6 is the case: at equal steps
-the widest model wins by a lot, at equal hours by less (Lan et al. 2020, Section 4.8). Here each run's held-out loss is
-read at the largest amount that every finished run has reached.
+A grid holds one of these equal while it runs; a reader may want another. ALBERT is the case: its widest model is ahead
+of BERT-large by 3.5 points after equal steps (Lan et al. 2020, Table 2) and by 1.5 after equal hours (Table 6). Here
+each run's held-out loss is read at the largest amount that every finished run has reached.
 
 Differences to a training that was planned for that amount, and they are not small: a run that is read on its way has
 not finished its learning-rate schedule, and would stand lower had it been planned so short; and FLOPs and seconds are

@@ -57,6 +57,10 @@ class Better:
         sign = -1.0 if claim.better == "lower" else 1.0
         return (weighted(values, (sign, -sign)),)
 
+    def tested(self, contrasts: Sequence[Contrast]) -> Sequence[Contrast]:
+        """The contrasts that are tested; any others only forbid."""
+        return contrasts[:1]
+
     def p(self, claim: Claim, contrasts: Sequence[Contrast]) -> float:
         """Two-sided p against "neither as claimed nor the opposite"; there are two seeds or more."""
         return contrasts[0].p or 0.0
@@ -170,6 +174,9 @@ class Ordering(Better):
         single = super().contrasts
         return tuple(single(claim, step)[0] for step in pairwise(values))
 
+    def tested(self, contrasts: Sequence[Contrast]) -> Sequence[Contrast]:
+        return contrasts
+
     def p(self, claim: Claim, contrasts: Sequence[Contrast]) -> float:
         shown = max(2 * step.tail(0.0) for step in contrasts)
         refuted = len(contrasts) * min(2 * step.tail(0.0, below=True) for step in contrasts)
@@ -224,6 +231,7 @@ class Trend(Ordering):
         wrong = [n for n, step in enumerate(contrasts[1:], start=1) if _mean(step) < 0]
         return f"the slope is as claimed, but step {', '.join(map(str, wrong))} goes the other way" if wrong else ""
 
+    tested = Better.tested
     detectable = Better.detectable
     needed = Better.needed
 

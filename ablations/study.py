@@ -12,7 +12,19 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, equal_compute, figures, grids, markup, report, store, strict_yaml, tables, task_table
+from ablations import (
+    claims,
+    equal_compute,
+    figures,
+    grids,
+    markup,
+    power,
+    report,
+    store,
+    strict_yaml,
+    tables,
+    task_table,
+)
 from ablations.execute import Summary, execute
 from ablations.frames import frame, metric_by_seed, planned_metrics
 from ablations.plan import Plan, plan
@@ -98,6 +110,21 @@ class Study:
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
         return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
+
+    def needs(self) -> list[power.Need]:
+        """How many seeds each claim needs, from the spread of what has finished at this or another scale."""
+        cells = {self.scale: self.resolve().cells}
+        for name in self.grid.scales:
+            if name != self.scale:
+                cells[name] = plan(self.grid, name).cells
+        return power.needs(self.grid, self.scale, cells, self.records)
+
+    def power(self) -> Markdown:
+        """The seeds that each claim needs, as a table."""
+        found = self.needs()
+        return Markdown(
+            markup.markdown(power.sheet(found, self.grid, self.scale)) if found else "*This grid tests no claim.*"
+        )
 
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.

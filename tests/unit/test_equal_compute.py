@@ -146,7 +146,7 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
     assert {"equal_compute.md", "equal_compute.csv", "equal_compute.json"} <= set(written)
     page = (tmp_path / "README.md").read_text()
     assert "## Read at equal compute" in page
-    head, small, large = (tmp_path / "equal_compute.csv").read_text().splitlines()
+    head, _, large = (tmp_path / "equal_compute.csv").read_text().splitlines()
     cells = dict(zip(head.split(","), large.split(","), strict=True))
     assert (cells["steps amount"], cells["seconds amount"], cells["seconds share"]) == ("800", "100", "0.125")
     assert float(cells["steps difference"]) == pytest.approx(-0.3 + 0.04 / 3)
