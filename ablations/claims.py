@@ -1,42 +1,38 @@
 """Published claims and what the records say about them.
 
-A claim is directional ("a is better than b") or of near-equality ("a equals b within a margin"). Its verdict is one of
-*replicates*, *contradicts* and *not resolved*, and it is the adjusted interval that decides:
+What a claim says of its sides is its relation (``relations.py``): that one is better, that two are equal, an order, a
+trend, an interaction, a ratio, a spread. Its verdict is one of *replicates*, *contradicts* and *not resolved*, and it
+is the adjusted interval that decides:
 
 ======================  ==========================================  ===================================
-verdict                 a better than b                             a equals b
+verdict                 a better than b, and the other relations    a equals b
 ======================  ==========================================  ===================================
 replicates              the interval lies above 0                   the interval lies within the margins
 contradicts             the interval lies below 0                   the interval lies beyond a margin
 not resolved            everything else, absent data included       everything else, absent data included
 ======================  ==========================================  ===================================
 
-Intervals are adjusted by Holm over the distinct contrasts among the claims of the grid, all of them, whether or not
+For a ratio the claimed one stands in the place of 0; a trend also asks that no step goes the other way.
+
+Intervals are adjusted by Holm over the distinct tests among the claims of the grid, of every relation, whether or not
 they could be measured: the family is fixed before there are results. Two claims about one contrast on one metric (the
-paper measured it by two tasks) are one test. Near-equality is two one-sided tests (Schuirmann, Journal of
-Pharmacokinetics and Biopharmaceutics 15, 1987, 657-680), done with the same interval as everything else: each at half
-the usual alpha.
+paper measured it by two tasks) are one test. What has no noise, such as a number of parameters, is compared as it is
+and is no test.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ablations.example_scores import Resampled, resampled
-from ablations.frames import Lookup, Pairing, against, pair, references, side_of
-from ablations.literature import printed_difference
-from ablations.markup import cell_text, fixed, places, range_text, value_text
-from ablations.schema import Cell, Claim, Grid
-from ablations.statistics import (
-    POWER,
-    Contrast,
-    Interval,
-    holm,
-    holm_levels,
-    minimum_detectable_effect,
-)
+from ablations.frames import Lookup
+from ablations.relations import CONTRADICTS, NOT_RESOLVED, RELATIONS, REPLICATES, Better, agreement
+from ablations.schema import EXACT, Cell, Claim, Grid
+from ablations.sides import Computing, Sides, collect, computing
+from ablations.statistics import LEVEL, Contrast, Interval, holm, holm_levels, mean_interval
+from ablations.verdict_text import published, sentence, split_unit
 from lightning_modules.tasks import TASKS
 
-REPLICATES, CONTRADICTS, NOT_RESOLVED = "replicates", "contradicts", "not resolved"
+__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "split_unit", "tally", "tests", "verdicts"]
 
 
 @dataclass(frozen=True)
@@ -46,23 +42,25 @@ class Verdict:
     Attributes:
         outcome: ``replicates``, ``contradicts`` or ``not resolved``.
         reason: Why nothing was decided, or what else to know; empty where the interval says it all.
-        a, b: The two sides for people, ``b`` without what both share.
-        raw: The 95 % interval of the paired difference; ``adjusted``: the one that decides.
+        sides: The sides for people, later ones without what all share.
+        raw: The 95 % interval of the paired difference, or of what the relation has in its place (the ratio, the
+            smallest step, the slope, the difference of differences or of spreads); ``adjusted``: the one that decides.
         p: Two-sided, of the paired t test (of the two one-sided tests for near-equality); ``adjusted_p``: Holm's.
         rank_p: Of the signed-rank test; None below six pairs.
         detectable: The smallest true effect that would have been seen with 80 % power at the adjusted level.
-        family: The number of distinct contrasts that Holm's correction counted.
-        published: The printed values of a and b as a sentence, in the paper's own metric; never mixed with ours.
+        family: The number of distinct tests that Holm's correction counted.
+        published: The printed values of the sides as a sentence, in the paper's own metric; never mixed with ours.
         proxy: How the paper's metric and ours differ, and our data, where they are an own split.
-        runs: The run ids of each pair.
-        resampled: Bootstrap intervals, not adjusted: information, they decide nothing.
+        runs: The run ids of each seed, in the order of the sides.
+        computing: What the runs behind the verdict took.
+        resampled: Bootstrap intervals, not adjusted: information, they decide nothing; None where there are not two
+            sides.
     """
 
     claim: Claim
     outcome: str
     reason: str
-    a: str
-    b: str
+    sides: tuple[str, ...]
     metric: str
     unit: str
     raw: Interval
@@ -74,67 +72,94 @@ class Verdict:
     family: int
     published: str
     proxy: str
-    runs: tuple[tuple[str, str], ...]
-    resampled: Resampled
+    runs: tuple[tuple[str, ...], ...]
+    computing: Computing
+    resampled: Resampled | None
+
+    @property
+    def a(self) -> str:
+        """The first side."""
+        return self.sides[0]
+
+    @property
+    def b(self) -> str:
+        """The second side; where there are more, all but the first."""
+        return "; ".join(self.sides[1:])
 
     @property
     def effect(self) -> float | None:
-        """How much better a is than b; None without data."""
+        """How much better a is than b, or what the relation has in its place; None without data."""
         return self.raw.mean
 
     @property
     def n(self) -> int:
-        """Pairs of runs with a common seed."""
+        """Seeds that all sides have."""
         return self.raw.n
 
     @property
     def sentence(self) -> str:
         """The verdict for people, one sentence."""
-        return _sentence(self)
+        return sentence(self)
 
 
 @dataclass(frozen=True)
 class _Case:
-    """A claim with its data: the contrast oriented so that positive is good, or the reason why there is none."""
+    """A claim with its data: contrasts oriented so that positive is as claimed, or the reason why there are none."""
 
     claim: Claim
-    contrast: Contrast
-    runs: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    obstacle: str = ""
-    names: tuple[str, str] = ("", "")
+    sides: Sides
+    contrasts: tuple[Contrast, ...]
+    obstacle: str
+
+    @property
+    def relation(self) -> Better:
+        return RELATIONS[self.claim.relation]
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a p value, decided or not."""
+        return self.contrasts[0].n > 1 and self.claim.metric not in EXACT
 
     @property
     def p(self) -> float:
         """The p value that enters Holm's correction: 1 where nothing can be decided."""
-        if self.obstacle or self.contrast.p is None:
-            return 1.0
-        if self.claim.relation != "~":
-            return self.contrast.p
-        margin, tail = self.claim.margin or 0.0, self.contrast.tail
-        inside = max(tail(-margin), tail(margin, below=True))
-        beyond = min(tail(margin), tail(-margin, below=True))
-        return min(1.0, 2 * min(inside, beyond))
+        return 1.0 if self.obstacle else self.relation.p(self.claim, self.contrasts)
 
-    @property
-    def test(self) -> tuple[object, ...]:
-        """What makes two claims one test: the same two sides, metric and margin."""
-        sides = frozenset(repr(sorted(side.items())) for side in (self.claim.a, self.claim.b))
-        return sides, self.claim.metric, self.claim.against, self.claim.margin if self.claim.relation == "~" else None
+    def shown_p(self) -> float | None:
+        """The p value to print, None without a test."""
+        return self.p if self.measured else None
+
+
+def tests(claims: Sequence[Claim]) -> dict[tuple[object, ...], list[Claim]]:
+    """The claims of each distinct test, in order: those of one relation about the same sides on the same metric."""
+    found: dict[tuple[object, ...], list[Claim]] = {}
+    for claim in claims:
+        if claim.metric not in EXACT:
+            found.setdefault(_test(claim), []).append(claim)
+    return found
+
+
+def _test(claim: Claim) -> tuple[object, ...]:
+    sides = tuple(repr(sorted(side.items())) for side in claim.asked)
+    mirrored = claim.relation in (">", "~", "spread")
+    bound = {"~": claim.margin, "ratio": claim.ratio}.get(claim.relation)
+    kind = claim.relation if claim.relation not in (">", "~") else ""
+    return kind, frozenset(sides) if mirrored else sides, claim.metric, claim.against, bound
 
 
 def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict]:
     """One verdict for each claim of the grid, in the order of the grid."""
     cases = [_case(grid, cells, _measured(claim, cells), records) for claim in grid.claims]
-    tests = {case.test: case.p for case in cases}
-    order = list(tests)
-    adjusted = dict(zip(order, holm(list(tests.values())), strict=True))
-    levels = dict(zip(order, holm_levels(list(tests.values())), strict=True))
-    beside = [resampled(case.claim, case.contrast, case.runs, records) for case in cases]
-    return [
-        _verdict(grid, case, adjusted[case.test], levels[case.test], len(order), more)
-        for case, more in zip(cases, beside, strict=True)
-    ]
+    p_values = dict.fromkeys(tests(grid.claims), 1.0)
+    p_values |= {_test(case.claim): case.p for case in cases if _test(case.claim) in p_values}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    levels = dict(zip(p_values, holm_levels(list(p_values.values())), strict=True))
+    found = []
+    for case in cases:
+        test = _test(case.claim)
+        decided = adjusted.get(test, 1.0), levels.get(test, LEVEL), len(p_values)
+        found.append(_verdict(grid, case, *decided, computing(case.sides.behind, records), _beside(case, records)))
+    return found
 
 
 def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
@@ -144,59 +169,69 @@ def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
     return claim.model_copy(update={"metric": claim.official}) if is_official else claim
 
 
+def _beside(case: "_Case", records: Lookup) -> Resampled | None:
+    if case.claim.relation not in (">", "~") or len(case.contrasts) != 1:
+        return None
+    return resampled(case.claim, case.contrasts[0], case.sides.runs, records)
+
+
 def _case(grid: Grid, cells: Sequence[Cell], claim: Claim, records: Lookup) -> _Case:
-    sides = []
-    for name, wanted in (("a", claim.a), ("b", claim.b)) if not claim.against else (("a", claim.a),):
-        found = side_of(grid, cells, wanted)
-        if len(found) != 1:
-            fault = "is not among the cells" if not found else f"fits {len(found)} cells"
-            return _Case(claim, Contrast((), ()), obstacle=f"side {name} ({cell_text(wanted)}) {fault} of this scale")
-        sides.append(found[0])
-    pairing = (
-        against(*sides, records, claim.metric, claim.against) if claim.against else pair(*sides, records, claim.metric)
-    )
-    contrast, names = pairing.contrast, _sides(claim, sides)
-    if claim.better == "lower":
-        contrast = replace(contrast, differences=tuple(-d for d in contrast.differences))
-    return _Case(claim, contrast, pairing.runs, pairing.notes, _obstacle(contrast, pairing), names)
+    sides, relation = collect(grid, cells, claim, records), RELATIONS[claim.relation]
+    empty = (Contrast((), ()),)
+    if sides.missing:
+        return _Case(claim, sides, empty, sides.missing)
+    problem = relation.problem(sides.values)
+    if problem:
+        return _Case(claim, sides, empty, problem)
+    contrasts = relation.contrasts(claim, sides.values)
+    return _Case(claim, sides, contrasts, _obstacle(claim, sides, contrasts))
 
 
-def _obstacle(contrast: Contrast, pairing: Pairing) -> str:
-    """Why a contrast cannot be decided, whatever its interval."""
-    if contrast.n < 2:
-        pairs = "one finished pair" if contrast.n else "no finished pair"
-        return f"{pairs} with a common seed on one device class; at least 2 are needed"
-    if all(pairing.plateau):
-        return "both sides are still on the plateau (no better than the neighbour-count baseline): train longer"
-    if contrast.sd == 0:
+def _obstacle(claim: Claim, sides: Sides, contrasts: Sequence[Contrast]) -> str:
+    """Why contrasts cannot be decided, whatever their interval."""
+    relation, n, count = RELATIONS[claim.relation], contrasts[0].n, len(sides.values)
+    if n < relation.fewest:
+        what = ("pair" if count == 2 else "set") + "s" * (n > 1)
+        sized = "" if count == 2 else f" of {count} runs"
+        found = f"{('no', 'one')[n] if n < 2 else n} finished {what}{sized}"
+        return f"{found} with a common seed on one device class; at least {relation.fewest} are needed"
+    if any(sides.plateau[a] and sides.plateau[b] for a, b in relation.compared(count)):
+        which = "both sides" if count == 2 else "two sides that are compared"
+        return f"{which} are still on the plateau (no better than the neighbour-count baseline): train longer"
+    if claim.relation == "spread" and sides.lost:
+        return f"{', '.join(sides.lost)}, which is spread that no number stands for"
+    if claim.metric not in EXACT and any(contrast.sd == 0 for contrast in contrasts):
         return "the difference is the same in every seed, so there is no noise to compare it with"
     return ""
 
 
-def _verdict(grid: Grid, case: _Case, p: float, level: float, family: int, beside: Resampled) -> Verdict:
-    claim, contrast, sd = case.claim, case.contrast, case.contrast.sd
+def _verdict(
+    grid: Grid, case: _Case, p: float, level: float, family: int, spent: Computing, beside: Resampled | None
+) -> Verdict:
+    claim, relation, contrasts = case.claim, case.relation, case.contrasts
     labels = {metric.name: metric.label or metric.name for metric in grid.metrics}
     metric, unit = split_unit(labels.get(claim.metric, claim.metric))
-    adjusted = contrast.interval(level)
-    side_a, side_b = case.names if any(case.names) else _sides(claim, ())
+    adjusted = relation.interval(claim, contrasts, level)
+    outcome = NOT_RESOLVED if case.obstacle else relation.decide(claim, adjusted)
+    veto = relation.veto(contrasts) if outcome == REPLICATES else ""
     return Verdict(
         claim=claim,
-        outcome=NOT_RESOLVED if case.obstacle else _decide(claim, adjusted),
-        reason="; ".join(filter(None, (case.obstacle, *case.notes))),
-        a=side_a,
-        b=side_b,
+        outcome=NOT_RESOLVED if veto else outcome,
+        reason="; ".join(filter(None, (case.obstacle, veto, *case.sides.notes, _rank_agreement(case)))),
+        sides=case.sides.names,
         metric=metric,
         unit=unit,
-        raw=contrast.interval(),
+        raw=relation.interval(claim, contrasts, LEVEL),
         adjusted=adjusted,
-        p=None if contrast.p is None else case.p,
-        adjusted_p=None if contrast.p is None else p,
-        rank_p=contrast.rank_p,
-        detectable=minimum_detectable_effect(sd, contrast.n, level) if sd else None,
+        p=case.shown_p(),
+        adjusted_p=p if case.measured else None,
+        rank_p=contrasts[0].rank_p if len(contrasts) == 1 else None,
+        detectable=relation.detectable(claim, contrasts, level),
         family=family,
-        published=_published(claim),
+        published=published(claim),
         proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
-        runs=case.runs,
+        runs=case.sides.runs,
+        computing=spent,
         resampled=beside,
     )
 
@@ -206,94 +241,15 @@ def _own_split(claim: Claim) -> str:
     return f"own split: {task.own_split}" if task and task.own_split else ""
 
 
-def _decide(claim: Claim, interval: Interval) -> str:
-    if interval.low is None or interval.high is None:
-        return NOT_RESOLVED
-    if claim.relation == "~":
-        margin = claim.margin or 0.0
-        if -margin < interval.low and interval.high < margin:
-            return REPLICATES
-        return CONTRADICTS if interval.low > margin or interval.high < -margin else NOT_RESOLVED
-    if interval.low > 0:
-        return REPLICATES
-    return CONTRADICTS if interval.high < 0 else NOT_RESOLVED
-
-
-def split_unit(label: str) -> tuple[str, str]:
-    """``held-out loss (nats)`` -> ``("held-out loss", "nats")``; no unit where there are no brackets."""
-    name, bracket, unit = label.rstrip(")").rpartition(" (")
-    return (name, unit) if bracket and label.endswith(")") else (label, "")
-
-
-def _sides(claim: Claim, cells: Sequence[Cell]) -> tuple[str, str]:
-    """``masking rate 40 %`` and ``15 %``: the sides as the cells at hand have them, the second in short.
-
-    A claim names its sides by published values; where others stand for them at a small scale, both are said:
-    ``num_layers 4 (for 12)``.
-    """
-    sides = [dict(claim.a), dict(claim.b)]
-    theirs = ["", ""]
-    for n, (side, cell) in enumerate(zip(sides, cells, strict=False)):
-        stood_for = [value_text(path, cell.printed[path]) for path in side if path in cell.printed]
-        theirs[n] = f" (for {', '.join(stood_for)})" if stood_for else ""
-        side |= {path: cell.values[path] for path in side}
-    a, b = sides
-    if claim.against:
-        return cell_text(a) + theirs[0], _reference_text(claim)
-    if len(a) == 1 and a.keys() == b.keys():
-        ((path, value),) = b.items()
-        return cell_text(a) + theirs[0], value_text(path, value) + theirs[1]
-    return cell_text(a) + theirs[0], cell_text(b) + theirs[1]
-
-
-def _reference_text(claim: Claim) -> str:
-    """``the majority answer``: what stands in for side b."""
-    names = {metric: f"the {name}" for name, metric in references(claim.metric).items()}
-    return names.get(claim.against, claim.against)
-
-
-def _published(claim: Claim) -> str:
-    if not {"a", "b"} <= claim.published.keys():
+def _rank_agreement(case: _Case) -> str:
+    """Kendall's tau of an ordering: told, never decisive."""
+    if case.claim.relation != "ordering" or case.obstacle:
         return ""
-    a, b = claim.published["a"], claim.published["b"]
-    metric, unit = split_unit(claim.published_metric)
-    return f"{metric} {a} against {b}{f' {unit}' if unit else ''}, {printed_difference(a, b)}".strip()
-
-
-def _sentence(verdict: Verdict) -> str:
-    published = f" (published: {verdict.published})" if verdict.published else ""
-    interval, effect = verdict.adjusted, verdict.effect
-    if effect is None or interval.low is None or interval.high is None:
-        return f"{verdict.outcome}: {verdict.reason}{published}"
-    unit = f" {verdict.unit}" if verdict.unit else ""
-    amount = f"{fixed(abs(effect), places(interval.half, effect))}{unit}"
-    around = range_text(interval if effect >= 0 else _turned(interval))
-    if verdict.claim.relation == ">" and verdict.outcome != NOT_RESOLVED:
-        direction = "better" if effect > 0 else "worse"
-        text = f"at this scale {verdict.a} is {direction} than {verdict.b} in {verdict.metric} by {amount} {around}"
-    else:
-        favoured = verdict.a if effect >= 0 else verdict.b
-        text = f"at this scale {verdict.a} and {verdict.b} differ in {verdict.metric} by {amount} {around}"
-        text += f" in favour of {favoured}"
-    if verdict.claim.relation == "~":
-        side = {REPLICATES: "within", CONTRADICTS: "beyond"}.get(verdict.outcome, "undecided against")
-        text += f", {side} the margin of {verdict.claim.margin:g}{unit}"
-    text += f", n = {verdict.n}"
-    return f"{verdict.outcome}: {text}{_why(verdict, unit)}{published}"
-
-
-def _why(verdict: Verdict, unit: str) -> str:
-    parts = [verdict.reason] if verdict.reason else []
-    if verdict.outcome == NOT_RESOLVED and verdict.detectable:
-        smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
-        parts.append(f"a true effect of {smallest}{unit} would be seen with {100 * POWER:g} % power")
-    return "".join(f"; {part}" for part in parts)
-
-
-def _turned(interval: Interval) -> Interval:
-    """The interval of ``b - a``."""
-    mean, low, high = (None if x is None else -x for x in (interval.mean, interval.high, interval.low))
-    return Interval(mean, low, high, interval.n, interval.level)
+    interval = mean_interval(agreement(case.claim, case.sides.values))
+    if interval.mean is None:
+        return ""
+    around = f" [{interval.low:.2f}, {min(1.0, interval.high):.2f}]" if interval.low and interval.high else ""
+    return f"Kendall's tau with the claimed order {interval.mean:.2f}{around}"
 
 
 def tally(found: Sequence[Verdict]) -> str:

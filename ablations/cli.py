@@ -18,6 +18,7 @@ from ablations import (
     fill_mask,
     params_command,
     published_commands,
+    read_command,
     simulate,
 )
 from ablations.terminal import Format, listing, show, told, values
@@ -85,6 +86,7 @@ def plan(
     scale: Scale,
     seeds: Seeds = None,
     filter: Filter = None,
+    power: Annotated[bool, typer.Option("--power", help="How many seeds each claim needs, from a pilot.")] = False,
     results: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -93,7 +95,11 @@ def plan(
 
     with told():
         study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results)
-        if form is Format.table:
+        if power and form is Format.table:
+            show(study.power())
+        elif power:
+            listing([need.plain() for need in study.needs()], form, "claim")
+        elif form is Format.table:
             show(study.about(), study.plan())
         else:
             listing(study.resolve().table().to_dict("records"), form, "cell")
@@ -308,6 +314,7 @@ app.command("answer")(answer.command)
 app.command("published")(published_commands.command)
 app.command("params")(params_command.command)
 app.command("simulate")(simulate.command)
+app.command("read")(read_command.read)
 
 
 def main() -> None:

@@ -69,8 +69,10 @@ def _scores(record: Record | None, metric: str) -> tuple[str, np.ndarray] | None
     return str(record.config.get("fingerprints", {}).get(task, "")), of
 
 
-def entries(found: Resampled) -> tuple[float | int | None, ...]:
+def entries(found: Resampled | None) -> tuple[float | int | None, ...]:
     """The columns of a table: the ends of the interval over seeds, those over seeds and examples, and how many."""
+    if found is None:
+        return (None,) * 5
     both = found.both
     ends = (both.low, both.high, found.examples) if both else (None, None, None)
     return found.seeds.low, found.seeds.high, *ends

@@ -14,7 +14,7 @@ import pandas as pd
 from ablations.derived import DERIVED, gathered, possible
 from ablations.literature import same
 from ablations.markup import plain
-from ablations.schema import Cell, Grid, Metric, Record, Run
+from ablations.schema import COST, Cell, Grid, Metric, Record, Run
 from ablations.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
 from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
@@ -67,12 +67,13 @@ def done(cell: Cell, records: Lookup, metric: str = "") -> dict[int, Record]:
 
 
 def metric_by_seed(cell: Cell, records: Lookup, metric: str) -> dict[int, float]:
-    """One metric of the finished runs that have it, by seed."""
-    return {
-        seed: float(record.metrics[metric])
+    """One metric, or what a ``cost.`` entry says, of the finished runs that have it, by seed."""
+    key = metric.removeprefix(COST)
+    found = {
+        seed: record.metrics if key == metric else record.cost
         for seed, record in sorted(done(cell, records, metric).items())
-        if metric in record.metrics
     }
+    return {seed: float(values[key]) for seed, values in found.items() if key in values}
 
 
 def as_printed(cell: Cell) -> dict[str, Any]:
@@ -147,14 +148,6 @@ def pair(a: Cell, b: Cell, records: Lookup, metric: str) -> Pairing:
         tuple(notes),
         (_on_plateau(a, records, contrast.seeds), _on_plateau(b, records, contrast.seeds)),
     )
-
-
-def against(cell: Cell, records: Lookup, metric: str, reference: str) -> Pairing:
-    """A cell's metric compared, seed by seed, with another metric of the same runs, such as a majority baseline."""
-    found = done(cell, records, metric)
-    contrast = paired(metric_by_seed(cell, records, metric), metric_by_seed(cell, records, reference))
-    runs = tuple((found[seed].id, found[seed].id) for seed in contrast.seeds)
-    return Pairing(contrast, runs, (), (_on_plateau(cell, records, contrast.seeds),) * 2)
 
 
 def _on_plateau(cell: Cell, records: Lookup, seeds: Sequence[int]) -> bool:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ablations import literature
+from ablations import claim_checks, literature
 from ablations.cells import (
     PROTOCOL,
     Layout,
@@ -23,9 +23,8 @@ from ablations.cells import (
     tasks_at,
 )
 from ablations.derived import DERIVED, missing, possible
-from ablations.frames import references
 from ablations.literature import same
-from ablations.schema import METRICS, STEPS, SYSTEM_AXIS, TUNING, Grid
+from ablations.schema import COSTS, METRICS, STEPS, SYSTEM_AXIS, TUNING, Grid
 from ablations.strict_yaml import Document, Path_
 from lightning_modules.config import ConfigError, did_you_mean, knob, paths
 from lightning_modules.system import System
@@ -42,7 +41,9 @@ def check(grid: Grid, document: Document) -> None:
     names_known = _check_names(grid, document)
     names_known &= _check_references(grid, document)
     _check_metrics(grid, document)
-    _check_claims(grid, document)
+    for n, claim in enumerate(grid.claims):
+        _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
+    claim_checks.check(grid, document)
     if not names_known or not _check_zips(grid, document):
         return
     _check_stand_ins(grid, document)
@@ -147,7 +148,7 @@ def _check_references(grid: Grid, document: Document) -> bool:
     for n, rule in enumerate(grid.exclude):
         mentioned += [(("exclude", n, "when", path), path) for path in rule.when]
     for n, claim in enumerate(grid.claims):
-        mentioned += [(("claims", n, side, path), path) for side in ("a", "b") for path in getattr(claim, side)]
+        mentioned += [((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side]
     for n, source in enumerate(grid.published):
         mentioned += [(("published", n, "match", column), path) for column, path in source.match.items()]
     for name, scale in grid.scales.items():
@@ -195,7 +196,7 @@ def _check_published(grid: Grid, document: Document) -> None:
 def known_metrics() -> dict[str, str]:
     """Every metric that a record may have, with what it is."""
     tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
-    return METRICS | tasks
+    return METRICS | COSTS | tasks
 
 
 def known_knobs() -> dict[str, Any]:
@@ -210,29 +211,6 @@ def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> 
     names = [metric.name for metric in grid.metrics]
     if name not in names:
         document.complain(where, f"'{name}' is not among the metrics.{did_you_mean(name, names)}")
-
-
-def _check_claims(grid: Grid, document: Document) -> None:
-    ids = [claim.id for claim in grid.claims]
-    for n, claim in enumerate(grid.claims):
-        _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
-        if claim.official:
-            _check_measured(grid, ("claims", n, "official"), claim.official, document)
-            if claim.against:
-                document.complain(("claims", n, "official"), "a claim against a baseline has one metric")
-        if bool(claim.b) == bool(claim.against):
-            document.complain(("claims", n), "a claim has a second side: either 'b' or 'against'")
-        if claim.against and claim.against not in references(claim.metric).values():
-            hint = did_you_mean(claim.against, references(claim.metric).values())
-            document.complain(("claims", n, "against"), f"is not what {claim.metric} is read against.{hint}")
-        if claim.a == claim.b:
-            document.complain(("claims", n), "a and b are the same cell")
-        if claim.id in ids[:n]:
-            document.complain(("claims", n, "id"), f"two claims are called '{claim.id}'")
-        if claim.relation == "~" and claim.margin is None:
-            document.complain(("claims", n), "a claim of equality ('~') needs a margin")
-        for side in set(claim.published) - {"a", "b"}:
-            document.complain(("claims", n, "published", side), "the published values are those of a and b")
 
 
 def _check_stand_ins(grid: Grid, document: Document) -> None:
@@ -286,14 +264,10 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
         if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):
             document.complain(("exclude", n), "excludes nothing: no combination has these values at any scale")
     for n, claim in enumerate(grid.claims):
-        for side in ("a", "b"):
-            wanted = getattr(claim, side)
-            if (
-                wanted
-                and set(wanted) <= set(grid.axes)
-                and not any(agrees(row, {**grid.baseline, **wanted}) for row in every)
-            ):
-                document.complain(("claims", n, side), f"no cell of any scale has {label(wanted)}")
+        for where, wanted in claim_checks.places(n, claim):
+            at = {**grid.baseline, **wanted}
+            if set(wanted) <= set(grid.axes) and not any(agrees(row, at) for row in every):
+                document.complain(where, f"no cell of any scale has {label(wanted)}")
 
 
 def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablations import claims, figures, scoreboard, store, tables, task_table
+from ablations import claims, equal_compute, figures, scoreboard, store, tables, task_table
 from ablations.cells import stand_in_pairs
 from ablations.claims import Verdict
 from ablations.frames import Lookup, device_class
@@ -18,6 +18,7 @@ from ablations.schema import Cell, Grid, Record
 _VERDICT_NOTE = (
     "Intervals here are widened by Holm's correction for the number of claims; those of the results below are not."
 )
+_SECTIONS = {"tasks": "Task by task", "equal_compute": "Read at equal compute"}
 
 
 class Planned(Protocol):
@@ -49,6 +50,9 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
     by_task = task_table.per_task(plan.cells, records)
     if by_task:
         written |= _named(tables.write(folder, "tasks", by_task))
+    equal = equal_compute.sheets(plan.grid, plan.cells, records)
+    if equal:
+        written |= _named(tables.write(folder, "equal_compute", equal))
     for name, (draw, _) in figures.FIGURES.items():
         figure, path = draw(plan.grid, plan.cells, records, subtitle(plan, records)), folder / f"{name}.svg"
         if figure is None:
@@ -56,7 +60,8 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
         else:
             written[path.name] = figures.save(figure, path)
     page = folder / "README.md"
-    store.write(page, _page(plan, records, folder, results[0], by_task[0] if by_task else None, verdicts).encode())
+    sections = {section: found[0] for found, section in ((by_task, "tasks"), (equal, "equal_compute")) if found}
+    store.write(page, _page(plan, records, folder, results[0], sections, verdicts).encode())
     card = folder / "page.json"
     store.write(card, (json.dumps(_card(plan, records, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
     return written | {page.name: page, card.name: card}
@@ -92,7 +97,7 @@ def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[s
 
 
 def _page(
-    plan: Planned, records: Lookup, folder: Path, sheet: Sheet, by_task: Sheet | None, verdicts: Sequence[Verdict]
+    plan: Planned, records: Lookup, folder: Path, sheet: Sheet, more: Mapping[str, Sheet], verdicts: Sequence[Verdict]
 ) -> str:
     grid = plan.grid
     finished, planned = _counts(plan, records)
@@ -112,8 +117,8 @@ def _page(
     parts += ["## Results", markdown(sheet).rstrip("\n"), _links("table")]
     drawn = [name for name in figures.FIGURES if (folder / f"{name}.svg").exists()]
     parts += [f"![{figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
-    if by_task:
-        parts += ["## Task by task", markdown(by_task).rstrip("\n"), _links("tasks")]
+    for name, further in more.items():
+        parts += [f"## {_SECTIONS[name]}", markdown(further).rstrip("\n"), _links(name)]
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
         parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")

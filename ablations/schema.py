@@ -42,6 +42,13 @@ METRICS: dict[str, str] = {
     "glue.average": "mean over the nine tasks of GLUE, on dev sets, each by the mean of its measures; 0 to 1",
     "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
 }
+COST = "cost."  # before an entry of a record's cost where that is what is compared
+EXACT = {  # of these there is no noise: every seed has the same
+    "cost.parameters": "trainable parameters",
+    "cost.tokens": "tokens presented in training",
+    "cost.flops": "floating-point operations of training",
+}
+COSTS = EXACT | {"cost.seconds": "seconds of training", "cost.tokens_per_second": "tokens presented in a second"}
 
 ROOMS = {  # kind of run -> rooms whose numerics it depends on
     "pretrain": ("data", "pretrain", "evaluate"),
@@ -101,18 +108,29 @@ class Claim(Settings):
     statement: str = _required("The claim in words.", min_length=1)
     source: str = _required("Paper and table.", min_length=1)
     published_metric: str = knob("", "What the paper measured.")
-    published: dict[str, float] = knob({}, "The paper's values of the two sides: {a: value, b: value}.")
+    published: dict[str, float] = knob({}, "The paper's values of the sides: {a: value, b: value}, and on by letters.")
     metric: str = _required("What is measured here.")
     official: str = knob(
         "", "The same metric on the official data set, in place of 'metric' at scales that fine-tune on that."
     )
     better: Literal["lower", "higher"] = _required("Which direction of our metric is better.")
-    a: dict[str, Any] = _required("Axis -> value of the first side.", min_length=1)
+    a: dict[str, Any] = knob({}, "Axis -> value of the first side.")
     b: dict[str, Any] = knob({}, "Axis -> value of the second side.")
+    sides: tuple[dict[str, Any], ...] = knob(
+        (), "In place of a and b: ordering, trend: the sides, best first; interaction: a, b, c, d of (a - b) - (c - d)."
+    )
     against: str = knob("", "A metric of side a that stands for b, such as a majority baseline.")
-    relation: Literal[">", "~"] = knob(">", "'>': a is better than b; '~': they differ by less than margin.")
+    relation: Literal[">", "~", "ratio", "ordering", "trend", "interaction", "spread"] = knob(
+        ">", "'>': a is better than b; '~': they differ by less than margin; the others: ablations/relations.py."
+    )
     margin: float | None = knob(None, "Largest difference that still counts as equal, in the metric's unit.", gt=0)
+    ratio: float | None = knob(None, "How many times as good as b a is at least.", gt=0)
     proxy: str = knob("", "How our measurement differs from the paper's.")
+
+    @property
+    def asked(self) -> tuple[dict[str, Any], ...]:
+        """The sides in the order of the claim, as axis -> value; one where ``against`` stands for the second."""
+        return self.sides or tuple(side for side in (self.a, self.b) if side)
 
 
 class PublishedTable(Settings):

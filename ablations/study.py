@@ -14,10 +14,12 @@ from IPython.display import SVG, Markdown
 
 from ablations import (
     claims,
+    equal_compute,
     figures,
     grids,
     markup,
     parameters,
+    power,
     report,
     scoreboard_page,
     store,
@@ -33,7 +35,7 @@ from ablations.progress import display
 from ablations.schema import TUNING, Cell
 from ablations.scoreboard_page import REQUEST
 from ablations.store import Records
-from lightning_modules.config import ConfigError, Problem, diff
+from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 from lightning_modules.tasks import pins as task_pins
 
 
@@ -113,6 +115,21 @@ class Study:
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
         return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
 
+    def needs(self) -> list[power.Need]:
+        """How many seeds each claim needs, from the spread of what has finished at this or another scale."""
+        cells = {self.scale: self.resolve().cells}
+        for name in self.grid.scales:
+            if name != self.scale:
+                cells[name] = plan(self.grid, name).cells
+        return power.needs(self.grid, self.scale, cells, self.records)
+
+    def power(self) -> Markdown:
+        """The seeds that each claim needs, as a table."""
+        found = self.needs()
+        return Markdown(
+            markup.markdown(power.sheet(found, self.grid, self.scale)) if found else "*This grid tests no claim.*"
+        )
+
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.
 
@@ -130,9 +147,21 @@ class Study:
         """One row a run, for analyses of one's own."""
         return frame(self._plan.cells, self.records)
 
-    def table(self) -> Markdown:
-        """One row a cell: means with intervals, differences to the baseline, published values apart."""
+    def table(self, at: str = "") -> Markdown:
+        """One row a cell: means with intervals, differences to the baseline, published values apart.
+
+        Args:
+            at: ``steps``, ``tokens``, ``flops`` or ``seconds``: held-out losses at equal amounts of it, from curves.
+        """
+        if at:
+            wanted = _unit(at)
+            return Markdown(markup.markdown(equal_compute.single(self.grid, self._plan.cells, self.records, wanted)))
         return Markdown(markup.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
+
+    def readings(self, at: str) -> list[dict[str, Any]]:
+        """The numbers of `table(at)`, one row a cell."""
+        found = equal_compute.read(self.grid, self._plan.cells, self.records, _unit(at))
+        return [equal_compute.plain(found, one) for one in found.cells]
 
     def tasks(self) -> Markdown:
         """Downstream tasks one by one: spread over seeds, runs that learnt nothing, the vote of all seeds."""
@@ -257,6 +286,12 @@ def cost_line(found: Plan) -> str:
         f"{markup.quantity(found.tokens)} tokens, {markup.quantity(found.flops)} FLOPs, about "
         f"{markup.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
     )
+
+
+def _unit(name: str) -> str:
+    if name not in equal_compute.UNITS:
+        raise ConfigError([Problem("at", f"there is no unit '{name}'.{did_you_mean(name, equal_compute.UNITS)}")])
+    return name
 
 
 def _mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any]:

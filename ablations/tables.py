@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ablations import store
-from ablations.claims import Verdict, split_unit
+from ablations.claims import Verdict
 from ablations.example_scores import entries as resampled_entries
 from ablations.frames import (
     COSTS,
@@ -36,6 +36,7 @@ from ablations.markup import (
     cell_text,
     comma_separated,
     difference_text,
+    duration,
     latex,
     markdown,
     mean_text,
@@ -46,6 +47,7 @@ from ablations.markup import (
 )
 from ablations.schema import Cell, Grid, Metric
 from ablations.statistics import LEVEL, mean_interval
+from ablations.verdict_text import amount, split_unit
 
 _PERCENT = f"{100 * LEVEL:g} %"
 RENDERERS = {"md": markdown, "csv": comma_separated, "tex": latex}
@@ -65,7 +67,7 @@ def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Publis
 
 def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]]:
     """The results of a grid: the table to read, the table of every number, and the run ids behind them."""
-    cells = _in_order(cells)
+    cells = in_order(cells)
     summaries, published = summarise(grid, cells, records), published_values(grid, cells)
     return (
         _reading(grid, cells, records, summaries, published),
@@ -74,7 +76,7 @@ def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, 
     )
 
 
-def _in_order(cells: Sequence[Cell]) -> list[Cell]:
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
     """Numbers ascend, names keep the order of the plan; the first axis counts most."""
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     seen = {path: list(dict.fromkeys(json.dumps(cell.values.get(path)) for cell in cells)) for path in paths}
@@ -231,10 +233,10 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
     """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
     reading = Sheet(
         ("claim", "source", "published", "verdict", "measured in", "a better than b by", "adjusted interval", "n",
-         "detectable", "what to know"),
+         "detectable", "computing", "what to know"),
         [
-            (v.claim.statement, v.claim.source, v.published, v.outcome, _measure(v), difference_text(v.raw),
-             range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}",
+            (v.claim.statement, v.claim.source, v.published, v.outcome, _measure(v), amount(v),
+             range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.reason, v.proxy))))
             for v in verdicts
         ],
@@ -244,18 +246,26 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
     everything = Sheet(
         ("claim", "statement", "source", "a", "b", "relation", "margin", "metric", "unit", "verdict", "effect", "low",
          "high", "adjusted low", "adjusted high", "adjusted level", "n", "p", "adjusted p", "rank p", "detectable",
-         "family", "published", "reason", "proxy", "bootstrap low", "bootstrap high", "seeds and examples low",
-         "seeds and examples high", "examples"),
+         "family", "published", "reason", "proxy", "ratio", "runs", "flops", "seconds", "bootstrap low",
+         "bootstrap high", "seeds and examples low", "seeds and examples high", "examples"),
         [
             (v.claim.id, v.claim.statement, v.claim.source, v.a, v.b, v.claim.relation, v.claim.margin, v.claim.metric,
              v.unit, v.outcome, v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.n,
              v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy,
-             *resampled_entries(v.resampled))
+             v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds, *resampled_entries(v.resampled))
             for v in verdicts
         ],
     )  # fmt: skip
     trace = {"claims": [{"claim": v.claim.id, "verdict": v.outcome, "pairs": v.runs} for v in verdicts]}
     return reading, everything, trace
+
+
+def _computing(verdict: Verdict) -> str:
+    """``10 runs, 35 min, 221 TFLOP``: what the runs behind a verdict took."""
+    spent = verdict.computing
+    if not spent.runs:
+        return ""
+    return f"{spent.runs} run{'s' * (spent.runs > 1)}, {duration(spent.seconds)}, {quantity(spent.flops)}FLOP"
 
 
 def _measure(verdict: Verdict) -> str:

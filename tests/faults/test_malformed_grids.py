@@ -35,6 +35,7 @@ figure: {x: objectives.mlm.masking.rate, y: heldout.loss}
 """
 
 KNOBS = "objectives.mlm.masking.rate"
+SIDES = "    a: {objectives.mlm.masking.rate: 0.4}\n    b: {objectives.mlm.masking.rate: 0.15}\n"
 
 CASES = {
     "misspelt key": (
@@ -108,6 +109,48 @@ CASES = {
         ("    a: {objectives.mlm.masking.rate: 0.4}", "    a: {objectives.mlm.masking.rate: 0.5}"),
         ["g.yaml:22: claims.0.a: no cell of any scale has rate=0.5"],
     ),
+    "ordering of two sides": (
+        (SIDES, "    relation: ordering\n    sides: [{model.num_layers: 2}, {model.num_layers: 4}]\n"),
+        ["g.yaml:17: claims.0: 'ordering' needs 3 to 26 'sides', not 2"],
+    ),
+    "ordering in the words of two sides": (
+        (SIDES, SIDES + "    relation: ordering\n"),
+        ["g.yaml:17: claims.0: 'ordering' lists its sides under 'sides', not as 'a', 'b' or 'against'"],
+    ),
+    "sides of a relation of two": (
+        (SIDES, "    sides: [{model.num_layers: 2}, {model.num_layers: 4}]\n"),
+        ["g.yaml:17: claims.0: '>' compares two sides, 'a' and 'b': it has no 'sides'"],
+    ),
+    "interaction without a side": (
+        (SIDES, "    relation: interaction\n    sides: [{model.num_layers: 2}, {model.num_layers: 4}, {}]\n"),
+        [
+            "g.yaml:17: claims.0: 'interaction' needs 4 'sides', not 3",
+            "g.yaml:23: claims.0.sides: a side names at least one axis and its value",
+        ],
+    ),
+    "side of a trend that is no cell": (
+        (
+            SIDES,
+            "    relation: trend\n    sides: [{model.num_layers: 2}, {model.num_layers: 4}, {model.num_layers: 8}]\n",
+        ),
+        ["g.yaml:23: claims.0.sides.2: no cell of any scale has num_layers=8"],
+    ),
+    "ratio without a ratio, with a margin": (
+        (SIDES, SIDES + "    relation: ratio\n    margin: 0.1\n"),
+        [
+            "g.yaml:17: claims.0: 'ratio' needs a ratio: how many times as good a is at least",
+            "g.yaml:25: claims.0.margin: goes with the relation '~' alone",
+        ],
+    ),
+    "spread against a simple method": (
+        (SIDES, "    a: {model.num_layers: 2}\n    against: heldout.bigram_loss\n    relation: spread\n"),
+        ["g.yaml:17: claims.0: 'against' goes with '>' and '~'; 'spread' has a side 'b'"],
+    ),
+    "relation misspelt": (
+        (SIDES, SIDES + "    relation: orderin\n"),
+        ["g.yaml:24: claims.0.relation: 'orderin' is not allowed. Did you mean 'ordering'?"],
+    ),
+    "claim without sides": ((SIDES, ""), ["g.yaml:17: claims.0: a claim has a first side: 'a'"]),
     "claim of equality without a margin": (
         ("    better: lower", '    better: lower\n    relation: "~"'),
         ["g.yaml:17: claims.0: a claim of equality ('~') needs a margin"],
