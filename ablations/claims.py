@@ -133,7 +133,7 @@ def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict
 def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
     """The claim with the metric on official data where the cells are fine-tuned on those."""
     task = claim.official.partition(".")[0]
-    is_official = any(run.task == task for cell in cells for run in cell.tuned) and bool(task)
+    is_official = any(task in cell.tasks for cell in cells) and bool(task)
     return claim.model_copy(update={"metric": claim.official}) if is_official else claim
 
 

@@ -12,9 +12,21 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import claims, figures, grids, markup, report, scoreboard_page, store, strict_yaml, tables, task_table
+from ablations import (
+    claims,
+    figures,
+    grids,
+    markup,
+    report,
+    scoreboard_page,
+    search_report,
+    store,
+    strict_yaml,
+    tables,
+    task_table,
+)
 from ablations.cells import tasks_at
-from ablations.execute import Summary, execute
+from ablations.execute import Summary, execute_phases
 from ablations.frames import frame, metric_by_seed, planned_metrics
 from ablations.plan import Plan, plan
 from ablations.progress import display
@@ -83,9 +95,10 @@ class Study:
         if home is not None:
             lines.append(f"Baseline: {markup.markdown_text(home.label)}. Against it,")
             others = (cell for cell in self._plan.cells if cell.label != home.label)
-            changes = ((cell.label, diff(home.system, cell.system) | _retuned(home, cell)) for cell in others)
+            changes = ((cell.label, _against(home, cell)) for cell in others)
             lines.append("\n".join(f"* {markup.markdown_text(name)}: {_changes(change)}" for name, change in changes))
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
+        lines += [markup.markdown_text(line) for line in search_report.rules(self.grid, self.scale)]
         return Markdown("\n\n".join(lines))
 
     def plan(self) -> Markdown:
@@ -97,21 +110,22 @@ class Study:
             shown[name.replace("flops", "FLOPs") + " a run"] = rows[name].map(markup.quantity)
         shown["time a run"] = rows["seconds a run"].map(markup.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
+        if "search runs" in rows:
+            shown["+ search"], shown["chosen"] = search_report.planned(rows), rows["chosen"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
+        notes += [markup.markdown_text(note) for note in search_report.missing(found, self.records)]
         return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
 
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.
 
+        Where cells are tuned, their searches come first, and then, in the same call, what these chose.
+
         Args:
             executor: ``local``, one process a run and core or GPU; or ``inline``, in this process.
             retries: How often a run that failed or was killed is tried again.
         """
-        found = self.resolve()
-        with display(found) as on_event:
-            summary = execute(found, self.records, executor=executor, retries=retries, on_event=on_event)
-        self.resolve()
-        return summary
+        return execute_phases(self.resolve, self.records, executor, retries=retries, watch=display)
 
     def frame(self) -> pd.DataFrame:
         """One row a run, for analyses of one's own."""
@@ -235,11 +249,13 @@ def _compares(found: Plan, records: Records) -> bool:
 def cost_line(found: Plan) -> str:
     """What executing a plan takes, in a sentence."""
     if not found.pending:
-        return f"All {len(found.runs)} runs are finished: nothing will be trained."
+        return f"All {len(found.runs)} runs are finished: nothing will be trained.{search_report.to_follow(found)}"
+    follow = f" and {len(found.awaited)} that follow their searches" if found.awaited else ""
     return (
-        f"{len(found.pending)} of {len(found.runs)} runs to train, {found.slots} at a time: "
+        f"{len(found.pending)} of {len(found.runs)} runs to train{follow}, {found.slots} at a time: "
         f"{markup.quantity(found.tokens)} tokens, {markup.quantity(found.flops)} FLOPs, about "
         f"{markup.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
+        + search_report.to_follow(found)
     )
 
 
@@ -259,6 +275,13 @@ def _listed(values: Any) -> list[Any]:
     if isinstance(values, str):
         values = strict_yaml.value(values)
     return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _against(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
+    """What a cell changes against the baseline, less what each of them searches for."""
+    searched = {path for trial in cell.search for path in trial.values}
+    changes = diff(home.system, cell.system) | _retuned(home, cell)
+    return {path: both for path, both in changes.items() if path not in searched}
 
 
 def _retuned(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
