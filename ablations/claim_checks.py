@@ -4,8 +4,9 @@ from string import ascii_lowercase
 from typing import Any
 
 from ablations.frames import references
+from ablations.metrics import EXACT
 from ablations.relations import RELATIONS
-from ablations.schema import EXACT, Claim, Grid
+from ablations.schema import Claim, Grid
 from ablations.strict_yaml import Document, Path_
 from lightning_modules.config import did_you_mean
 

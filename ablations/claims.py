@@ -25,8 +25,9 @@ from dataclasses import dataclass
 
 from ablations.example_scores import Resampled, resampled
 from ablations.frames import Lookup
+from ablations.metrics import EXACT
 from ablations.relations import CONTRADICTS, NOT_RESOLVED, RELATIONS, REPLICATES, Better, agreement
-from ablations.schema import EXACT, Cell, Claim, Grid
+from ablations.schema import Cell, Claim, Grid
 from ablations.sides import Computing, Sides, collect, computing
 from ablations.statistics import LEVEL, Contrast, Interval, holm, holm_levels, mean_interval
 from ablations.verdict_text import published, sentence, split_unit
@@ -165,7 +166,7 @@ def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict
 def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
     """The claim with the metric on official data where the cells are fine-tuned on those."""
     task = claim.official.partition(".")[0]
-    is_official = any(run.task == task for cell in cells for run in cell.tuned) and bool(task)
+    is_official = any(task in cell.tasks for cell in cells) and bool(task)
     return claim.model_copy(update={"metric": claim.official}) if is_official else claim
 
 

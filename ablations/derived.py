@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-from ablations.schema import Cell, Record
+from ablations.schema import Record, Trial
 from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.averages import BERT, GLUE, bert_average, glue_average, mean
@@ -62,7 +62,7 @@ def missing(metric: str, tasks: Iterable[str]) -> str:
     return f"no scale fine-tunes on all that it needs; absent from 'tasks': {absent}"
 
 
-def gathered(cell: Cell, records: Lookup, metric: str) -> dict[int, Record]:
+def gathered(cell: Trial, records: Lookup, metric: str) -> dict[int, Record]:
     """By seed, what stands for a record of a derived metric; seeds that lack a part are left out.
 
     It has the id of the pretraining, the metric alone, and the device of the fine-tunings: a word of its own where they

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from ablations.inline import Inline
 from ablations.launch import Event, Executor, Launch, OnEvent, Summary
@@ -12,7 +13,7 @@ from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_store
 from lightning_modules.tasks.pins import checked
 
-__all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute"]
+__all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute", "execute_phases"]
 
 # To add an executor, write an `Executor` and list it here.
 EXECUTORS: dict[str, Callable[[], Executor]] = {"local": Local, "inline": Inline}
@@ -52,6 +53,46 @@ def execute(
     return launch.finish()
 
 
+def execute_phases(
+    resolve: Callable[[], Plan],
+    records: Records,
+    executor: str = "local",
+    *,
+    retries: int = 1,
+    watch: Callable[[Plan], AbstractContextManager[OnEvent]],
+) -> Summary:
+    """Executes a plan and, as long as that completes searches, the plan that they lead to.
+
+    Each phase is read off the records, so one that was interrupted goes on where it was. What failed in a phase is
+    tried again in the next.
+
+    Args:
+        resolve: Makes the plan as the records stand.
+        records: See `execute`.
+        executor: See `execute`.
+        retries: See `execute`.
+        watch: Makes what is told of a phase.
+
+    Returns:
+        All phases together. Searches that stay open are among its problems.
+
+    Raises:
+        ConfigError: See `execute`.
+        KeyboardInterrupt: See `execute`.
+    """
+    plan, whole = resolve(), Summary()
+    while True:
+        with watch(plan) as on_event:
+            whole = whole.then(execute(plan, records, executor, retries=retries, on_event=on_event))
+        before, plan = len(plan.open), resolve()
+        if whole.problems or len(plan.open) >= before:
+            break
+    if plan.open:
+        named = "; ".join(cell.label for cell in plan.open)
+        whole.problems.append(f"nothing is evaluated where a search has not chosen: {named}")
+    return whole
+
+
 def _check_writable(records: Records) -> None:
     folder = records.folder
     try:
@@ -63,10 +104,11 @@ def _check_writable(records: Records) -> None:
 
 
 def _prepare_text(plan: Plan) -> None:
-    """Builds and opens the text that the pending runs read, here, where the user sees it and sees what is missing."""
-    for data in dict.fromkeys(run.system.data for run in plan.pending):
+    """Builds and opens the text of pending runs and of those to follow, here, where the user sees what is missing."""
+    ahead = (*plan.pending, *plan.awaited) if plan.pending else ()
+    for data in dict.fromkeys(run.system.data for run in ahead):
         for split in ("train", "heldout"):
             open_store(data, split)
-    for task in dict.fromkeys(run.task for run in plan.pending if run.task):
+    for task in dict.fromkeys(run.task for run in ahead if run.task):
         for split in ("train", "dev"):
             checked(task, split)

@@ -204,7 +204,8 @@ def _notes_above(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup,
         is_baseline = axis.path in grid.baseline and any(
             same(grid.baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
         )
-        finished, planned = sum(len(done(cell, records)) for cell in members), sum(len(cell.runs) for cell in members)
+        finished = sum(len(done(cell, records)) for cell in members)
+        planned = sum(len(cell.planned) for cell in members)
         notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned)
         position = axis.at(value)
         if position is not None and notes:

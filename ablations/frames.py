@@ -14,7 +14,8 @@ import pandas as pd
 from ablations.derived import DERIVED, gathered, possible
 from ablations.literature import same
 from ablations.markup import plain
-from ablations.schema import COST, Cell, Grid, Metric, Record, Run
+from ablations.metrics import COST
+from ablations.schema import Cell, Grid, Metric, Record, Run, Trial
 from ablations.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
 from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
@@ -38,7 +39,7 @@ def device_class(record: Record) -> str:
     return device if isinstance(device, str) else canonical(device)
 
 
-def runs_of(cell: Cell, metric: str = "") -> tuple[Run, ...]:
+def runs_of(cell: Trial, metric: str = "") -> tuple[Run, ...]:
     """The runs of a cell that a metric is measured in: fine-tunings for ``<task>.<metric>``, else pretrainings.
 
     Those of an average over tasks are the pretrainings whose fine-tunings it is made of.
@@ -49,7 +50,7 @@ def runs_of(cell: Cell, metric: str = "") -> tuple[Run, ...]:
 
 def planned_metrics(grid: Grid, cells: Sequence[Cell]) -> list[Metric]:
     """The metrics of a grid that its cells will have: of tasks, only those that are fine-tuned on at this scale."""
-    tasks = {run.task for cell in cells for run in cell.tuned}
+    tasks = {task for cell in cells for task in cell.tasks}
 
     def planned(name: str) -> bool:
         task = name.partition(".")[0]
@@ -58,7 +59,7 @@ def planned_metrics(grid: Grid, cells: Sequence[Cell]) -> list[Metric]:
     return [metric for metric in grid.metrics if planned(metric.name)]
 
 
-def done(cell: Cell, records: Lookup, metric: str = "") -> dict[int, Record]:
+def done(cell: Trial, records: Lookup, metric: str = "") -> dict[int, Record]:
     """The finished records of a cell by seed: of its pretrainings, or of the runs that a metric is measured in."""
     if metric in DERIVED:
         return gathered(cell, records, metric)
@@ -66,7 +67,7 @@ def done(cell: Cell, records: Lookup, metric: str = "") -> dict[int, Record]:
     return {seed: record for seed, record in found.items() if record is not None and record.outcome == "done"}
 
 
-def metric_by_seed(cell: Cell, records: Lookup, metric: str) -> dict[int, float]:
+def metric_by_seed(cell: Trial, records: Lookup, metric: str) -> dict[int, float]:
     """One metric, or what a ``cost.`` entry says, of the finished runs that have it, by seed."""
     key = metric.removeprefix(COST)
     found = {
@@ -250,7 +251,7 @@ def _summarise(grid: Grid, cells: Sequence[Cell], cell: Cell, records: Lookup) -
         costs["flops a step"] = costs["flops a token"] * cell.system.tokens_per_step()
     return Summary(
         cell=cell,
-        planned=len(cell.runs),
+        planned=len(cell.planned),
         finished=len(finished),
         unfinished=_unfinished(cell, records),
         plateau=sum(bool(record.metrics.get(PLATEAU)) for record in finished.values()),
@@ -270,8 +271,10 @@ def _unfinished(cell: Cell, records: Lookup) -> tuple[str, ...]:
             outcome += f" on {run.task}" * bool(run.task)
             count[outcome] += 1
             details.setdefault(outcome, plain(record.detail)[:60] if record else "")
+    for run in cell.awaited:
+        count["not run before the search has chosen" + f" on {run.task}" * bool(run.task)] += 1
     return tuple(
-        f"{number} {outcome}" + (f" ({details[outcome]})" if details[outcome] else "")
+        f"{number} {outcome}" + (f" ({details[outcome]})" if details.get(outcome) else "")
         for outcome, number in sorted(count.items())
     )
 
@@ -281,14 +284,16 @@ def frame(cells: Sequence[Cell], records: Lookup) -> pd.DataFrame:
 
     The scores of its fine-tunings stand in the same row, and the averages over them.
 
-    Runs without a record are rows too, with outcome ``not run``. Metrics and costs that a run lacks are NaN.
+    Runs without a record are rows too, with outcome ``not run``; those that an open search decides on have no id yet.
+    What searches chose stands in columns of the knobs' names. Metrics and costs that a run lacks are NaN.
     """
     rows = []
     for cell in cells:
         averages = {name: metric_by_seed(cell, records, name) for name in DERIVED if cell.tuned}
-        for run in cell.runs:
-            record = records.get(run.id)
-            row = {"cell": cell.label, **cell.values, "seed": run.seed, "run": run.id}
+        for run in cell.planned:
+            record = None if cell.awaited else records.get(run.id)
+            row = {"cell": cell.label, **cell.values, **cell.chosen, "seed": run.seed}
+            row["run"] = "" if cell.awaited else run.id
             if record is None:
                 rows.append({**row, "outcome": "not run", "detail": "", "device": ""})
                 continue

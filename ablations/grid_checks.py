@@ -24,7 +24,8 @@ from ablations.cells import (
 )
 from ablations.derived import DERIVED, missing, possible
 from ablations.literature import same
-from ablations.schema import COSTS, METRICS, STEPS, SYSTEM_AXIS, TUNING, Grid
+from ablations.metrics import COSTS, METRICS
+from ablations.schema import STEPS, SYSTEM_AXIS, TUNING, Grid
 from ablations.strict_yaml import Document, Path_
 from lightning_modules.config import ConfigError, did_you_mean, knob, paths
 from lightning_modules.system import System

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from ablations import strict_yaml
+from ablations import search_checks, strict_yaml
 from ablations.grid_checks import check
 from ablations.schema import Grid
 from ablations.strict_yaml import Document
@@ -65,6 +65,7 @@ def read(grid: str | Path, folders: Sequence[Path] = ()) -> Grid:
     found = _shaped(document)
     if found is not None:
         check(found, document)
+        search_checks.check(found, document)
     document.check()
     return found
 

@@ -57,6 +57,8 @@ class Inside:
                 [f"one model is looked into, and {len(plan.cells)} are left: set filters to one of {listed}"]
             )
         (cell,) = plan.cells
+        if not cell.runs:
+            raise ConfigError([f"the search of '{cell.label}' has not chosen: `ablations run` trains what is missing"])
         self.run, self.system, self.records = cell.runs[0], cell.runs[0].system, records
         self.record = finished(self.run.id, records, "pretrain")
         self._small = f"{plan.grid.name}, {plan.scale}, {cell_text(cell.values)}; run {self.run.id[:8]}"

@@ -72,6 +72,16 @@ class Summary:
     def _repr_markdown_(self) -> str:
         return str(self)
 
+    def then(self, later: "Summary") -> "Summary":
+        """This execution and the one after it, of the same grid."""
+        return Summary(
+            later.outcomes,
+            self.executed + later.executed,
+            self.elsewhere + later.elsewhere,
+            [*self.problems, *later.problems],
+            self.seconds + later.seconds,
+        )
+
     @property
     def complete(self) -> bool:
         """Whether every run of the plan has ended for good."""

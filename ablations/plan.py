@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +14,14 @@ from typing import Any, Literal
 import pandas as pd
 
 from ablations import cells as grid_cells
-from ablations.cells import Layout, Values, Workshop, agrees, label, stand_ins
+from ablations.cells import Layout, Values, agrees, label
 from ablations.cost import ASSUMED_SPEED, Cost, costs
 from ablations.cost import speed as measured_speed
 from ablations.provenance import gpus
-from ablations.schema import Cell, Grid, Outcome, Record, Run
+from ablations.resolve import Resolver
+from ablations.schema import FIRST_SEARCH_SEED, Cell, Grid, Outcome, Record, Run
 from ablations.store import Damage, Records
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
-from lightning_modules.data import Data, fingerprints
-from lightning_modules.tasks import fingerprint
 
 _RECORD_BYTES = 8_000
 _WEIGHT_BYTES = 4  # a parameter in the weights that a run leaves
@@ -41,8 +41,8 @@ class Plan:
         grid: The grid.
         scale: The name of the scale.
         cells: Its cells, the baseline first.
-        runs: The distinct runs in the order of execution: all cells of seed 0, then of seed 1, and so on, so that
-            whatever is finished is a smaller grid of its own.
+        runs: The distinct runs in the order of execution: searches, then all cells of seed 0, of seed 1, and so on, so
+            that whatever is finished is a smaller grid of its own. Cells whose search has not chosen have no others.
         excluded: Combinations left out, with the reasons.
         baseline: The cell that the others are compared with; None where a filter left it out.
         costs: Run id -> what it takes.
@@ -88,27 +88,45 @@ class Plan:
         return min(counts), max(counts)
 
     @property
+    def open(self) -> tuple[Cell, ...]:
+        """The cells whose search has not chosen: what is evaluated, and under which ids, is not known yet."""
+        return tuple(cell for cell in self.cells if cell.awaited)
+
+    @property
+    def awaited(self) -> tuple[Run, ...]:
+        """The evaluation runs that follow open searches, as their first combinations would have them: only a size."""
+        return tuple({run.id: run for cell in self.open for run in cell.awaited}.values())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every run is done; in searches some may have diverged."""
+        first = FIRST_SEARCH_SEED if self.grid.tune else math.inf
+        is_done = all(self.states[run.id] == "done" or run.seed >= first for run in self.runs)
+        return is_done and not self.pending and not self.open
+
+    @property
     def tokens(self) -> int:
-        """Tokens of the pending runs."""
-        return sum(self.costs[run.id].tokens for run in self.pending)
+        """Tokens of the runs that are pending or follow."""
+        return sum(self.costs[run.id].tokens for run in (*self.pending, *self.awaited))
 
     @property
     def flops(self) -> float:
-        """FLOPs of the pending runs."""
-        return sum(self.costs[run.id].flops for run in self.pending)
+        """FLOPs of the runs that are pending or follow."""
+        return sum(self.costs[run.id].flops for run in (*self.pending, *self.awaited))
 
     @property
     def seconds(self) -> float:
-        """Estimated wall time of the pending runs over all slots."""
-        if not self.pending:
-            return 0.0
-        longest = max(self.costs[run.id].flops for run in self.pending)
-        return max(self.flops / min(self.slots, len(self.pending)), longest) / self.speed
+        """Estimated wall time over all slots of the pending runs, and then of those that follow."""
+        return sum(map(self._wall_time, (self.pending, self.awaited)))
+
+    def _wall_time(self, runs: Sequence[Run]) -> float:
+        flops = [self.costs[run.id].flops for run in runs]
+        return max(sum(flops) / min(self.slots, len(runs)), *flops) / self.speed if flops else 0.0
 
     @property
     def disk(self) -> int:
-        """Bytes that the pending runs add: records, weights, and the checkpoints of those that go on at once."""
-        weights = [self.costs[run.id].parameters for run in self.pending]
+        """Bytes that these runs add: records, weights, and the checkpoints of those that go on at once."""
+        weights = [self.costs[run.id].parameters for run in (*self.pending, *self.awaited)]
         moving = sum(sorted(weights)[-self.slots :])
         return len(weights) * _RECORD_BYTES + sum(weights) * _WEIGHT_BYTES + moving * _CHECKPOINT_BYTES
 
@@ -124,6 +142,9 @@ class Plan:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed}")
             for run in cell.tuned:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed} on {run.task}")
+            for trial in cell.search:
+                for run in trial.work:
+                    named.setdefault(run.id, f"{trial.label} search {run.seed}{f' on {run.task}' * bool(run.task)}")
         for run in self.runs:  # those that others start from, and that are no cell of their own
             named.setdefault(run.id, f"{run.system.model.num_layers} layers to start from, seed {run.seed}")
         return named
@@ -132,16 +153,28 @@ class Plan:
         """One row a cell: its values, size and cost, and how many of its runs stand how."""
         rows = []
         for cell in self.cells:
-            cost = self.costs[cell.runs[0].id]
-            states = Counter(self.states[run.id] for run in (*cell.runs, *cell.tuned))
+            cost = self.costs[cell.planned[0].id]
+            states = Counter(self.states[run.id] for run in cell.work)
+            states |= Counter({"to follow": len(cell.awaited)} if cell.awaited else {})
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
             row |= {"parameters": cost.parameters, "steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
             row |= {"flops a token": cost.flops / cost.tokens, "flops a step": cost.flops / cost.steps}
-            row |= {"seeds": len(cell.runs), "seconds a run": cost.flops / self.speed}
-            row["tasks"] = ", ".join(dict.fromkeys(run.task for run in cell.tuned))
+            row |= {"seeds": len(cell.planned), "seconds a run": cost.flops / self.speed}
+            row["tasks"] = ", ".join(cell.tasks)
             row["state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-            rows.append(row)
+            rows.append(row | self._searched(cell))
         return pd.DataFrame(rows)
+
+    def _searched(self, cell: Cell) -> dict[str, Any]:
+        """What a cell's search takes, how it stands, what it chose; nothing for cells without one."""
+        if not cell.search:
+            return {}
+        runs = {run.id: self.costs[run.id] for trial in cell.search for run in trial.work}
+        states = Counter(self.states[run_id] for run_id in runs)
+        row: dict[str, Any] = {"search runs": len(runs)}
+        row |= {f"search {name}": sum(getattr(cost, name) for cost in runs.values()) for name in ("tokens", "flops")}
+        row["search state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        return row | {"chosen": label(cell.chosen) if cell.chosen else "open"}
 
 
 def plan(
@@ -173,11 +206,12 @@ def plan(
         said = f"no cell has {label(dict(filters))}" if filters else "every combination is excluded"
         listed = "; ".join(f"{path}: {', '.join(map(str, options))}" for path, options in layout.axes.items())
         raise ConfigError([f"{said}. The axes at scale '{scale}' are {listed}."])
-    with _no_collection():
-        cells = _cells(grid, scale, layout, kept, seeds or grid.scales[scale].seeds or grid.seeds)
-        runs = _ordered(cells)
-        taken = costs(runs)
     found = dict(records.survey()) if records else {}
+    with _no_collection():
+        sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
+        cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
+        runs = _ordered(cells)
+        taken = costs((*runs, *(run for cell in cells for run in cell.awaited)))
     speed, source = measured_speed(found)
     return Plan(
         grid=grid,
@@ -223,6 +257,9 @@ def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping
         wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, grid.scales)}"))
     if seeds is not None and seeds < 1:
         wrong.append(Problem("seeds", f"{seeds} is not a number of seeds; at least 1 is needed"))
+    if seeds is not None and seeds > FIRST_SEARCH_SEED and grid.tune is not None:
+        text = f"{seeds} would reach the seeds of the search, which start at {FIRST_SEARCH_SEED}"
+        wrong.append(Problem("seeds", text))
     for path in filters or {}:
         if path not in grid.axes:
             wrong.append(Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, grid.axes)}"))
@@ -241,40 +278,21 @@ def _overrides(
     return {key: value for key, value in found.items() if value}
 
 
-def _cells(grid: Grid, scale: str, layout: Layout, kept: list[Values], seeds: int) -> tuple[Cell, ...]:
-    workshop, wrong, cells = Workshop(grid, scale, layout.baseline), {}, []
-    pins: dict[Data, dict[str, str]] = {}
-    tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
-    for values in kept:
-        try:
-            system = workshop.system(values)
-            tunings = {task: workshop.finetuning(values, task) for task in tasks}
-        except ConfigError as error:
-            for problem in error.problems:
-                wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
-            continue
-        if system.data not in pins:
-            pins[system.data] = fingerprints(system.data)
-        runs = tuple(Run.pretraining(system, seed, pins[system.data]) for seed in range(seeds))
-        tuned = tuple(Run.tuning(run, task, print_, tunings[task]) for run in runs for task, print_ in tasks.items())
-        printed = stand_ins(grid, scale, values)
-        named = {"values": values, "label": label(values), "printed": printed}
-        cells.append(Cell(**named, system=system, runs=runs, tuned=tuned))
-    if wrong:
-        raise ConfigError(wrong.values())
-    return tuple(cells)
-
-
 def _ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
-    """The distinct runs of cells, seed by seed, each after the run whose weights it starts from."""
+    """The distinct runs of cells, searches first, then seed by seed, each after the run whose weights it starts from.
+
+    Cells whose search has not chosen have none of their own yet.
+    """
     distinct: dict[str, Run] = {}
-    for seed in range(max(len(cell.runs) for cell in cells)):
-        for cell in cells:
-            _put(cell.runs[seed], distinct)
-        for cell in cells:
-            for run in cell.tuned:
-                if run.seed == seed:
-                    _put(run, distinct)
+    searches = [trial for cell in cells for trial in cell.search]
+    for trials in (searches, [cell for cell in cells if cell.runs]):
+        for seed in [run.seed for run in trials[0].runs] if trials else ():
+            for trial in trials:
+                _put(trial.runs[seed - trial.runs[0].seed], distinct)
+            for trial in trials:
+                for run in trial.tuned:
+                    if run.seed == seed:
+                        _put(run, distinct)
     return tuple(distinct.values())
 
 

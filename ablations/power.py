@@ -16,8 +16,9 @@ from dataclasses import dataclass, fields
 from ablations.claims import tests
 from ablations.frames import Lookup
 from ablations.markup import Entry, Sheet, fixed, places
+from ablations.metrics import EXACT
 from ablations.relations import RELATIONS
-from ablations.schema import EXACT, Cell, Claim, Grid
+from ablations.schema import Cell, Claim, Grid
 from ablations.sides import collect
 from ablations.statistics import LEVEL, POWER, Contrast, seeds_needed
 from ablations.verdict_text import split_unit
@@ -77,7 +78,7 @@ def needs(grid: Grid, scale: str, cells: Mapping[str, Sequence[Cell]], records: 
     """
     level = family_level(grid.claims)
     order = [scale, *(name for name in cells if name != scale)]
-    seeds = max((len(cell.runs) for cell in cells[scale]), default=0)
+    seeds = max((len(cell.planned) for cell in cells[scale]), default=0)
     return [
         _need(grid, claim, [(name, cells[name]) for name in order], records, (level, seeds)) for claim in grid.claims
     ]

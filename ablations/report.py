@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablations import claims, equal_compute, figures, scoreboard, store, tables, task_table
+from ablations import claims, equal_compute, figures, scoreboard, search_report, store, tables, task_table
 from ablations.cells import stand_in_pairs
 from ablations.claims import Verdict
 from ablations.frames import Lookup, device_class
@@ -18,7 +18,7 @@ from ablations.schema import Cell, Grid, Record
 _VERDICT_NOTE = (
     "Intervals here are widened by Holm's correction for the number of claims; those of the results below are not."
 )
-_SECTIONS = {"tasks": "Task by task", "equal_compute": "Read at equal compute"}
+_SECTIONS = {"tasks": "Task by task", "equal_compute": "Read at equal compute", "search": "Search"}
 
 
 class Planned(Protocol):
@@ -53,6 +53,9 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
     equal = equal_compute.sheets(plan.grid, plan.cells, records)
     if equal:
         written |= _named(tables.write(folder, "equal_compute", equal))
+    tried = search_report.searches(plan.grid, plan.cells, records)
+    if tried:
+        written |= _named(tables.write(folder, "search", tried))
     for name, (draw, _) in figures.FIGURES.items():
         figure, path = draw(plan.grid, plan.cells, records, subtitle(plan, records)), folder / f"{name}.svg"
         if figure is None:
@@ -60,8 +63,9 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
         else:
             written[path.name] = figures.save(figure, path)
     page = folder / "README.md"
-    sections = {section: found[0] for found, section in ((by_task, "tasks"), (equal, "equal_compute")) if found}
-    store.write(page, _page(plan, records, folder, results[0], sections, verdicts).encode())
+    parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": tried}
+    sheets = {name: found[0] for name, found in parts.items() if found}
+    store.write(page, _page(plan, records, folder, sheets, verdicts).encode())
     card = folder / "page.json"
     store.write(card, (json.dumps(_card(plan, records, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
     return written | {page.name: page, card.name: card}
@@ -72,10 +76,17 @@ def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def _counts(plan: Planned, records: Lookup) -> tuple[int, int]:
-    """Distinct runs done and planned: cells that resolve to the same run share it."""
-    ids = {run.id for cell in plan.cells for run in (*cell.runs, *cell.tuned)}
-    found = (records.get(id) for id in ids)
-    return sum(record is not None and record.outcome == "done" for record in found), len(ids)
+    """Distinct runs done and planned: cells that resolve to the same run share it. Searches count, until they end."""
+    ids, searched = _ids(plan)
+    found = {id: record for id in ids if (record := records.get(id)) is not None}
+    finished = sum(r.outcome == "done" or (r.final and id in searched) for id, r in found.items())
+    return finished, len(ids) + len({run.id for cell in plan.cells for run in cell.awaited})
+
+
+def _ids(plan: Planned) -> tuple[set[str], set[str]]:
+    """The ids of all runs of the cells, and of those in searches."""
+    searched = {run.id for cell in plan.cells for trial in cell.search for run in trial.work}
+    return {run.id for cell in plan.cells for run in cell.work} | searched, searched
 
 
 def subtitle(plan: Planned, records: Lookup) -> str:
@@ -97,7 +108,7 @@ def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[s
 
 
 def _page(
-    plan: Planned, records: Lookup, folder: Path, sheet: Sheet, more: Mapping[str, Sheet], verdicts: Sequence[Verdict]
+    plan: Planned, records: Lookup, folder: Path, sheets: Mapping[str, Sheet], verdicts: Sequence[Verdict]
 ) -> str:
     grid = plan.grid
     finished, planned = _counts(plan, records)
@@ -114,11 +125,12 @@ def _page(
     if verdicts:
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
         parts += ["## Verdicts", lines, _VERDICT_NOTE, _links("claims")]
-    parts += ["## Results", markdown(sheet).rstrip("\n"), _links("table")]
+    parts += ["## Results", markdown(sheets["table"]).rstrip("\n"), _links("table")]
     drawn = [name for name in figures.FIGURES if (folder / f"{name}.svg").exists()]
     parts += [f"![{figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
-    for name, further in more.items():
-        parts += [f"## {_SECTIONS[name]}", markdown(further).rstrip("\n"), _links(name)]
+    for name, title in _SECTIONS.items():
+        if name in sheets:
+            parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
         parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")
@@ -151,7 +163,10 @@ def _equal(plan: Planned) -> str:
         f"* Every cell starts from the system `{grid.base}`; only the knobs of the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
-    fixed = {**grid.set, **(scale.set if scale else {})}
+    lines += [f"* {markdown_text(rule)}" for rule in search_report.rules(grid, plan.scale)]
+    searched = {path for cell in plan.cells for trial in cell.search for path in trial.values}
+    both = {**grid.set, **(scale.set if scale else {})}
+    fixed = {path: value for path, value in both.items() if path not in searched}
     if fixed:
         knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
         lines.append(f"* Set for all: {knobs}.")
@@ -166,7 +181,7 @@ def _equal(plan: Planned) -> str:
 
 
 def _cost(plan: Planned, records: Lookup) -> str:
-    ids = sorted({run.id for cell in plan.cells for run in (*cell.runs, *cell.tuned)})
+    ids = sorted(_ids(plan)[0])
     found = [record for id in ids if (record := records.get(id)) is not None]
     if not found:
         return "Nothing has been run."
@@ -176,6 +191,7 @@ def _cost(plan: Planned, records: Lookup) -> str:
     return (
         f"{len(found)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
         f"{quantity(total['flops'])} floating-point operations{_generations(found)}."
+        + search_report.cost_sentence(plan.cells, records)
     )
 
 

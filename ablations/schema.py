@@ -19,36 +19,7 @@ from lightning_modules.tasks import FineTuning, fingerprint
 
 SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
 STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget sets
-
-METRICS: dict[str, str] = {
-    "heldout.loss": "mean loss of the predictions on held-out text, nats",
-    "heldout.accuracy": "share of held-out predictions that are right, 0 to 1",
-    "heldout.unigram_loss": "the same loss of word frequencies alone, nats",
-    "heldout.bigram_loss": "the same loss of counts of left and right neighbours, nats",
-    "heldout.pairs_loss": "mean loss of the predictions on held-out pairs of segments of one text, nats",
-    "heldout.pairs_accuracy": "share of those predictions that are right, 0 to 1",
-    "heldout.nsp_accuracy": "share of held-out pairs right: does the second segment follow, or is it from elsewhere?",
-    "heldout.nsp_majority": "the same share for always giving the commoner answer",
-    "heldout.nsp_bow": "the same share for a linear classifier of word counts",
-    "heldout.nsp_overlap": "the same for the words alone that both segments have",
-    "heldout.sop_accuracy": "share of held-out pairs right: are the two segments in order, or swapped?",
-    "heldout.sop_majority": "the same share for always giving the commoner answer",
-    "heldout.sop_bow": "the same share for a linear classifier of word counts",
-    "heldout.sop_overlap": "the same for the words alone that both segments have",
-    "heldout.plateau": "whether the model is no better than those neighbour counts",
-    "train.loss": "mean training loss since the last measurement, nats",
-    "glue.bert_average": "mean of the nine scores of BERT's Table 1, on dev sets: both of MNLI, F1 of QQP and MRPC, "
-    "Spearman of STS-B, Matthews of CoLA, no WNLI; 0 to 1",
-    "glue.average": "mean over the nine tasks of GLUE, on dev sets, each by the mean of its measures; 0 to 1",
-    "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
-}
-COST = "cost."  # before an entry of a record's cost where that is what is compared
-EXACT = {  # of these there is no noise: every seed has the same
-    "cost.parameters": "trainable parameters",
-    "cost.tokens": "tokens presented in training",
-    "cost.flops": "floating-point operations of training",
-}
-COSTS = EXACT | {"cost.seconds": "seconds of training", "cost.tokens_per_second": "tokens presented in a second"}
+FIRST_SEARCH_SEED = 1000  # the seeds of searches are numbered from here on; those of evaluations lie below
 
 ROOMS = {  # kind of run -> rooms whose numerics it depends on
     "pretrain": ("data", "pretrain", "evaluate"),
@@ -72,6 +43,26 @@ class Budget(Settings):
     )
 
 
+class Tune(Settings):
+    """A search that every cell makes for itself before its evaluation, with seeds that no evaluation has.
+
+    Every combination is trained from the search's seeds; the one with the best mean is what the cell's own seeds are
+    trained with. So variants are compared each at its own best, after searches of equal size.
+    """
+
+    axes: dict[str, tuple[Any, ...]] = _required("Knob -> values to try, in every combination.", min_length=1)
+    metric: str = _required("What decides, by its mean over the search's seeds.")
+    better: Literal["lower", "higher"] | None = knob(None, "Which direction is better; by default the grid's metrics'.")
+    seeds: int = knob(1, "Seeds 1000 to 1000 + n-1; those of evaluations are below 1000.", ge=1, le=1000)
+
+
+class ScaleTune(Settings):
+    """What a scale changes about its grid's search."""
+
+    axes: dict[str, tuple[Any, ...]] = knob({}, "Searched knob -> values that replace the grid's at this scale.")
+    seeds: int | None = knob(None, "The search's seeds; by default the grid's.", ge=1, le=1000)
+
+
 class Scale(Settings):
     """One size at which a grid can be run."""
 
@@ -83,6 +74,7 @@ class Scale(Settings):
     stands_for: dict[str, tuple[Any, ...]] = knob(
         {}, "Axis -> the published values that its values here stand for, in order, such as shares of a larger size."
     )
+    tune: ScaleTune | None = knob(ScaleTune(), "What differs in the grid's search; null for no search at this scale.")
 
 
 class Exclusion(Settings):
@@ -173,6 +165,7 @@ class Grid(Settings):
     seeds: int = knob(1, "Seeds 0 to n-1.", ge=1, le=1000)
     tasks: tuple[str, ...] = knob((), "Downstream tasks that every pretrained model is fine-tuned on.")
     budget: Budget = knob(Budget(), "What is held equal.")
+    tune: Tune | None = knob(None, "What every cell searches for itself; by default nothing.")
     scales: dict[str, Scale] = _required("Name -> scale.", min_length=1)
     metrics: tuple[Metric, ...] = _required("What is compared; the first is the main one.", min_length=1)
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
@@ -259,15 +252,40 @@ def current_numerics(kind: str) -> dict[str, int]:
     return {room: NUMERICS[room] for room in ROOMS[kind]}
 
 
-class Cell(Settings):
-    """One point of a grid at a scale."""
+class Trial(Settings):
+    """A system trained from several seeds: one combination of a search, or the evaluation of a cell."""
 
-    values: dict[str, Any] = _required("Axis -> value.")
+    values: dict[str, Any] = _required("Axis or searched knob -> value.")
     label: str = _required("Readable and stable.")
-    printed: dict[str, Any] = knob({}, "Axis -> the value that papers print for it, where it is not the cell's own.")
     system: System = _required("Everything resolved, the budget included.")
     runs: tuple[Run, ...] = _required("The pretraining of each seed.")
     tuned: tuple[Run, ...] = knob((), "The fine-tuning of each seed on each task.")
+
+    @property
+    def work(self) -> tuple[Run, ...]:
+        """All of them, without those that they start from."""
+        return (*self.runs, *self.tuned)
+
+
+class Cell(Trial):
+    """One point of a grid at a scale."""
+
+    printed: dict[str, Any] = knob({}, "Axis -> the value that papers print for it, where it is not the cell's own.")
+    search: tuple[Trial, ...] = knob((), "The combinations that are tried first, in the order of the file.")
+    chosen: dict[str, Any] = knob({}, "Searched knob -> the value that its search chose; empty before it has.")
+    awaited: tuple[Run, ...] = knob(
+        (), "The evaluation as the first combination would have it, for its size alone, until the search has chosen."
+    )
+
+    @property
+    def planned(self) -> tuple[Run, ...]:
+        """A pretraining a seed; before the search has chosen, the awaited ones."""
+        return self.runs or tuple(run for run in self.awaited if run.kind == "pretrain")
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What its pretrainings are, or will be, fine-tuned on."""
+        return tuple(dict.fromkeys(run.task for run in (*self.tuned, *self.awaited) if run.task))
 
 
 class Record(Settings):

@@ -12,7 +12,8 @@ from ablations.derived import DERIVED
 from ablations.frames import PLATEAU, Lookup, device_class, done, metric_by_seed, references, runs_of, side_of
 from ablations.literature import same
 from ablations.markup import cell_text, value_text
-from ablations.schema import COST, Cell, Claim, Grid, Record, Run
+from ablations.metrics import COST
+from ablations.schema import Cell, Claim, Grid, Record, Run
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 Everything it shows it also returns as a value that a notebook displays and a terminal prints.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,25 +17,21 @@ from ablations import (
     figures,
     grids,
     markup,
-    parameters,
     power,
     report,
-    scoreboard_page,
-    store,
+    search_report,
     strict_yaml,
     tables,
     task_table,
 )
-from ablations.cells import tasks_at
-from ablations.execute import Summary, execute
-from ablations.frames import frame, metric_by_seed, planned_metrics
+from ablations.execute import Summary, execute_phases
+from ablations.frames import frame, metric_by_seed
 from ablations.plan import Plan, plan
 from ablations.progress import display
+from ablations.publishing import publish
 from ablations.schema import TUNING, Cell
-from ablations.scoreboard_page import REQUEST
 from ablations.store import Records
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
-from lightning_modules.tasks import pins as task_pins
 
 
 class Study:
@@ -97,9 +92,10 @@ class Study:
         if home is not None:
             lines.append(f"Baseline: {markup.markdown_text(home.label)}. Against it,")
             others = (cell for cell in self._plan.cells if cell.label != home.label)
-            changes = ((cell.label, diff(home.system, cell.system) | _retuned(home, cell)) for cell in others)
+            changes = ((cell.label, _against(home, cell)) for cell in others)
             lines.append("\n".join(f"* {markup.markdown_text(name)}: {_changes(change)}" for name, change in changes))
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
+        lines += [markup.markdown_text(line) for line in search_report.rules(self.grid, self.scale)]
         return Markdown("\n\n".join(lines))
 
     def plan(self) -> Markdown:
@@ -112,7 +108,10 @@ class Study:
             shown[name.replace("flops", "FLOPs")] = source.map(markup.quantity)
         shown["time a run"] = rows["seconds a run"].map(markup.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
+        if "search runs" in rows:
+            shown["+ search"], shown["chosen"] = search_report.planned(rows), rows["chosen"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
+        notes += [markup.markdown_text(note) for note in search_report.missing(found, self.records)]
         return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
 
     def needs(self) -> list[power.Need]:
@@ -133,15 +132,13 @@ class Study:
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.
 
+        Where cells are tuned, their searches come first, and then, in the same call, what these chose.
+
         Args:
             executor: ``local``, one process a run and core or GPU; or ``inline``, in this process.
             retries: How often a run that failed or was killed is tried again.
         """
-        found = self.resolve()
-        with display(found) as on_event:
-            summary = execute(found, self.records, executor=executor, retries=retries, on_event=on_event)
-        self.resolve()
-        return summary
+        return execute_phases(self.resolve, self.records, executor, retries=retries, watch=display)
 
     def frame(self) -> pd.DataFrame:
         """One row a run, for analyses of one's own."""
@@ -218,73 +215,16 @@ class Study:
         return Markdown(f"Written:\n\n{lines}")
 
 
-def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
-    """Writes the page of a plan, the scoreboard and the index."""
-    written = _publish(source, found, records)
-    scoreboard_page.write(records.folder, records)
-    return written | {"results/README.md": report.index(records.folder)}
-
-
-def _publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
-    """Writes a page alone; those of overridden grids keep the request they came from."""
-    folder = records.folder / found.grid.name / found.folder_name
-    if found.overrides or source not in grids.available():
-        request = {"grid": source, "scale": found.scale, **found.overrides}
-        store.write(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
-    return report.publish(found, records, folder)
-
-
-def republish(results_dir: str | Path | None = None) -> list[Path]:
-    """Rebuilds every page under a results folder from its records; nothing is trained and no corpus opened.
-
-    A grid that has no comparison to show, only runs that it shares with others, gets no page.
-    Scales without a page are left alone where they have a task that is neither pinned nor at hand: what their runs
-    would be called is not known here.
-
-    What needs no records, the parameters of published configurations, is written beside the pages.
-
-    Returns:
-        The folders of the pages written.
-    """
-    records, folders = Records(results_dir), []
-    parameters.publish(records.folder)
-    known = {path.stem for path in records.files()}
-    for name in grids.available():
-        grid = grids.read(name)
-        for scale in grid.scales:
-            has_page = (records.folder / name / scale).is_dir()
-            if not has_page and not all(task_pins.at_hand(task) for task in tasks_at(grid, scale)):
-                continue
-            found = plan(grid, scale, records=records)
-            if known & {run.id for run in found.runs} and _compares(found, records):
-                _publish(name, found, records)
-                folders.append(records.folder / name / found.folder_name)
-    for path in sorted(records.folder.glob(f"*/*/{REQUEST}")):
-        request = json.loads(path.read_text(encoding="utf-8"))
-        source, scale = request.pop("grid"), request.pop("scale")
-        found = plan(grids.read(source), scale, **request, records=records)
-        _publish(source, found, records)
-        folders.append(records.folder / found.grid.name / found.folder_name)
-    scoreboard_page.write(records.folder, records)
-    report.index(records.folder)
-    return folders
-
-
-def _compares(found: Plan, records: Records) -> bool:
-    """Whether some metric of the grid has been measured in two cells; in the one that a grid of one cell has."""
-    names = [metric.name for metric in planned_metrics(found.grid, found.cells)]
-    measured = [sum(bool(metric_by_seed(cell, records, name)) for cell in found.cells) for name in names]
-    return max(measured, default=0) >= min(2, len(found.cells))
-
-
 def cost_line(found: Plan) -> str:
     """What executing a plan takes, in a sentence."""
     if not found.pending:
-        return f"All {len(found.runs)} runs are finished: nothing will be trained."
+        return f"All {len(found.runs)} runs are finished: nothing will be trained.{search_report.to_follow(found)}"
+    follow = f" and {len(found.awaited)} that follow their searches" if found.awaited else ""
     return (
-        f"{len(found.pending)} of {len(found.runs)} runs to train, {found.slots} at a time: "
+        f"{len(found.pending)} of {len(found.runs)} runs to train{follow}, {found.slots} at a time: "
         f"{markup.quantity(found.tokens)} tokens, {markup.quantity(found.flops)} FLOPs, about "
         f"{markup.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
+        + search_report.to_follow(found)
     )
 
 
@@ -310,6 +250,13 @@ def _listed(values: Any) -> list[Any]:
     if isinstance(values, str):
         values = strict_yaml.value(values)
     return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _against(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
+    """What a cell changes against the baseline, less what each of them searches for."""
+    searched = {path for trial in cell.search for path in trial.values}
+    changes = diff(home.system, cell.system) | _retuned(home, cell)
+    return {path: both for path, both in changes.items() if path not in searched}
 
 
 def _retuned(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:

@@ -6,14 +6,14 @@ and measured values are different metrics of different models: they stand side b
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablations import store
+from ablations import search_report, store
 from ablations.claims import Verdict
 from ablations.example_scores import entries as resampled_entries
 from ablations.frames import (
@@ -71,7 +71,7 @@ def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, 
     summaries, published = summarise(grid, cells, records), published_values(grid, cells)
     return (
         _reading(grid, cells, records, summaries, published),
-        _numbers(planned_metrics(grid, cells), summaries, published),
+        _numbers(planned_metrics(grid, cells), summaries, published, search_report.numbers(cells, records)),
         {"cells": [_trace(*item) for item in zip(summaries, published, strict=True)]},
     )
 
@@ -106,6 +106,9 @@ def _reading(
     paths, printed = _varied(summaries), _printed(published)
     headings = [*(path_text(path) for path in paths), "runs"]
     columns: list[list[Entry]] = [[f"{item.finished} of {item.planned}" for item in summaries]]
+    searched = search_report.columns([item.cell for item in summaries], records)
+    headings += searched
+    columns += searched.values()
     for position, metric in enumerate(planned_metrics(grid, cells)):
         measured = [item.metrics[metric.name] for item in summaries]
         headings.append(metric.label or metric.name)
@@ -167,6 +170,7 @@ def _notes(grid: Grid, summaries: Sequence[Summary], published: Sequence[dict[st
             f"({named}), paired by seed, with its {_PERCENT} interval, not adjusted for the "
             f"number of comparisons; {main.better} is better."
         )
+    notes += search_report.notes(grid, cells)
     notes += _left_out(summaries)
     if any(item.plateau for item in summaries):
         notes.append("On the plateau: finished runs that predict no better than counts of left and right neighbours.")
@@ -192,22 +196,26 @@ def _left_out(summaries: Sequence[Summary]) -> list[str]:
 
 
 def _numbers(
-    metrics: Sequence[Metric], summaries: Sequence[Summary], published: Sequence[dict[str, Published]]
+    metrics: Sequence[Metric],
+    summaries: Sequence[Summary],
+    published: Sequence[dict[str, Published]],
+    searched: Mapping[str, Sequence[Entry]],
 ) -> Sheet:
     paths, printed = _varied(summaries), _printed(published)
     headings = ["cell", *paths, "planned", "done", "unfinished", "plateau"]
     rows: list[list[Entry]] = []
-    for item, beside_it in zip(summaries, published, strict=True):
+    for position, (item, beside_it) in enumerate(zip(summaries, published, strict=True)):
         row = [item.cell.label, *(_entry(item.cell.values.get(path)) for path in paths)]
         row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau]
         for metric in metrics:
             row += numbers(item.metrics[metric.name]).values()
         row += [item.costs.get(cost) for cost in COSTS]
+        row += [column[position] for column in searched.values()]
         rows.append([*row, *(beside_it[m].value if m in beside_it else None for m in printed)])
     for metric in metrics:
         names = numbers(summaries[0].metrics[metric.name]) if summaries else ()
         headings += [f"{metric.name} {name}" for name in names]
-    return Sheet([*headings, *COSTS, *(f"published {metric}" for metric in printed)], rows)
+    return Sheet([*headings, *COSTS, *searched, *(f"published {metric}" for metric in printed)], rows)
 
 
 def _entry(value: Any) -> Entry:
@@ -226,6 +234,7 @@ def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
             metric: {"value": row.value, "table": row.table, "variant": row.variant, "line": row.line}
             for metric, row in published.items()
         },
+        **search_report.trace(item.cell),
     }
 
 

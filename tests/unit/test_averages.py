@@ -3,7 +3,8 @@
 import pytest
 
 from ablations import derived, frames, grids, tables
-from ablations.schema import METRICS, Run
+from ablations.metrics import METRICS
+from ablations.schema import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS as ALL
 from lightning_modules.tasks import FineTuning

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablations import grids, report, study
+from ablations import grids, publishing, report
 from lightning_modules.config import ConfigError
 from tests.unit.synthetic import make_claim, make_depths, make_failure, make_objectives, make_plan, make_study
 from tests.unit.test_markup import HOSTILE
@@ -182,7 +182,7 @@ def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatc
     ladder = {"albert_size_ladder": grids.available()["albert_size_ladder"]}
     monkeypatch.setattr(grids, "available", lambda *_: ladder)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert study.republish(tmp_path) == []
+    assert publishing.republish(tmp_path) == []
     (tmp_path / "albert_size_ladder/paper").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"SQuAD 1\.1 is not at hand"):
-        study.republish(tmp_path)
+        publishing.republish(tmp_path)

@@ -1,0 +1,31 @@
+"""What is measured of a run: the names by which grids, claims and tables speak of it."""
+
+METRICS: dict[str, str] = {
+    "heldout.loss": "mean loss of the predictions on held-out text, nats",
+    "heldout.accuracy": "share of held-out predictions that are right, 0 to 1",
+    "heldout.unigram_loss": "the same loss of word frequencies alone, nats",
+    "heldout.bigram_loss": "the same loss of counts of left and right neighbours, nats",
+    "heldout.pairs_loss": "mean loss of the predictions on held-out pairs of segments of one text, nats",
+    "heldout.pairs_accuracy": "share of those predictions that are right, 0 to 1",
+    "heldout.nsp_accuracy": "share of held-out pairs right: does the second segment follow, or is it from elsewhere?",
+    "heldout.nsp_majority": "the same share for always giving the commoner answer",
+    "heldout.nsp_bow": "the same share for a linear classifier of word counts",
+    "heldout.nsp_overlap": "the same for the words alone that both segments have",
+    "heldout.sop_accuracy": "share of held-out pairs right: are the two segments in order, or swapped?",
+    "heldout.sop_majority": "the same share for always giving the commoner answer",
+    "heldout.sop_bow": "the same share for a linear classifier of word counts",
+    "heldout.sop_overlap": "the same for the words alone that both segments have",
+    "heldout.plateau": "whether the model is no better than those neighbour counts",
+    "train.loss": "mean training loss since the last measurement, nats",
+    "glue.bert_average": "mean of the nine scores of BERT's Table 1, on dev sets: both of MNLI, F1 of QQP and MRPC, "
+    "Spearman of STS-B, Matthews of CoLA, no WNLI; 0 to 1",
+    "glue.average": "mean over the nine tasks of GLUE, on dev sets, each by the mean of its measures; 0 to 1",
+    "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
+}
+COST = "cost."  # before an entry of a record's cost where that is what is compared
+EXACT = {  # of these there is no noise: every seed has the same
+    "cost.parameters": "trainable parameters",
+    "cost.tokens": "tokens presented in training",
+    "cost.flops": "floating-point operations of training",
+}
+COSTS = EXACT | {"cost.seconds": "seconds of training", "cost.tokens_per_second": "tokens presented in a second"}
