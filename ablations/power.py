@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from ablations.claim_record import RELATIONS as IN_WORDS
 from ablations.claims import tests
 from ablations.frames import Lookup
 from ablations.markup import Entry, Sheet, fixed, places
@@ -165,7 +166,7 @@ def sheet(found: Sequence[Need], grid: Grid, scale: str) -> Sheet:
     for need in found:
         unit = units.get(need.claim.metric, (need.claim.metric, ""))[1]
         rows.append([
-            need.claim.id, need.claim.relation, _pilot_text(need),
+            need.claim.id, IN_WORDS[need.claim.relation], _pilot_text(need),
             _amount(need.sd), _with(_amount(need.effect), unit if need.claim.relation != "ratio" else "times"),
             _seeds(need, need.seeds), _with(_amount(need.printed), unit) if need.printed else "does not transfer",
             _seeds(need, need.seeds_printed) if need.printed else "", need.planned,
@@ -187,7 +188,9 @@ def _notes(found: Sequence[Need], grid: Grid, scale: str) -> list[str]:
     if any(need.effect is not None and _against(need) for need in found):
         notes.append("An effect below 0, or a ratio below the claimed one, goes against the claim.")
     if any(need.claim.relation == "~" for need in found):
-        notes.append("Of '~', the seeds that show equality within the margin where there is no difference at all.")
+        notes.append(
+            "Of 'about equal', the seeds that show equality within the margin where there is no difference at all."
+        )
     if any(need.claim.relation == "ordering" and need.pilot and need.seeds is None for need in found):
         notes.append("No number: a step of the ordering goes the other way in the pilot, and seeds do not turn it.")
     if any(not need.pilot and not need.exact for need in found):

@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+_UNFOLDED = 10_000  # columns, more than any listing has
+
 
 class Format(StrEnum):
     """How listings are printed."""
@@ -49,7 +51,10 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
             table.add_column(column, overflow="fold")
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
-        Console().print(table)
+        console = Console()
+        if not console.is_terminal:  # a file or a pipe has no width to fold to
+            console = Console(width=console.measure(table, options=console.options.update(width=_UNFOLDED)).maximum)
+        console.print(table)
 
 
 def show(*pieces: Any) -> None:
