@@ -94,7 +94,10 @@ def forest(found: Sequence[Entry], scale: str) -> Figure | None:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_xlabel("share of the loss, or of the error, removed")
         axes.legend(handles=_key({one.outcome for _, one in rows}), loc="lower left", fontsize=8, frameon=True)
-        note = f"scale {scale}: adjusted intervals; marks at the edge lie beyond; many metrics are proxies"
+        note = (
+            f"scale {scale}: adjusted intervals; marks at the edge lie beyond; mostly proxies; open though clear of 0: "
+            "both sides on the plateau"
+        )
         titles(figure, "Are measured effects as large as published ones?", note)
     return figure
 
