@@ -115,7 +115,7 @@ def test_every_grid_reads_and_has_the_small_scales(name):
     assert {"smoke", "laptop"} <= set(grid.scales)
     assert grid.question.endswith("?")
     for claim in grid.claims:
-        assert claim.published, claim.id
+        assert claim.published or "Figure" in claim.source, claim.id  # figures print no numbers
         assert claim.proxy or claim.published_metric == claim.metric, "what stands in for the paper's metric is said"
 
 
