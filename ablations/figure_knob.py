@@ -56,10 +56,23 @@ class _KnobAxis:
         axes.set_xticks(kept, texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
-            if max(map(len, texts), default=0) * len(texts) > 80 // panels:
-                axes.set_xticks(kept, texts, rotation=20, ha="right", rotation_mode="anchor")
+            self._name(axes, texts, 80 // panels, is_small)
         if not is_small:
             axes.set_xlabel(shown(path_text(self.path)))
+
+    def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
+        """Names that are too long for their room in characters are broken; then turned, or below others left out."""
+        broken = ["\n".join(text.split(" ")) for text in texts]
+        widest = [max(map(len, text.split("\n"))) for text in broken]
+        if max(map(len, texts), default=0) * len(texts) <= room:
+            return
+        if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
+            axes.set_xticks(range(len(texts)), broken)
+        elif is_small and room < 80:
+            axes.set_xticks(range(len(texts)), [""] * len(texts))
+            axes.set_xlabel("in the same order", fontsize=8, color=FAINT)
+        else:
+            axes.set_xticks(range(len(texts)), texts, rotation=20, ha="right", rotation_mode="anchor")
 
 
 def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "") -> Figure | None:
@@ -228,12 +241,13 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> lis
     for source in grid.published:
         column = next((name for name, path in source.match.items() if path == axis.path), None)
         for row in chosen(source) if column else ():
-            text = row.knobs[column]
+            text = row.columns[column]
             position = places.get(text) if own or not axis.is_numeric else axis.at(_number(text))
             line = _line_of(lines, source.match, row)
             if position is None or line is None or (source.metrics and row.metric not in source.metrics):
                 continue
-            colour = hues[line] if len(lines) > 1 else PAPER
+            says_which = any(path != axis.path for path in source.match.values())
+            colour = hues[line] if len(lines) > 1 and says_which else PAPER
             found.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
     wanted = [metric for source in grid.published for metric in source.metrics] or list(found)
     return [(metric, found[metric]) for metric in dict.fromkeys(wanted) if metric in found][:4]
@@ -243,7 +257,7 @@ def _line_of(lines: Sequence[tuple[dict[str, Any], list[Cell]]], match: dict[str
     """The line of the figure that a printed value belongs to, by the other columns that are matched."""
     for rest, members in lines:
         printed = as_printed(members[0])
-        if all(same(printed[path], row.knobs[name]) for name, path in match.items() if path in rest):
+        if all(same(printed[path], row.columns[name]) for name, path in match.items() if path in rest):
             return cell_text(rest)
     return None
 
