@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablations import claims, figures, scoreboard, store, tables, task_table
+from ablations import claims, figures, inference_page, scoreboard, store, tables, task_table
 from ablations.cells import stand_in_pairs
 from ablations.claims import Verdict
 from ablations.frames import Lookup, device_class
@@ -55,6 +55,7 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
             path.unlink(missing_ok=True)
         else:
             written[path.name] = figures.save(figure, path)
+    written |= inference_page.publish(plan, records, folder)
     page = folder / "README.md"
     store.write(page, _page(plan, records, folder, results[0], by_task[0] if by_task else None, verdicts).encode())
     card = folder / "page.json"
@@ -114,6 +115,7 @@ def _page(
     parts += [f"![{figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
     if by_task:
         parts += ["## Task by task", markdown(by_task).rstrip("\n"), _links("tasks")]
+    parts += inference_page.part(folder)
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
         parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")
