@@ -263,6 +263,32 @@ def test_cells_that_share_their_pretraining_are_one_curve():
     )
 
 
+def make_widths():
+    """Three widths and the heads that move with them, beside the published widths they are."""
+    sizes = [(1024, 16), (2048, 32), (4096, 64)]
+    width, heads = "model.hidden_size", "model.num_heads"
+    source = {"file": "albert", "table": "T12 width", "match": {"hidden_size": width, "num_heads": heads}}
+    axes = {width: [w for w, _ in sizes], heads: [h for _, h in sizes]}
+    given = {"zip": [[width, heads]], "figure": {"x": width, "y": "heldout.loss"}}
+    grid = make_grid(axes=axes, baseline={}, published=[source | {"metrics": ["Avg"]}], **given)
+    cells = [make_cell({width: w, heads: h}, 2, label=f"{w}") for w, h in sizes]
+    return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+
+
+def test_what_moves_with_the_knob_makes_no_lines_of_its_own():
+    measured, average = figures.knob(*make_widths()).axes
+    assert measured.get_legend() is None
+    assert list(mean_line(measured).get_xdata()) == [1024, 2048, 4096]
+    assert list(average.lines[0].get_ydata())[:3] == [71.2, 74.6, 76.3]
+
+
+def test_published_values_of_other_companions_are_left_out():
+    grid, cells, records = make_widths()
+    others = [cell.but(values={**cell.values, "model.num_heads": 7}) for cell in cells[:1]]
+    _, average = figures.knob(grid, others + cells[1:], records).axes
+    assert 71.2 not in list(average.lines[0].get_ydata())
+
+
 def test_a_metric_that_nothing_has_is_no_panel():
     grid, cells, records = make_objectives()
     without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
