@@ -16,6 +16,7 @@ from ablations import (
     claims_command,
     data_commands,
     fill_mask,
+    inference_command,
     params_command,
     published_commands,
     read_command,
@@ -313,6 +314,7 @@ app.command("fill-mask")(fill_mask.command)
 app.command("answer")(answer.command)
 app.command("published")(published_commands.command)
 app.command("params")(params_command.command)
+app.command("inference")(inference_command.command)
 app.command("simulate")(simulate.command)
 app.command("read")(read_command.read)
 

@@ -26,11 +26,12 @@ def curves(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "
     Returns:
         None where no finished run has a curve.
     """
-    drawn = [(cell, found) for cell in cells if (found := _runs(cell, records))]
+    drawn = [(cell, found) for cell in _distinct(cells) if (found := _runs(cell, records))]
     if not drawn:
         return None
     paths = list(dict.fromkeys(path for cell, _ in drawn for path in cell.values))
-    names = [", ".join(value_text(path, value) for path, value in cell.values.items()) for cell, _ in drawn]
+    named = [[value_text(path, value) for path, value in cell.values.items()] for cell, _ in drawn]
+    names = [", ".join(values) or "one pretraining for all" for values in named]
     hues = colours([cell.values.get(paths[0]) for cell, _ in drawn] if len(paths) == 1 else names)
     with mpl.rc_context(STYLE):
         figure = blank(4.8)
@@ -56,6 +57,18 @@ def curves(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "
     return figure
 
 
+def _distinct(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells with pretrainings of their own; those that share theirs are one, named by the values they agree on."""
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(run.id for run in cell.runs), []).append(cell)
+    found = []
+    for first, *others in groups.values():
+        agreed = {path: v for path, v in first.values.items() if all(o.values.get(path) == v for o in others)}
+        found.append(first.model_copy(update={"values": agreed}) if others else first)
+    return found
+
+
 def _runs(cell: Cell, records: Lookup) -> list[_Curve]:
     found = []
     for _, record in sorted(done(cell, records).items()):
@@ -78,7 +91,9 @@ def _limits(axes: Axes, found: Sequence[_Curve], levels: Mapping[str, float]) ->
     """From the first point below the unigram baseline (before it there is nothing to compare) to the last."""
     highest = max(float(losses.max()) for _, losses in found)
     bottom = min([float(losses.min()) for _, losses in found] + list(levels.values()))
-    top = min(highest, levels.get("unigram", highest))
+    lowest = min(float(losses.min()) for _, losses in found)
+    top = min(highest, max(lowest, levels.get("unigram", highest)))
+    top = highest if top == lowest else top  # nothing is below that baseline: all is shown
     room = (top - bottom) or 1.0
     axes.set_ylim(bottom - 0.06 * room, top + 0.1 * room)
     low = min((float(x[y <= top + 0.1 * room].min()) for x, y in found if (y <= top + 0.1 * room).any()), default=1.0)

@@ -56,10 +56,23 @@ class _KnobAxis:
         axes.set_xticks(kept, texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
-            if max(map(len, texts), default=0) * len(texts) > 80 // panels:
-                axes.set_xticks(kept, texts, rotation=20, ha="right", rotation_mode="anchor")
+            self._name(axes, texts, 80 // panels, is_small)
         if not is_small:
             axes.set_xlabel(shown(path_text(self.path)))
+
+    def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
+        """Names that are too long for their room in characters are broken; then turned, or below others left out."""
+        broken = ["\n".join(text.split(" ")) for text in texts]
+        widest = [max(map(len, text.split("\n"))) for text in broken]
+        if max(map(len, texts), default=0) * len(texts) <= room:
+            return
+        if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
+            axes.set_xticks(range(len(texts)), broken)
+        elif is_small and room < 80:
+            axes.set_xticks(range(len(texts)), [""] * len(texts))
+            axes.set_xlabel("in the same order", fontsize=8, color=FAINT)
+        else:
+            axes.set_xticks(range(len(texts)), texts, rotation=20, ha="right", rotation_mode="anchor")
 
 
 def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "") -> Figure | None:
@@ -120,11 +133,23 @@ def _legend(panel: Axes) -> None:
         panel.legend(lines, names, loc="lower left", bbox_to_anchor=(0, 1.05), ncols=3, borderaxespad=0.2, fontsize=9)
 
 
-def _series(cells: Sequence[Cell], path: str) -> list[tuple[dict[str, Any], list[Cell]]]:
-    """Cells grouped by everything but one path, in the order of the plan."""
+def _companions(grid: Grid, cells: Sequence[Cell], path: str) -> set[str]:
+    """Axes that move with one, zipped to it, and follow from its value: they make no lines of their own."""
+    zipped = {name for group in grid.zip if path in group for name in group} - {path}
+    found = set()
+    for name in zipped:
+        pairs = {(str(cell.values[path]), str(cell.values.get(name))) for cell in cells}
+        if len(pairs) == len({value for value, _ in pairs}):
+            found.add(name)
+    return found
+
+
+def _series(grid: Grid, cells: Sequence[Cell], path: str) -> list[tuple[dict[str, Any], list[Cell]]]:
+    """Cells grouped by everything but one path and what moves with it, in the order of the plan."""
+    left_out = {path} | _companions(grid, cells, path)
     groups: list[tuple[dict[str, Any], list[Cell]]] = []
     for cell in cells:
-        rest = {name: value for name, value in cell.values.items() if name != path}
+        rest = {name: value for name, value in cell.values.items() if name not in left_out}
         members = next((found for known, found in groups if known == rest), None)
         if members is None:
             groups.append((rest, [cell]))
@@ -139,7 +164,7 @@ def _hues(series: Sequence[tuple[dict[str, Any], list[Cell]]]) -> list[Any]:
 
 
 def _measured(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, axis: _KnobAxis, metric: str) -> None:
-    series = _series(cells, axis.path)
+    series = _series(grid, cells, axis.path)
     for i, ((rest, members), colour) in enumerate(zip(series, _hues(series), strict=True)):
         points = _points(members, metric, records, axis)
         if not axis.is_numeric:  # side by side, not on top of each other
@@ -223,18 +248,21 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> lis
     """For each published metric its lines: every printed value on the axis, whether or not the grid has its cell."""
     places = {str(as_printed(cell)[axis.path]): axis.at(cell.values[axis.path]) for cell in cells}
     own = any(axis.path in cell.printed for cell in cells)
-    lines = _series(cells, axis.path)
+    lines, together = _series(grid, cells, axis.path), _companions(grid, cells, axis.path)
     hues = {cell_text(rest): colour for (rest, _), colour in zip(lines, _hues(lines), strict=True)}
     found: dict[str, _Series] = {}
     for source in grid.published:
         column = next((name for name, path in source.match.items() if path == axis.path), None)
         for row in chosen(source) if column else ():
-            text = row.knobs[column]
+            text = row.columns[column]
             position = places.get(text) if own or not axis.is_numeric else axis.at(_number(text))
             line = _line_of(lines, source.match, row)
             if position is None or line is None or (source.metrics and row.metric not in source.metrics):
                 continue
-            colour = hues[line] if len(lines) > 1 else PAPER
+            if not _is_of_a_cell(cells, axis.path, source.match, row, together):
+                continue
+            says_which = any(path != axis.path for path in source.match.values())
+            colour = hues[line] if len(lines) > 1 and says_which else PAPER
             found.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
     wanted = [metric for source in grid.published for metric in source.metrics] or list(found)
     return [(metric, found[metric]) for metric in dict.fromkeys(wanted) if metric in found][:4]
@@ -244,9 +272,18 @@ def _line_of(lines: Sequence[tuple[dict[str, Any], list[Cell]]], match: dict[str
     """The line of the figure that a printed value belongs to, by the other columns that are matched."""
     for rest, members in lines:
         printed = as_printed(members[0])
-        if all(same(printed[path], row.knobs[name]) for name, path in match.items() if path in rest):
+        if all(same(printed[path], row.columns[name]) for name, path in match.items() if path in rest):
             return cell_text(rest)
     return None
+
+
+def _is_of_a_cell(cells: Sequence[Cell], path: str, match: dict[str, str], row: Published, together: set[str]) -> bool:
+    """Whether some cell at a printed value of the knob agrees in what moves with it, if there are any cells there."""
+    columns = {name: axis for name, axis in match.items() if axis in together}
+    text = next(row.columns[name] for name, axis in match.items() if axis == path)
+    there = [printed for cell in cells if same((printed := as_printed(cell))[path], text)]
+    agreeing = (all(same(one.get(axis), row.columns[name]) for name, axis in columns.items()) for one in there)
+    return not there or any(agreeing)
 
 
 def _number(text: str) -> float | None:

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import pandas as pd
 
 from ablations.derived import DERIVED, gathered, possible
+from ablations.layer_metrics import LAYER_METRICS
+from ablations.layer_metrics import gathered as of_layers
 from ablations.literature import same
 from ablations.markup import plain
 from ablations.metrics import COST
@@ -63,6 +65,8 @@ def done(cell: Trial, records: Lookup, metric: str = "") -> dict[int, Record]:
     """The finished records of a cell by seed: of its pretrainings, or of the runs that a metric is measured in."""
     if metric in DERIVED:
         return gathered(cell, records, metric)
+    if metric in LAYER_METRICS:
+        return of_layers(cell, records, metric)
     found = {run.seed: records.get(run.id) for run in runs_of(cell, metric)}
     return {seed: record for seed, record in found.items() if record is not None and record.outcome == "done"}
 

@@ -16,6 +16,12 @@ METRICS: dict[str, str] = {
     "heldout.sop_bow": "the same share for a linear classifier of word counts",
     "heldout.sop_overlap": "the same for the words alone that both segments have",
     "heldout.plateau": "whether the model is no better than those neighbour counts",
+    "layers.angle": "angle between input and output of a layer, degrees, mean over layers",
+    "layers.distance": "L2 distance between input and output of a layer, mean over layers",
+    "layers.angle_change": "mean absolute difference of that angle between neighbouring layers, degrees",
+    "layers.distance_change": "mean absolute difference of that distance between neighbouring layers",
+    "layers.last_angle": "that angle at the last layer, degrees",
+    "layers.last_distance": "that distance at the last layer",
     "train.loss": "mean training loss since the last measurement, nats",
     "glue.bert_average": "mean of the nine scores of BERT's Table 1, on dev sets: both of MNLI, F1 of QQP and MRPC, "
     "Spearman of STS-B, Matthews of CoLA, no WNLI; 0 to 1",

@@ -65,7 +65,12 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
 
 
 def _compares(found: Plan, records: Records) -> bool:
-    """Whether some metric of the grid has been measured in two cells; in the one that a grid of one cell has."""
-    names = [metric.name for metric in planned_metrics(found.grid, found.cells)]
-    measured = [sum(bool(metric_by_seed(cell, records, name)) for cell in found.cells) for name in names]
-    return max(measured, default=0) >= min(2, len(found.cells))
+    """Whether some metric of the grid has been measured in two cells; in the one that a grid of one cell has.
+
+    Cells that differ in fine-tuning alone have their pretraining in common, which compares nothing.
+    """
+    for metric in planned_metrics(found.grid, found.cells):
+        values = (tuple(metric_by_seed(cell, records, metric.name).items()) for cell in found.cells)
+        if len(set(filter(None, values))) >= min(2, len(found.cells)):
+            return True
+    return False

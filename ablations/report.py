@@ -8,7 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablations import claims, equal_compute, figures, scoreboard, search_report, store, tables, task_table
+from ablations import (
+    claims,
+    equal_compute,
+    figures,
+    inference_page,
+    scoreboard,
+    search_report,
+    store,
+    tables,
+    task_table,
+)
 from ablations.cells import stand_in_pairs
 from ablations.claims import Verdict
 from ablations.frames import Lookup, device_class
@@ -62,6 +72,7 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
             path.unlink(missing_ok=True)
         else:
             written[path.name] = figures.save(figure, path)
+    written |= inference_page.publish(plan, records, folder)
     page = folder / "README.md"
     parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": tried}
     sheets = {name: found[0] for name, found in parts.items() if found}
@@ -131,6 +142,7 @@ def _page(
     for name, title in _SECTIONS.items():
         if name in sheets:
             parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
+    parts += inference_page.part(folder)
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
         parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")

@@ -210,7 +210,7 @@ def test_two_metrics_are_two_panels_over_the_same_names():
     ]  # fmt: skip
     for axes, cell_count in ((pairs, 2), (rte, 4)):
         assert [text.get_text() for text in axes.get_xticklabels()] == [
-            "one segment", "pairs", "pairs, NSP", "pairs, SOP"
+            "one\nsegment", "pairs", "pairs,\nNSP", "pairs,\nSOP"
         ]  # fmt: skip
         seeds = [y for line in axes.lines if line.get_marker() == "o" for y in line.get_ydata()]
         assert len(seeds) == 5 * cell_count
@@ -221,6 +221,72 @@ def test_two_metrics_are_two_panels_over_the_same_names():
     assert list(published[0].lines[0].get_xdata()) == [1, 2, 3]
     assert list(published[0].lines[0].get_ydata()) == [53.3, 52.0, 86.5]
     assert list(published[1].lines[0].get_ydata()) == [83.9, 84.4]
+
+
+def make_mixtures():
+    """Six mixtures with long names, the two uses of which share their pretraining, beside published scores."""
+    parts = [(80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 0, 100)]
+    names = [f"MASK{mask} SAME{same} RND{random}" for mask, same, random in parts]
+    source = {"file": "bert", "table": "T8 masking", "match": {"variant": "strategy"}}
+    axes = {"strategy": names, "use": ["tuned", "frozen"]}
+    grid = make_grid(axes=axes, baseline={}, published=[source], figure={"x": "strategy", "y": "heldout.loss"})
+    cells = [make_cell({"strategy": name, "use": use}, 2, label=name) for name in names for use in axes["use"]]
+    return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+
+
+def test_long_names_are_broken_and_left_out_below_others():
+    measured, *small = figures.knob(*make_mixtures()).axes
+    assert [text.get_text() for text in measured.get_xticklabels()][:2] == [
+        "MASK80\nSAME10\nRND10", "MASK100\nSAME0\nRND0"
+    ]  # fmt: skip
+    assert len(small) == 3
+    for axes in small:
+        assert {text.get_text() for text in axes.get_xticklabels()} == {""}
+        assert axes.get_xlabel() == "in the same order"
+
+
+def test_published_values_that_name_no_line_have_the_colour_of_none():
+    measured, *small = figures.knob(*make_mixtures()).axes
+    ours = {line.get_color() for line in measured.lines}
+    assert not ours & {line.get_color() for axes in small for line in axes.lines}
+    assert list(small[2].lines[0].get_ydata()) == [94.9, 94.0, 94.6, 94.7, 94.6, 94.6]
+
+
+def test_cells_that_share_their_pretraining_are_one_curve():
+    figure = figures.curves(*make_mixtures())
+    (axes,) = figure.axes
+    assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 6
+    assert "MASK80 SAME10 RND10" in texts(figure)
+    grid, cells, records = make_mixtures()
+    assert "one pretraining for all" in texts(
+        figures.curves(grid, [cells[0], cells[0].but(values={"use": "x"})], records)
+    )
+
+
+def make_widths():
+    """Three widths and the heads that move with them, beside the published widths they are."""
+    sizes = [(1024, 16), (2048, 32), (4096, 64)]
+    width, heads = "model.hidden_size", "model.num_heads"
+    source = {"file": "albert", "table": "T12 width", "match": {"hidden_size": width, "num_heads": heads}}
+    axes = {width: [w for w, _ in sizes], heads: [h for _, h in sizes]}
+    given = {"zip": [[width, heads]], "figure": {"x": width, "y": "heldout.loss"}}
+    grid = make_grid(axes=axes, baseline={}, published=[source | {"metrics": ["Avg"]}], **given)
+    cells = [make_cell({width: w, heads: h}, 2, label=f"{w}") for w, h in sizes]
+    return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+
+
+def test_what_moves_with_the_knob_makes_no_lines_of_its_own():
+    measured, average = figures.knob(*make_widths()).axes
+    assert measured.get_legend() is None
+    assert list(mean_line(measured).get_xdata()) == [1024, 2048, 4096]
+    assert list(average.lines[0].get_ydata())[:3] == [71.2, 74.6, 76.3]
+
+
+def test_published_values_of_other_companions_are_left_out():
+    grid, cells, records = make_widths()
+    others = [cell.but(values={**cell.values, "model.num_heads": 7}) for cell in cells[:1]]
+    _, average = figures.knob(grid, others + cells[1:], records).axes
+    assert 71.2 not in list(average.lines[0].get_ydata())
 
 
 def test_a_metric_that_nothing_has_is_no_panel():
