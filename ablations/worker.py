@@ -16,7 +16,7 @@ from filelock import Timeout
 
 from ablations import provenance
 from ablations.process import INTERRUPTED
-from ablations.schema import Outcome, Record, Run
+from ablations.schema import HELDOUT, Outcome, Record, Run
 from ablations.store import Records, write
 from lightning_modules import speed
 from lightning_modules.config import ConfigError
@@ -181,7 +181,8 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
-                loss = f"{run.task}.dev_loss" if run.task else "heldout.loss"
+                losses = (f"{run.task}.dev_loss",) if run.task else HELDOUT
+                loss = next(name for name in losses if name in record.metrics)
                 _compare(run, fitted.metrics[loss], record.metrics[loss], folder / WEIGHTS)
     return folder / WEIGHTS
 

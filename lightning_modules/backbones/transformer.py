@@ -13,14 +13,17 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from ..batch import Encoded, Example, Size
+from ..batch import Direction, Encoded, Example, Size
 from ..config import Settings, knob, once
 from ..layers.activations import ACTIVATIONS
 from ..layers.attention import MultiHeadAttention, allowed, score_bias
 from ..layers.dropout import Dropout
 from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
 
-BIASES = {"linear_bias": (linear_bias, alibi_slopes), "sided_linear_bias": (sided_linear_bias, sided_slopes)}
+BIASES = {
+    "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
+    "sided_linear_bias": (sided_linear_bias, sided_slopes),
+}
 
 HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BERT and GPT
 
@@ -53,6 +56,12 @@ class Transformer(Settings):
         "learned",
         "How order is known; linear_bias is ALiBi, symmetric; sided_linear_bias lets half the heads look "
         "left and half right.",
+    )
+    direction: Direction = knob(
+        "both",
+        "Which way every position looks; two_way is one stack of layers each way, of hidden_size each, whose states "
+        "are joined above the last layer (ELMo).",
+        neutral="both",
     )
     max_positions: int = knob(512, "Rows of the position table (learned and sinusoidal).", ge=1)
     segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
@@ -95,9 +104,19 @@ class Transformer(Settings):
             }
         )
 
+    @property
+    def stacks(self) -> int:
+        """Stacks of layers over the embeddings: one, or one each way."""
+        return 2 if self.direction == "two_way" else 1
+
+    @property
+    def width(self) -> int:
+        """Width of the states that heads read: that of the stream, or of two side by side."""
+        return self.stacks * self.hidden_size
+
     def size(self, vocab_size: int) -> Size:
         """The widths heads are built for."""
-        return Size(self.hidden_size, self.embedding_size or self.hidden_size, vocab_size)
+        return Size(self.width, self.embedding_size or self.hidden_size, vocab_size)
 
     def owners(self, layer: int) -> dict[str, int]:
         """For each kind of sub-layer, the first layer that uses the one of ``layer``: layer itself if not shared.
@@ -109,8 +128,12 @@ class Transformer(Settings):
         first = -(-group * self.num_layers // self.sharing_groups)
         return {kind: first if self.sharing in (kind, "all") else layer for kind in ("attention", "ffn")}
 
-    def build(self, vocab_size: int) -> "TransformerEncoder":
+    def build(self, vocab_size: int) -> nn.Module:
         """The encoder, initialised from torch's current generator."""
+        if self.direction == "two_way":
+            from .two_way import TwoWayEncoder  # which is made of two of these
+
+            return TwoWayEncoder(self.resolved(), vocab_size)
         return TransformerEncoder(self.resolved(), vocab_size)
 
     def flops_per_sequence(self, length: int) -> float:
@@ -119,7 +142,7 @@ class Transformer(Settings):
         e = None if self.embedding_size == d else self.embedding_size
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
         projected = 0 if e is None else 2 * e * d
-        return float(length * (self.num_layers * per_token + projected))
+        return float(length * (self.stacks * self.num_layers * per_token + projected))
 
 
 def _default_heads(hidden_size: int) -> int:
@@ -221,6 +244,7 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, settings: Transformer, vocab_size: int) -> None:
         super().__init__()
+        self.direction = settings.direction
         self.embeddings = Embeddings(settings, vocab_size)
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
@@ -229,11 +253,14 @@ class TransformerEncoder(nn.Module):
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
-        self.register_buffer("slopes", slopes and slopes(settings.num_heads), persistent=False)
+        self.register_buffer("slopes", slopes and slopes(settings.num_heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example, carry: Any = None) -> Encoded:
-        x = self.embeddings(example)
+        return self.above(self.embeddings(example), example)
+
+    def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:
+        """The layers over the output of the embeddings."""
         added = self._added(example, x)
         layers = [x]
         for owners in self.owners:
@@ -255,7 +282,7 @@ class TransformerEncoder(nn.Module):
         kind = x.device.type
         is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
         dtype = torch.get_autocast_dtype(kind) if is_cast else x.dtype
-        return score_bias(allowed(example.visible, length, x.device), bias, dtype)
+        return score_bias(allowed(example.visible.toward(self.direction), length, x.device), bias, dtype)
 
     def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Logits by the tied word table (Press and Wolf 2017; BERT's output layer without its bias)."""
