@@ -54,7 +54,7 @@ class FrozenFeatures(nn.Module):
     def __init__(self, encoder: nn.Module, model: Transformer, settings: Features) -> None:
         super().__init__()
         self._frozen, self.model = (encoder.requires_grad_(False).eval(),), model  # a tuple hides it from torch
-        self.layers = settings.chosen(model.num_layers)
+        self.layers = settings.chosen(model.depth)
         mixed, self.hidden_size = settings.widths(model.width)
         # one layer, or several side by side, need no weights
         self.mix = ScalarMix(len(self.layers)) if "weighted" in settings.layers else nn.Flatten(-2)

@@ -31,7 +31,7 @@ HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BE
 class Transformer(Settings):
     """Settings of the encoder. Defaults are those of BERT-base (Devlin et al. 2019, section 3)."""
 
-    num_layers: int = knob(12, "Number of blocks L.", ge=1)
+    num_layers: int = knob(12, "Number of blocks L, of both stacks together where there are two.", ge=1)
     hidden_size: int = knob(768, "Width d of the stream.", ge=1)
     embedding_size: int | None = knob(
         None,
@@ -59,8 +59,8 @@ class Transformer(Settings):
     )
     direction: Direction = knob(
         "both",
-        "Which way every position looks; two_way is one stack of layers each way, of hidden_size each, whose states "
-        "are joined above the last layer (ELMo).",
+        "Which way every position looks; two_way is one stack each way, each of half of the layers, whose states are "
+        "joined above the last one (ELMo).",
         neutral="both",
     )
     max_positions: int = knob(512, "Rows of the position table (learned and sinusoidal).", ge=1)
@@ -82,8 +82,10 @@ class Transformer(Settings):
                 f"hidden_size {self.hidden_size} does not divide into {self.num_heads} heads; "
                 f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
             )
-        if self.sharing_groups > self.num_layers:
-            raise ValueError(f"{self.sharing_groups} sharing_groups cannot be made of {self.num_layers} layers")
+        if self.num_layers % self.stacks:
+            raise ValueError(f"direction two_way divides the layers in two: num_layers {self.num_layers} must be even")
+        if self.sharing_groups > self.depth:
+            raise ValueError(f"{self.sharing_groups} sharing_groups cannot be made of {self.depth} layers")
         return self
 
     @once
@@ -92,7 +94,7 @@ class Transformer(Settings):
 
         max_positions drops to 0 where no table has that many rows; sharing to none where no layer has a partner.
         """
-        alone = self.sharing == "none" or self.sharing_groups == self.num_layers
+        alone = self.sharing == "none" or self.sharing_groups == self.depth
         return self.model_copy(
             update={
                 "embedding_size": None if self.embedding_size == self.hidden_size else self.embedding_size,
@@ -108,6 +110,11 @@ class Transformer(Settings):
     def stacks(self) -> int:
         """Stacks of layers over the embeddings: one, or one each way."""
         return 2 if self.direction == "two_way" else 1
+
+    @property
+    def depth(self) -> int:
+        """Layers that a state has passed: those of one stack."""
+        return self.num_layers // self.stacks
 
     @property
     def width(self) -> int:
@@ -142,7 +149,7 @@ class Transformer(Settings):
         e = None if self.embedding_size == d else self.embedding_size
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
         projected = 0 if e is None else 2 * e * d
-        return float(length * (self.stacks * self.num_layers * per_token + projected))
+        return float(length * (self.num_layers * per_token + projected))
 
 
 def _default_heads(hidden_size: int) -> int:

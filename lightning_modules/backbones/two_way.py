@@ -13,7 +13,7 @@ from .transformer import Transformer, TransformerEncoder
 
 
 class TwoWayEncoder(nn.Module):
-    """Two encoders of one table of embeddings; a state is that of both side by side ``[b t 2d]``.
+    """Two encoders over the same embeddings, each of half of the layers; states stand side by side ``[b t 2d]``.
 
     No layer of either sees what the other has read. The first half of a state knows what stands left of its position,
     the second half what stands right of it, and both the position itself.
@@ -23,7 +23,8 @@ class TwoWayEncoder(nn.Module):
 
     def __init__(self, settings: Transformer, vocab_size: int) -> None:
         super().__init__()
-        ways = (settings.model_copy(update={"direction": way}) for way in ("left_to_right", "right_to_left"))
+        stack = settings.model_copy(update={"num_layers": settings.depth})
+        ways = [stack.model_copy(update={"direction": way}) for way in ("left_to_right", "right_to_left")]
         self.rightward, self.leftward = (TransformerEncoder(way, vocab_size) for way in ways)
         self.embeddings = self.rightward.embeddings
         del self.rightward.embeddings, self.leftward.embeddings

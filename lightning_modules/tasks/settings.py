@@ -42,7 +42,7 @@ class Features(Settings):
         """
         count = {"second_to_last": 2, "weighted_sum_last_four": 4, "concat_last_four": 4}.get(self.layers, 1)
         if depth < count:
-            said = f"finetuning.features.layers {self.layers} takes {count} layers; model.num_layers is {depth}"
+            said = f"finetuning.features.layers {self.layers} takes {count} layers; the encoder is {depth} deep"
             raise ConfigError([said])
         if self.layers in ("embeddings", "second_to_last", "last"):
             return ({"embeddings": 0, "second_to_last": depth - 1, "last": depth}[self.layers],)
@@ -113,8 +113,8 @@ class FineTuning(Settings):
     )
     pooling: Literal["first", "last", "ends"] | None = knob(
         None,
-        "Whose state stands for a text: that of its first position ([CLS]), of its last one ([SEP]), or of two stacks "
-        "side by side the last of the first and the first of the second. By default whichever has seen all of it.",
+        "Whose state stands for a text: that of its first position ([CLS]), of its last one ([SEP]), or of two readers "
+        "side by side the last of the one and the first of the other. By default whichever has seen all of it.",
         neutral=None,
     )
     bilstm_layers: int = knob(
@@ -168,8 +168,12 @@ class FineTuning(Settings):
         return forward / passes + 3.0 * self.features.flops_per_sequence(model.width, length)
 
     def reading(self, direction: Direction) -> Self:
-        """These settings with ``pooling`` as it is by default for a model that reads in some direction."""
+        """These settings with ``pooling`` as it is by default for a model that reads in some direction.
+
+        A BiLSTM has read all of a text at its ends, whatever the model below it has.
+        """
         default = {"left_to_right": "last", "two_way": "ends"}.get(direction, "first")
+        default = "ends" if self.bilstm_layers else default
         return self if self.pooling else self.model_copy(update={"pooling": default})
 
     def check_length(self, max_positions: int) -> None:
