@@ -1,7 +1,7 @@
 """Two readers of one text: a stack of layers from left to right, one from right to left, joined above the last layer.
 
 The shallow bidirectional encoder that deep bidirectionality is measured against: ELMo with attention in place of LSTMs
-(Peters et al. 2018, section 3.1; Devlin et al. 2019, section 3 and appendix A.4). Both stacks stand on the same
+(Peters et al. 2018, section 3.1; Devlin et al. 2019, section 5.1). Both stacks stand on the same
 embeddings, as ELMo's directions share their token representation.
 """
 
