@@ -101,9 +101,11 @@ def _limits(axes: Axes, found: Sequence[_Curve], levels: Mapping[str, float]) ->
 
 
 def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading: str) -> None:
-    """Names right of the axes beside the ends of their curves, moved apart where they would meet."""
+    """Names right of the axes beside the ends of their curves, moved apart where they would meet; those in sight."""
     bottom, top = axes.get_ylim()
-    order = sorted(ends, key=lambda end: end[1])
+    order = sorted((end for end in ends if bottom <= end[1] <= top), key=lambda end: end[1])
+    if not order:
+        return
     gap = min(0.052, 0.9 / len(order))
     heights = spread([(end[1] - bottom) / (top - bottom) for end in order], gap)
     beside = {"textcoords": "axes fraction", "va": "center", "ha": "left", "fontsize": min(9.0, 170 * gap)}
