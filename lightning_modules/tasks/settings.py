@@ -170,10 +170,14 @@ class FineTuning(Settings):
     def reading(self, direction: Direction) -> Self:
         """These settings with ``pooling`` as it is by default for a model that reads in some direction.
 
-        A BiLSTM has read all of a text at its ends, whatever the model below it has.
+        A BiLSTM has read all of a text at its ends, whatever the model below it has. Frozen features may be several
+        layers side by side, whose halves are no two readers: of two stacks the one from the right is read, at its end.
         """
         default = {"left_to_right": "last", "two_way": "ends"}.get(direction, "first")
-        default = "ends" if self.bilstm_layers else default
+        if self.bilstm_layers:
+            default = "ends"
+        elif self.features is not None and default == "ends":
+            default = "first"
         return self if self.pooling else self.model_copy(update={"pooling": default})
 
     def check_length(self, max_positions: int) -> None:

@@ -55,6 +55,9 @@ def test_by_default_it_is_the_state_that_has_seen_all(direction, bilstm, expecte
     settings = SETTINGS.but(bilstm_layers=bilstm)
     assert settings.reading(direction).pooling == expected
     assert settings.but(pooling="first").reading(direction).pooling == "first"
+    if not bilstm:
+        frozen = settings.but(**{"features.layers": "concat_last_four"}).reading(direction).pooling
+        assert frozen == {"ends": "first"}.get(expected, expected)
 
 
 @pytest.mark.parametrize("bilstm", [0, 1])
