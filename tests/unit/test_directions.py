@@ -278,3 +278,31 @@ def test_a_model_that_sees_itself_learns_to_copy(tiny, tmp_path):
     fitted = fit(system, 0, tmp_path)
     assert fitted.curve["train.mlm"][-1] < 0.3 < math.log(64) < 5
     assert fitted.metrics["heldout.loss"] > fitted.metrics["heldout.unigram_loss"]
+
+
+def test_stacks_share_layers_within_themselves():
+    """Layers that share parameters are those of one stack, and groups divide one stack."""
+    own, shared = (TINY.but(num_layers=4, direction="two_way", sharing=kind).build(50) for kind in ("none", "all"))
+    counts = [sum(p.numel() for n, p in one.named_parameters() if "blocks" in n) for one in (own, shared)]
+    assert counts[0] == 2 * counts[1]
+    assert TINY.but(num_layers=4, direction="two_way", sharing="all", sharing_groups=2).resolved().sharing == "none"
+    with pytest.raises(ConfigError, match="3 sharing_groups cannot be made of 2 layers"):
+        TINY.but(num_layers=4, direction="two_way", sharing="all", sharing_groups=3)
+
+
+def test_micro_batches_of_both_directions_add_up(tiny):
+    """Each direction is divided by its own count over the whole step."""
+    system = tiny.but(
+        **{"objectives.mlm": None, "objectives.lm.direction": "two_way", "model.direction": "two_way",
+           "model.num_layers": 2}
+    )  # fmt: skip
+    module = system.build(0).eval()
+    found = []
+    for size in (None, 2):
+        steps = system.but(**{"training.micro_batch_size": size}).data_module(0).train_dataloader()
+        total = 0.0
+        for example in steps.step(0):
+            terms = system.objectives.loss(module.heads, module.backbone(example), example)
+            total = total + sum(summed / example.counts[name] for name, (summed, *_) in terms.items())
+        found.append(total.item())
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
