@@ -12,21 +12,31 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from ablations.canvas import FAINT, STYLE, blank, colours, draw_level, shown, spread, titles
 from ablations.frames import Lookup, done, reference_losses
 from ablations.markup import path_text, quantity, value_text
+from ablations.metrics import HELDOUT
 from ablations.schema import Cell, Grid
 
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
 
 
-def curves(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "") -> Figure | None:
+def curves(
+    grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "", metric: str = HELDOUT[0]
+) -> Figure | None:
     """Held-out loss over training tokens: one colour a cell, seeds as thin lines, their mean thick.
 
     The losses of the unigram and the neighbour-count (bigram) baselines are horizontal lines: a model above the latter
     has not left the plateau. Cells are named at the right edge in the order of their final losses.
 
+    Args:
+        grid: Whose question is the title.
+        cells: What may be drawn; cells without the metric are left out.
+        records: The records.
+        subtitle: A line below the title.
+        metric: One of ``HELDOUT``.
+
     Returns:
         None where no finished run has a curve.
     """
-    drawn = [(cell, found) for cell in _distinct(cells) if (found := _runs(cell, records))]
+    drawn = [(cell, found) for cell in _distinct(cells) if (found := _runs(cell, records, metric))]
     if not drawn:
         return None
     paths = list(dict.fromkeys(path for cell, _ in drawn for path in cell.values))
@@ -45,14 +55,15 @@ def curves(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "
             axes.plot(tokens, losses, "--" if is_repeated else "-", color=colour, lw=2.2, zorder=4)
             ends.append((float(tokens[-1]), float(losses[-1]), colour, name))
         axes.set_xscale("log")
-        levels = reference_losses(record for cell, _ in drawn for record in done(cell, records).values())
+        levels = reference_losses([record for cell, _ in drawn for record in done(cell, records).values()], metric)
         _limits(axes, [curve for _, found in drawn for curve in found], levels)
         for name, value in levels.items():
             if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
                 draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
         name_ends(axes, ends, ", ".join(map(path_text, paths)))
         axes.set_xlabel("training tokens (logarithmic)")
-        axes.set_ylabel("held-out loss (nats)\nlower is better")
+        what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
+        axes.set_ylabel(f"held-out loss {f'of {what} tokens ' if what else ''}(nats)\nlower is better")
         titles(figure, grid.question, subtitle)
     return figure
 
@@ -69,10 +80,10 @@ def _distinct(cells: Sequence[Cell]) -> list[Cell]:
     return found
 
 
-def _runs(cell: Cell, records: Lookup) -> list[_Curve]:
+def _runs(cell: Cell, records: Lookup, metric: str) -> list[_Curve]:
     found = []
     for _, record in sorted(done(cell, records).items()):
-        tokens, losses = (np.asarray(record.curve.get(name, ()), dtype=float) for name in ("tokens", "heldout.loss"))
+        tokens, losses = (np.asarray(record.curve.get(name, ()), dtype=float) for name in ("tokens", metric))
         kept = tokens > 0 if len(tokens) == len(losses) else np.zeros(0, dtype=bool)
         if kept.sum() > 1:
             found.append((tokens[kept], losses[kept]))
@@ -106,9 +117,11 @@ def _limits(axes: Axes, found: Sequence[_Curve], levels: Mapping[str, float]) ->
 
 
 def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading: str) -> None:
-    """Names right of the axes beside the ends of their curves, moved apart where they would meet."""
+    """Names right of the axes beside the ends of their curves, moved apart where they would meet; those in sight."""
     bottom, top = axes.get_ylim()
-    order = sorted(ends, key=lambda end: end[1])
+    order = sorted((end for end in ends if bottom <= end[1] <= top), key=lambda end: end[1])
+    if not order:
+        return
     gap = min(0.052, 0.9 / len(order))
     heights = spread([(end[1] - bottom) / (top - bottom) for end in order], gap)
     beside = {"textcoords": "axes fraction", "va": "center", "ha": "left", "fontsize": min(9.0, 170 * gap)}

@@ -16,7 +16,7 @@ from ablations.layer_metrics import LAYER_METRICS
 from ablations.layer_metrics import gathered as of_layers
 from ablations.literature import same
 from ablations.markup import plain
-from ablations.metrics import COST
+from ablations.metrics import COST, HELDOUT
 from ablations.schema import Cell, Grid, Metric, Record, Run, Trial
 from ablations.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
 from lightning_modules.config import canonical
@@ -164,8 +164,8 @@ def _on_plateau(cell: Cell, records: Lookup, seeds: Sequence[int]) -> bool:
 def references(metric: str) -> dict[str, str]:
     """What a metric is to be read against: what a simple method is, and the metric that holds its score."""
     kind, _, name = metric.partition(".")
-    if metric == "heldout.loss":
-        return {NEIGHBOURS: "heldout.bigram_loss"}
+    if metric in HELDOUT:
+        return {NEIGHBOURS: f"{metric.removesuffix('loss')}bigram_loss"}
     if name in ("nsp_accuracy", "sop_accuracy"):
         kind = f"heldout.{name[:3]}"
         return {MAJORITY: f"{kind}_majority", SHARED: f"{kind}_overlap", WORDS: f"{kind}_bow"}
@@ -179,11 +179,12 @@ def reference(cells: Sequence[Cell], records: Lookup, name: str) -> float | None
     return values.pop() if len(values) == 1 else None
 
 
-def reference_losses(records: Iterable[Record]) -> dict[str, float]:
+def reference_losses(records: Iterable[Record], metric: str = HELDOUT[0]) -> dict[str, float]:
     """The held-out losses of the ``bigram`` and ``unigram`` baselines, where all runs agree (one held-out text)."""
-    levels, found = {}, list(records)
+    levels, found = {}, [record for record in records if metric in record.metrics]
     for name in ("bigram", "unigram"):
-        values = {round(float(record.metrics.get(f"heldout.{name}_loss", -1.0)), 3) for record in found}
+        baseline = f"{metric.removesuffix('loss')}{name}_loss"
+        values = {round(float(record.metrics.get(baseline, -1.0)), 3) for record in found}
         if len(values) == 1 and values != {-1.0}:
             levels[name] = values.pop()
     return levels

@@ -5,8 +5,20 @@ METRICS: dict[str, str] = {
     "heldout.accuracy": "share of held-out predictions that are right, 0 to 1",
     "heldout.unigram_loss": "the same loss of word frequencies alone, nats",
     "heldout.bigram_loss": "the same loss of counts of left and right neighbours, nats",
+    "heldout.next_loss": "mean loss of next tokens on held-out text, from those on their left, nats",
+    "heldout.next_accuracy": "share of next tokens that are predicted rightly, 0 to 1",
+    "heldout.next_unigram_loss": "the same loss of word frequencies alone, nats",
+    "heldout.next_bigram_loss": "the same loss of counts of left neighbours, nats",
+    "heldout.previous_loss": "mean loss of previous tokens on held-out text, from those on their right, nats",
+    "heldout.previous_accuracy": "share of previous tokens that are predicted rightly, 0 to 1",
+    "heldout.previous_unigram_loss": "the same loss of word frequencies alone, nats",
+    "heldout.previous_bigram_loss": "the same loss of counts of right neighbours, nats",
     "heldout.pairs_loss": "mean loss of the predictions on held-out pairs of segments of one text, nats",
     "heldout.pairs_accuracy": "share of those predictions that are right, 0 to 1",
+    "heldout.pairs_next_loss": "mean loss of next tokens on the same pairs, nats",
+    "heldout.pairs_next_accuracy": "share of those predictions that are right, 0 to 1",
+    "heldout.pairs_previous_loss": "mean loss of previous tokens on the same pairs, nats",
+    "heldout.pairs_previous_accuracy": "share of those predictions that are right, 0 to 1",
     "heldout.nsp_accuracy": "share of held-out pairs right: does the second segment follow, or is it from elsewhere?",
     "heldout.nsp_majority": "the same share for always giving the commoner answer",
     "heldout.nsp_bow": "the same share for a linear classifier of word counts",
@@ -35,3 +47,4 @@ EXACT = {  # of these there is no noise: every seed has the same
     "cost.flops": "floating-point operations of training",
 }
 COSTS = EXACT | {"cost.seconds": "seconds of training", "cost.tokens_per_second": "tokens presented in a second"}
+HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of those that look one way

@@ -3,6 +3,7 @@
 Everything it shows it also returns as a value that a notebook displays and a terminal prints.
 """
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from ablations import (
 )
 from ablations.execute import Summary, execute_phases
 from ablations.frames import frame, metric_by_seed
+from ablations.metrics import HELDOUT
 from ablations.plan import Plan, plan
 from ablations.progress import display
 from ablations.publishing import publish
@@ -180,9 +182,9 @@ class Study:
         """The main metric over the knob, published values below on their own axis."""
         return self._drawn(figures.knob)
 
-    def curves(self) -> SVG | Markdown:
-        """Held-out loss over training tokens."""
-        return self._drawn(figures.curves)
+    def curves(self, metric: str = HELDOUT[0]) -> SVG | Markdown:
+        """Held-out loss over training tokens: of masked models, or of those that predict next or previous tokens."""
+        return self._drawn(functools.partial(figures.curves, metric=metric))
 
     def layers(self) -> SVG | Markdown:
         """How far each layer moves what passes through it (Lan et al. 2020, Figure 1)."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import Timeout
 
 from ablations import provenance
+from ablations.metrics import HELDOUT
 from ablations.process import INTERRUPTED
 from ablations.schema import Outcome, Record, Run
 from ablations.store import Records, write
@@ -181,7 +182,8 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
-                loss = f"{run.task}.dev_loss" if run.task else "heldout.loss"
+                losses = (f"{run.task}.dev_loss",) if run.task else HELDOUT
+                loss = next(name for name in losses if name in record.metrics)
                 _compare(run, fitted.metrics[loss], record.metrics[loss], folder / WEIGHTS)
     return folder / WEIGHTS
 

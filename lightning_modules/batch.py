@@ -14,11 +14,14 @@ The records are plain (not frozen) dataclasses because Lightning moves batches b
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
+
+Direction = Literal["both", "left_to_right", "right_to_left", "two_way"]  # in which a model reads
+STEP = {"next": 1, "previous": -1}  # target -> from the position that predicts to the predicted one; else they are one
 
 
 def _moved(value: Any, device: torch.device | str) -> Any:
@@ -68,11 +71,20 @@ class Tokens(_Movable):
 
 @dataclass
 class Visibility(_Movable):
-    """Who may look where. True = may look; the three are combined with *and*."""
+    """Who may look where. True = may look; the parts are combined with *and*."""
 
-    causal: bool = False
+    causal: bool = False  # to the left only, itself included
+    anticausal: bool = False  # the mirror: to the right only, itself included
     real: Bool[Tensor, "b s"] | None = None  # None means that every position is real
     pairs: Bool[Tensor, "#b #h t s"] | None = None
+
+    def toward(self, direction: Direction) -> Self:
+        """What is left of it for a model that reads in one direction; all of it for any other."""
+        return replace(
+            self,
+            causal=self.causal or direction == "left_to_right",
+            anticausal=self.anticausal or direction == "right_to_left",
+        )
 
 
 @dataclass

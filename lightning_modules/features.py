@@ -54,8 +54,8 @@ class FrozenFeatures(nn.Module):
     def __init__(self, encoder: nn.Module, model: Transformer, settings: Features) -> None:
         super().__init__()
         self._frozen, self.model = (encoder.requires_grad_(False).eval(),), model  # a tuple hides it from torch
-        self.layers = settings.chosen(model.num_layers)
-        mixed, self.hidden_size = settings.widths(model.hidden_size)
+        self.layers = settings.chosen(model.depth)
+        mixed, self.hidden_size = settings.widths(model.width)
         # one layer, or several side by side, need no weights
         self.mix = ScalarMix(len(self.layers)) if "weighted" in settings.layers else nn.Flatten(-2)
         size, layers = settings.bilstm_size, settings.bilstm_layers
@@ -127,7 +127,7 @@ class Kept:
         with FileLock(path.with_suffix(".lock")):
             if not path.is_file():
                 self._write(frozen, device, path)
-        shape = (sum(counts), len(frozen.layers), frozen.model.hidden_size)
+        shape = (sum(counts), len(frozen.layers), frozen.model.width)
         return _Rows.of(np.memmap(path, np.float16, "r", shape=shape), numbers, counts)
 
     def _write(self, frozen: FrozenFeatures, device: torch.device, path: Path) -> None:

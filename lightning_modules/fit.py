@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 
 from .closing import layer_similarity, measures
 from .config import ConfigError
+from .data.bigram import prefix
 from .data.loader import PretrainingData
 from .pretrain import Pretrain, stacked
 from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
@@ -66,7 +67,7 @@ def fit(
     run.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         run.validate(module, data, verbose=False)
-    fitted = _fitted(system, recorder, recorder.elapsed(), data.baselines())
+    fitted = _fitted(system, recorder, recorder.elapsed(), data.baselines(system.heldout_objective.targets))
     module.to(run.strategy.root_device)  # Lightning has brought it home
     bf16 = system.training.precision == "bf16"
     fitted.layers = layer_similarity(module, data.heldout, bf16)
@@ -77,7 +78,7 @@ def fit(
 
 
 def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, float]:
-    """Accuracies of the one sentence head on pairs of both constructions, and the masked-LM measures on ordered text.
+    """Accuracies of the one sentence head on pairs of both constructions, and the measures of words on ordered text.
 
     The head is asked the question it was trained on and the other one alike: label 1 is "does not follow" in both
     (Lan et al. 2020, Table 5, which does not say how it asked).
@@ -89,7 +90,7 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
         seen = measures(module, examples, bf16)
         if "sentence_accuracy" in seen:
             found[f"heldout.{name}_accuracy"] = seen["sentence_accuracy"]
-        found |= {f"heldout.pairs_{m}": seen[m] for m in ("loss", "accuracy") if name == "sop"}
+        found |= {f"heldout.pairs_{m}": seen[m] for m in seen if name == "sop" and m != "sentence_accuracy"}
     return found
 
 
@@ -97,7 +98,10 @@ def _fitted(system: System, recorder: Recorder, seconds: float, baselines: dict[
     curve, steps = recorder.curve, system.training.steps
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
     metrics |= {f"heldout.{name}": value for name, value in baselines.items()}
-    metrics["heldout.plateau"] = metrics["heldout.loss"] > metrics["heldout.bigram_loss"]
+    kinds = [prefix(target) for target in system.heldout_objective.targets]
+    metrics["heldout.plateau"] = all(
+        metrics[f"heldout.{kind}loss"] > metrics[f"heldout.{kind}bigram_loss"] for kind in kinds
+    )
     tokens = steps * system.tokens_per_step()
     cost = {
         "seconds": seconds,

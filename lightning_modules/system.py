@@ -13,11 +13,11 @@ from pydantic import model_validator
 from torch import nn
 
 from .backbones import Transformer
-from .batch import Example, Tokens, Vocabulary
+from .batch import Direction, Example, Tokens, Vocabulary
 from .config import Settings, canonical, knob, label
 from .data import Data, InputFormat
 from .draws import Draws
-from .objectives import MaskedLM, Masking, Objectives, SentencePair
+from .objectives import LanguageModel, MaskedLM, Masking, Objectives, SentencePair
 from .optim import Optimizer, Schedule
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ class Evaluation(Settings):
         neutral=0,
         ge=0,
     )
+    direction: Literal["both", "left_to_right", "right_to_left"] = knob(
+        "both",
+        "Which way the held-out text may be looked at; one way is a control that takes a side from a model that was "
+        "trained with both.",
+        neutral="both",
+    )
     points: int = knob(12, "Measurements during a training, evenly spaced, the last at its end.", ge=1, le=64)
 
     @property
@@ -94,6 +100,7 @@ class System(Settings):
             )
         if self.objectives.sentence is not None and self.format.kind != "segment_pairs":
             raise ValueError("objectives.sentence needs pairs: format.kind must be 'segment_pairs'")
+        self._check_directions()
         chain = (*self.training.warm_start, self.model.num_layers)
         if any(deeper <= shallower for shallower, deeper in itertools.pairwise((0, *chain))):
             raise ValueError(
@@ -103,6 +110,24 @@ class System(Settings):
         if chain[0] < self.model.sharing_groups:
             raise ValueError(f"{self.model.sharing_groups} groups of layers cannot start from {chain[0]} layers")
         return self
+
+    def _check_directions(self) -> None:
+        """What is asked must be seen, and nothing that is asked for."""
+        model, lm = self.model.direction, self.objectives.lm
+        if lm is not None and lm.direction != model:
+            raise ValueError(f"objectives.lm reads {lm.direction}: model.direction must be the same, not {model}")
+        if self.objectives.sentence is not None and model == "left_to_right":
+            raise ValueError(
+                "objectives.sentence is read from the first position, which sees nothing but itself: "
+                "model.direction cannot be left_to_right"
+            )
+        if self.evaluation.direction != "both" and (lm is not None or model in ("left_to_right", "right_to_left")):
+            raise ValueError(
+                f"evaluation.direction {self.evaluation.direction} takes a side from a model that looks both ways; "
+                "one that looks one way is measured as it is"
+            )
+        if self.training.warm_start and model == "two_way":
+            raise ValueError("training.warm_start stacks the layers of one stack: model.direction cannot be two_way")
 
     def shallower(self) -> Self | None:
         """The system whose weights start this one; None where training starts from scratch."""
@@ -131,7 +156,7 @@ class System(Settings):
             data=self.data,
             format=self.format,
             prepare=functools.partial(_prepare, self.objectives),
-            prepare_heldout=functools.partial(_prepare, self.evaluation.objective),
+            prepare_heldout=functools.partial(_prepare, self.heldout_objective, direction=self.looks),
             seed=seed,
             steps=self.training.steps,
             batch_size=self.training.batch_size,
@@ -139,10 +164,21 @@ class System(Settings):
             heldout_sequences=self.evaluation.sequences,
         )
 
+    @property
+    def heldout_objective(self) -> MaskedLM | LanguageModel:
+        """What is asked of held-out text: hidden tokens, the same for all masked models; else the model's own task."""
+        return self.objectives.lm or self.evaluation.objective
+
+    @property
+    def looks(self) -> Direction:
+        """Which way held-out text is looked at."""
+        return self.model.direction if self.evaluation.direction == "both" else self.evaluation.direction
+
     def prepare_pairs(self) -> "Prepare":
-        """The corruption of held-out pairs: hidden tokens as in all held-out text, and the question about the pair."""
-        asked = Objectives(mlm=self.evaluation.objective, sentence=SentencePair())
-        return functools.partial(_prepare, asked)
+        """The corruption of held-out pairs: what is asked of all held-out text, and the question about the pair."""
+        name = "mlm" if self.objectives.lm is None else "lm"
+        asked = Objectives(**{name: self.heldout_objective, "sentence": SentencePair()})
+        return functools.partial(_prepare, asked, direction=self.looks)
 
     def parameters(self) -> int:
         """Trainable parameters of backbone and heads; tied tables count once."""
@@ -183,9 +219,17 @@ class System(Settings):
         return self.flops_per_step() / self.tokens_per_step()
 
 
-def _prepare(objective: Objectives | MaskedLM, tokens: Tokens, draws: Draws, vocabulary: Vocabulary) -> Example:
+def _prepare(
+    objective: Objectives | MaskedLM | LanguageModel,
+    tokens: Tokens,
+    draws: Draws,
+    vocabulary: Vocabulary,
+    direction: Direction = "both",
+) -> Example:
     """Corruption as the loader calls it; a module-level function, so that loader workers can receive it."""
-    return objective.corrupt(Example.of(tokens), draws, vocabulary)
+    example = Example.of(tokens)
+    example.visible = example.visible.toward(direction)
+    return objective.corrupt(example, draws, vocabulary)
 
 
 _counted: dict[str, dict[str, int]] = {}  # architecture -> parameters by part: a plan asks for each thousands of times

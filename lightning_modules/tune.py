@@ -17,6 +17,7 @@ from .data.word_vectors import Vectors, word_vectors
 from .features import FeatureData, FrozenFeatures
 from .files import write_atomically
 from .finetune import Finetune
+from .layers.bilstm import BiLSTMOnTop
 from .recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
 from .system import System
 from .tasks import FineTuning, task_named
@@ -54,7 +55,8 @@ class Tuning:
     @cached_property
     def data(self) -> TaskData:
         """The Lightning data module."""
-        common = (self.system.data, task_named(self.task), self.settings, self.seed, self.encoder)
+        settings = self.settings.reading(self.system.model.direction)
+        common = (self.system.data, task_named(self.task), settings, self.seed, self.encoder)
         if self.settings.features is None:
             return TaskData(*common)
         return FeatureData(*common, frozen=lambda: self.networks()[0])
@@ -104,7 +106,10 @@ class Tuning:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             encoder = system.model.build(system.data.tokenizer.vocab_size)
-            backbone, width, features = encoder, system.model.hidden_size, settings.features
+            backbone, width, features = encoder, system.model.width, settings.features
+            if settings.bilstm_layers:
+                backbone = BiLSTMOnTop(encoder, width, settings.bilstm_layers)
+                width = backbone.width
             if features is not None:
                 backbone = FrozenFeatures(encoder, system.model, features)
                 width = backbone.hidden_size
@@ -113,7 +118,7 @@ class Tuning:
             found = load_file(self.weights)
             encoder.load_state_dict(_below(found, _BACKBONE))
             pooler = {name: tensor for prefix in _POOLERS for name, tensor in _below(found, prefix).items()}
-            if pooler and (features is None or features.untouched):
+            if pooler and not settings.bilstm_layers and (features is None or features.untouched):
                 head.adopt_pooler(pooler)
         return backbone, head
 

@@ -13,14 +13,17 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from ..batch import Encoded, Example, Size
+from ..batch import Direction, Encoded, Example, Size
 from ..config import Settings, knob, once
 from ..layers.activations import ACTIVATIONS
 from ..layers.attention import MultiHeadAttention, allowed, score_bias
 from ..layers.dropout import Dropout
 from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
 
-BIASES = {"linear_bias": (linear_bias, alibi_slopes), "sided_linear_bias": (sided_linear_bias, sided_slopes)}
+BIASES = {
+    "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
+    "sided_linear_bias": (sided_linear_bias, sided_slopes),
+}
 
 HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BERT and GPT
 
@@ -28,7 +31,7 @@ HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BE
 class Transformer(Settings):
     """Settings of the encoder. Defaults are those of BERT-base (Devlin et al. 2019, section 3)."""
 
-    num_layers: int = knob(12, "Number of blocks L.", ge=1)
+    num_layers: int = knob(12, "Number of blocks L, of both stacks together where there are two.", ge=1)
     hidden_size: int = knob(768, "Width d of the stream.", ge=1)
     embedding_size: int | None = knob(
         None,
@@ -54,6 +57,12 @@ class Transformer(Settings):
         "How order is known; linear_bias is ALiBi, symmetric; sided_linear_bias lets half the heads look "
         "left and half right.",
     )
+    direction: Direction = knob(
+        "both",
+        "Which way every position looks; two_way is one stack each way, each of half of the layers, whose states are "
+        "joined above the last one (ELMo).",
+        neutral="both",
+    )
     max_positions: int = knob(512, "Rows of the position table (learned and sinusoidal).", ge=1)
     segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
@@ -73,8 +82,10 @@ class Transformer(Settings):
                 f"hidden_size {self.hidden_size} does not divide into {self.num_heads} heads; "
                 f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
             )
-        if self.sharing_groups > self.num_layers:
-            raise ValueError(f"{self.sharing_groups} sharing_groups cannot be made of {self.num_layers} layers")
+        if self.num_layers % self.stacks:
+            raise ValueError(f"direction two_way divides the layers in two: num_layers {self.num_layers} must be even")
+        if self.sharing_groups > self.depth:
+            raise ValueError(f"{self.sharing_groups} sharing_groups cannot be made of {self.depth} layers")
         return self
 
     @once
@@ -83,7 +94,7 @@ class Transformer(Settings):
 
         max_positions drops to 0 where no table has that many rows; sharing to none where no layer has a partner.
         """
-        alone = self.sharing == "none" or self.sharing_groups == self.num_layers
+        alone = self.sharing == "none" or self.sharing_groups == self.depth
         return self.model_copy(
             update={
                 "embedding_size": None if self.embedding_size == self.hidden_size else self.embedding_size,
@@ -95,9 +106,24 @@ class Transformer(Settings):
             }
         )
 
+    @property
+    def stacks(self) -> int:
+        """Stacks of layers over the embeddings: one, or one each way."""
+        return 2 if self.direction == "two_way" else 1
+
+    @property
+    def depth(self) -> int:
+        """Layers that a state has passed: those of one stack."""
+        return self.num_layers // self.stacks
+
+    @property
+    def width(self) -> int:
+        """Width of the states that heads read: that of the stream, or of two side by side."""
+        return self.stacks * self.hidden_size
+
     def size(self, vocab_size: int) -> Size:
         """The widths heads are built for."""
-        return Size(self.hidden_size, self.embedding_size or self.hidden_size, vocab_size)
+        return Size(self.width, self.embedding_size or self.hidden_size, vocab_size)
 
     def owners(self, layer: int) -> dict[str, int]:
         """For each kind of sub-layer, the first layer that uses the one of ``layer``: layer itself if not shared.
@@ -109,8 +135,12 @@ class Transformer(Settings):
         first = -(-group * self.num_layers // self.sharing_groups)
         return {kind: first if self.sharing in (kind, "all") else layer for kind in ("attention", "ffn")}
 
-    def build(self, vocab_size: int) -> "TransformerEncoder":
+    def build(self, vocab_size: int) -> nn.Module:
         """The encoder, initialised from torch's current generator."""
+        if self.direction == "two_way":
+            from .two_way import TwoWayEncoder  # which is made of two of these
+
+            return TwoWayEncoder(self.resolved(), vocab_size)
         return TransformerEncoder(self.resolved(), vocab_size)
 
     def flops_per_sequence(self, length: int) -> float:
@@ -221,6 +251,7 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, settings: Transformer, vocab_size: int) -> None:
         super().__init__()
+        self.direction = settings.direction
         self.embeddings = Embeddings(settings, vocab_size)
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
@@ -229,11 +260,14 @@ class TransformerEncoder(nn.Module):
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
-        self.register_buffer("slopes", slopes and slopes(settings.num_heads), persistent=False)
+        self.register_buffer("slopes", slopes and slopes(settings.num_heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example, carry: Any = None) -> Encoded:
-        x = self.embeddings(example)
+        return self.above(self.embeddings(example), example)
+
+    def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:
+        """The layers over the output of the embeddings."""
         added = self._added(example, x)
         layers = [x]
         for owners in self.owners:
@@ -255,7 +289,7 @@ class TransformerEncoder(nn.Module):
         kind = x.device.type
         is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
         dtype = torch.get_autocast_dtype(kind) if is_cast else x.dtype
-        return score_bias(allowed(example.visible, length, x.device), bias, dtype)
+        return score_bias(allowed(example.visible.toward(self.direction), length, x.device), bias, dtype)
 
     def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Logits by the tied word table (Press and Wolf 2017; BERT's output layer without its bias)."""

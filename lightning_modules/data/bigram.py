@@ -4,7 +4,8 @@ A masked LM that does no better than this has learned nothing from the wider con
 baseline interpolates three count models, ``p(w) = l1 P(w | left) + l2 P(w | right) + l3 P(w)``, with weights fitted by
 expectation maximisation on text whose counts were left out (deleted interpolation; Jelinek and Mercer 1980).
 It sees what the model sees: a neighbour that is hidden, special or padding, or that was never counted, says nothing,
-and its weight goes to the others in proportion. What stands at the predicted position itself is not used.
+and its weight goes to the others in proportion. What stands at the predicted position itself is not used. Where a model
+looks one way only, so does the baseline, and its weights are fitted for that.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy import sparse
 
-from ..batch import Example
+from ..batch import STEP, Example, Visibility
 from .store import TokenStore
 
 MOST_TOKENS = 20_000_000  # counted at most, evenly spread over the store
@@ -65,9 +66,9 @@ class Neighbours:
         return (chances * shares).sum(1) / shares.sum(1)
 
     def fitted(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> "Neighbours":
-        """With the weights that make some text most probable."""
+        """With the weights that make some text most probable; a side of which nothing is known gets none."""
         chances, known = self.chances(word, left, right)
-        chances = chances[known.all(1)]
+        chances = chances[known[:, known.any(0)].all(1)]
         weights = np.array(self.weights)
         for _ in range(50 if len(chances) else 0):
             responsibility = chances * weights
@@ -82,8 +83,8 @@ def _at(pairs: sparse.csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.n
     return np.asarray(pairs[rows, columns], dtype=np.float64).ravel()
 
 
-def count(store: TokenStore) -> Neighbours:
-    """The neighbour model of a store's text."""
+def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Neighbours:
+    """The neighbour model of a store's text, its weights fitted for the use of left and right neighbours or of one."""
     ids, size = store.ids, store.vocabulary.size
     stretches = -(-len(ids) // _STRETCH)
     wanted = min(stretches, -(-MOST_TOKENS // _STRETCH))
@@ -107,7 +108,8 @@ def count(store: TokenStore) -> Neighbours:
     inner = inner[~ends[inner] & ~ends[inner + 1]]
     inner = inner[:: max(1, len(inner) // _MOST_FITTED)]
     word, left, right = (ids[inner + shift].astype(np.int64) for shift in (0, -1, 1))
-    return model.fitted(word, left, right)
+    shown = (np.where(used, side, _NOTHING) for side, used in zip((left, right), sides, strict=True))
+    return model.fitted(word, *shown)
 
 
 def _places(stretches: np.ndarray, end: int) -> np.ndarray:
@@ -116,13 +118,32 @@ def _places(stretches: np.ndarray, end: int) -> np.ndarray:
 
 
 def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The words an example asks for and the neighbours that it shows, -1 where one says nothing ``[n]`` each."""
-    inputs = example.inputs
+    """The words an example asks for and the neighbours that it shows, -1 where one says nothing ``[n]`` each.
+
+    The next token is asked for where its left neighbour stands, the previous one where its right neighbour does.
+    """
+    inputs, sides = example.inputs, _sides(target, example.visible)
     telling = inputs.real & ~inputs.special & (inputs.ids != mask)
     visible = np.where(telling.numpy(), inputs.ids.numpy(), _NOTHING)
     padded = np.pad(visible, ((0, 0), (1, 1)), constant_values=_NOTHING)
     row, column = np.divmod(example.targets[target].where.numpy(), visible.shape[1])
-    return example.targets[target].ids.numpy(), padded[row, column], padded[row, column + 2]
+    column = column + STEP.get(target, 0)
+    left, right = (
+        padded[row, column + shift] if used else np.full(len(column), _NOTHING)
+        for shift, used in zip((0, 2), sides, strict=True)
+    )
+    return example.targets[target].ids.numpy(), left, right
+
+
+def _sides(target: str, visible: Visibility) -> tuple[bool, bool]:
+    """Whether a model may see the left neighbour of what it predicts, and the right one."""
+    step = STEP.get(target, 0)
+    return step >= 0 and not visible.anticausal, step <= 0 and not visible.causal
+
+
+def prefix(target: str) -> str:
+    """What stands before the names of a target's measures."""
+    return f"{target}_" if target in STEP else ""
 
 
 def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm") -> Baseline:
@@ -133,9 +154,10 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
         heldout: The very examples the model is evaluated on.
         target: Which of their targets.
     """
-    asked = [seen(example, target, train.vocabulary.mask) for example in heldout]
+    examples = list(heldout)
+    asked = [seen(example, target, train.vocabulary.mask) for example in examples]
     word, left, right = (np.concatenate(part) for part in zip(*asked, strict=True))
-    model = count(train)
+    model = count(train, _sides(target, examples[0].visible))
     alone = (model.tokens[word] + 1) / (model.tokens.sum() + len(model.tokens))
     return Baseline(
         bigram=float(-np.log(model.probability(word, left, right)).mean()),
@@ -146,6 +168,8 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
 def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "mlm") -> Baseline:
     """`baseline`, kept beside the store under a hash of the very examples it was computed for."""
     digest = hashlib.sha256(repr([_RECIPE, MOST_TOKENS]).encode())
+    if not all(sides := _sides(target, heldout[0].visible)):
+        digest.update(repr((target, sides)).encode())
     for example in heldout:
         wanted = example.targets[target]
         for tensor in (example.inputs.ids, example.inputs.special, wanted.where, wanted.ids):

@@ -6,7 +6,7 @@ epochs and none is short. Ranks and micro-batches are slices of that one global 
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -287,10 +287,17 @@ class PretrainingData(pl.LightningDataModule):
         """The held-out examples."""
         return self.heldout
 
-    def baselines(self, target: str = "mlm") -> dict[str, float]:
-        """Held-out losses, in nats, of the neighbour model (``bigram_loss``) and of frequencies (``unigram_loss``)."""
-        found = bigram.cached_baseline(self.sequences.store, list(self.heldout), target)
-        return {"bigram_loss": found.bigram, "unigram_loss": found.unigram}
+    def baselines(self, targets: Sequence[str] = ("mlm",)) -> dict[str, float]:
+        """Held-out losses, in nats, of the neighbour model (``bigram_loss``) and of frequencies (``unigram_loss``).
+
+        One pair of names a target; those of next and previous tokens start with ``next_`` and ``previous_``.
+        """
+        named = {}
+        for target in targets:
+            found = bigram.cached_baseline(self.sequences.store, list(self.heldout), target)
+            kind = bigram.prefix(target)
+            named |= {f"{kind}bigram_loss": found.bigram, f"{kind}unigram_loss": found.unigram}
+        return named
 
     def pair_baselines(self, count: int) -> dict[str, float]:
         """Shares of the pairs of `heldout_pairs` that are answered rightly by word counts and by the majority answer.

@@ -287,7 +287,7 @@ def family_of(system: System) -> Family:
         ConfigError: Naming every knob that no family expresses, with what is allowed.
     """
     model = system.model.resolved()
-    allowed = {"positions": ("learned",), "norm": ("post",), "sharing": ("none", "all")}
+    allowed = {"positions": ("learned",), "norm": ("post",), "sharing": ("none", "all"), "direction": ("both",)}
     wrong = [
         Problem(f"model.{knob}", f"'{getattr(model, knob)}' has no place in transformers; it can be {' or '.join(can)}")
         for knob, can in allowed.items()

@@ -21,6 +21,8 @@ def allowed(visible: Visibility, length: int, device: torch.device) -> Bool[Tens
     parts = []
     if visible.causal:
         parts.append(torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None])
+    if visible.anticausal:
+        parts.append(torch.ones(length, length, dtype=torch.bool, device=device).triu()[None, None])
     if visible.real is not None:
         itself = torch.eye(length, dtype=torch.bool, device=device)
         parts.append(visible.real[:, None, None, :] | itself)

@@ -1,9 +1,13 @@
 """A recurrent network that reads a sequence from both ends (Hochreiter and Schmidhuber 1997; Graves 2005)."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from ..batch import Encoded, Example
 
 
 class BiLSTM(nn.Module):
@@ -29,3 +33,33 @@ class BiLSTM(nn.Module):
             packed = pack_padded_sequence(x.float(), lengths, batch_first=True, enforce_sorted=False)
             states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
         return states
+
+
+class BiLSTMOnTop(nn.Module):
+    """An encoder whose last states are those of a BiLSTM over its own (Devlin et al. 2019, Table 5, "+ BiLSTM").
+
+    The paper says only that it is randomly initialised and added for fine-tuning; its width is chosen here so that a
+    head sees states as wide as without it.
+
+    Args:
+        encoder: A pretrained backbone, trained further.
+        width: Width of its states.
+        layers: Layers of the BiLSTM, each direction half as wide.
+
+    Attributes:
+        width: Width of the states that a head reads; one less where that of the encoder is odd.
+    """
+
+    def __init__(self, encoder: nn.Module, width: int, layers: int) -> None:
+        super().__init__()
+        self.encoder, self.bilstm = encoder, BiLSTM(width, width // 2, layers)
+        self.width = 2 * (width // 2)
+
+    @property
+    def embeddings(self) -> nn.Module:
+        """Those of the encoder."""
+        return self.encoder.embeddings
+
+    def forward(self, example: Example) -> Encoded:
+        encoded = self.encoder(example)
+        return replace(encoded, last=self.bilstm(encoded.last, example.inputs.real))

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..batch import Direction
+
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
     """The fixed position table of Vaswani et al. (2017), section 3.5: sines in even, cosines in odd columns.
@@ -39,12 +41,13 @@ def linear_bias(positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"]) -> F
     return -slopes[None, :, None, None] * distance[:, None]
 
 
-def sided_slopes(num_heads: int) -> Float[Tensor, " h"]:
+def sided_slopes(num_heads: int, direction: Direction = "both") -> Float[Tensor, " h"]:
     """Signed slopes of one-sided heads: 1, 1/4, 1/16, ... for the half that looks left (negative), again for the right.
 
-    Steeper than ALiBi's, so that even with few heads one of each side attends to direct neighbours.
+    Steeper than ALiBi's, so that even with few heads one of each side attends to direct neighbours. In a model that
+    reads in one direction all heads look back along it: those of the other side would see themselves alone.
     """
-    left = num_heads // 2
+    left = {"left_to_right": num_heads, "right_to_left": 0}.get(direction, num_heads // 2)
     right = num_heads - left
     return torch.tensor([-(4.0**-k) for k in range(left)] + [4.0**-k for k in range(right)])
 

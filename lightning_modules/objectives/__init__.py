@@ -1,11 +1,12 @@
 """What a model is asked to do. One idea a file; a system names the ones it uses.
 
-To add an objective, write a settings class with ``heads``, ``corrupt``, ``loss`` and ``flops_per_sequence`` in a
-file of its own and give it a field here, absent (None) by default.
+To add an objective, write a settings class with ``targets`` (the names of those it adds), ``heads``, ``corrupt``,
+``loss``, ``measure`` and ``flops_per_sequence`` in a file of its own and give it a field here, absent (None) by
+default.
 """
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import model_validator
 from torch import Tensor, nn
@@ -13,11 +14,12 @@ from torch import Tensor, nn
 from ..batch import Encoded, Example, Size, Vocabulary
 from ..config import Settings, knob
 from ..draws import Draws
+from .language_model import LanguageModel
 from .masked_lm import MaskedLM
 from .masking import Masking
 from .sentence_pair import SentencePair
 
-__all__ = ["MaskedLM", "Masking", "Objectives", "SentencePair"]
+__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objectives", "SentencePair"]
 
 
 class Objectives(Settings):
@@ -27,12 +29,14 @@ class Objectives(Settings):
     sentence: SentencePair | None = knob(
         None, "Whether two segments follow each other; NSP or SOP by the format's negatives.", neutral=None
     )
+    lm: LanguageModel | None = knob(None, "Language modelling in one direction, or in both apart.", neutral=None)
 
     @model_validator(mode="after")
     def _one_corrupter(self) -> Self:
         corrupters = [name for name, objective in self.present() if objective.corrupts]
         if len(corrupters) != 1:
-            able = [name for name, info in type(self).model_fields.items() if "MaskedLM" in str(info.annotation)]
+            fields = type(self).model_fields.items()
+            able = [name for name, info in fields if getattr(get_args(info.annotation)[0], "corrupts", False)]
             raise ValueError(
                 f"exactly one objective must corrupt the input, but {len(corrupters)} do"
                 f"{': ' + ', '.join(corrupters) if corrupters else ''}. Those that can: {', '.join(able)}."
@@ -68,6 +72,6 @@ class Objectives(Settings):
         """Held-out measures of every objective whose target the example carries, as (sum, count)."""
         measures: dict[str, tuple[Tensor, Tensor]] = {}
         for name, objective in self.present():
-            if name in example.targets:
+            if example.targets.keys() & set(objective.targets):
                 measures |= objective.measure(heads[name], encoded, example)
         return measures

@@ -5,34 +5,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..batch import Encoded, Example, Size, Target, Vocabulary
 from ..config import Settings, knob
 from ..draws import Draws
-from ..layers.activations import ACTIVATIONS
 from .masking import Masking
-
-
-class VocabularyHead(nn.Module):
-    """BERT's output layer: dense, activation, LayerNorm, the tied word table, and a bias for each word.
-
-    Runs at the predicted positions only. The table itself belongs to the backbone and comes with `Encoded`.
-    """
-
-    def __init__(self, size: Size, activation: str, norm_eps: float) -> None:
-        super().__init__()
-        self.dense = nn.Linear(size.hidden_size, size.embedding_size)
-        self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(size.embedding_size, eps=norm_eps)
-        self.bias = nn.Parameter(torch.zeros(size.vocab_size))
-        nn.init.trunc_normal_(self.dense.weight, std=0.02, a=-0.04, b=0.04)
-        nn.init.zeros_(self.dense.bias)
-
-    def forward(self, hidden: Tensor, encoded: Encoded) -> Tensor:
-        """Logits ``[n v]`` for hidden states ``[n d]``."""
-        return encoded.unembed(self.norm(self.activation(self.dense(hidden)))) + self.bias
+from .vocabulary_head import VocabularyHead, measured, summed_loss
 
 
 class MaskedLM(Settings):
@@ -40,6 +19,7 @@ class MaskedLM(Settings):
 
     corrupts: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"full"})
+    targets: ClassVar[tuple[str, ...]] = ("mlm",)
 
     weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
     masking: Masking = Masking()
@@ -67,9 +47,7 @@ class MaskedLM(Settings):
         self, heads: nn.ModuleDict, encoded: Encoded, example: Example, teacher: Encoded | None = None
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Summed cross-entropy in nats over the predictions, and their count; never a mean."""
-        logits, target = self.logits(heads, encoded, example), example.targets["mlm"]
-        nats = F.cross_entropy(logits.float(), target.ids, reduction="sum")
-        return {"mlm": (nats, torch.tensor(float(target.ids.numel())))}
+        return {"mlm": summed_loss(self.logits(heads, encoded, example), example.targets["mlm"])}
 
     def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Tensor:
         """Logits ``[n v]`` at the predicted positions."""
@@ -78,10 +56,7 @@ class MaskedLM(Settings):
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy, each as (sum, count)."""
-        logits, target = self.logits(heads, encoded, example), example.targets["mlm"]
-        count = torch.tensor(float(target.ids.numel()))
-        nats = F.cross_entropy(logits.float(), target.ids, reduction="sum")
-        return {"loss": (nats, count), "accuracy": ((logits.argmax(-1) == target.ids).sum().float(), count)}
+        return measured(self.logits(heads, encoded, example), example.targets["mlm"])
 
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence."""

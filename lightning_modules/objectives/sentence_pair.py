@@ -37,6 +37,7 @@ class SentencePair(Settings):
 
     corrupts: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"full"})
+    targets: ClassVar[tuple[str, ...]] = ("sentence",)
 
     weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..batch import Example, Target
 from ..data.tokenizer import Vocabulary
 from .kept import pack
-from .layout import Segments
+from .layout import Segments, places, states_at
 from .lines import refused
 from .pieces import Pieces
 from .settings import FineTuning
@@ -121,9 +121,10 @@ class ChoiceInputs:
     """
 
     def __init__(
-        self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int, last: int
+        self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning, last: int
     ) -> None:
         self.examples, bounds = examples, pieces.bounds
+        self.pooling, max_length = settings.pooling, settings.max_length
         options = examples.rows.shape[1]
         start, end = bounds[examples.rows.ravel()], bounds[examples.rows.ravel() + 1]
         if examples.context is None:
@@ -148,14 +149,13 @@ class ChoiceInputs:
     def batch(self, indices: np.ndarray) -> Example:
         """The questions with these numbers ``[b t]``, question after question; a row's target is 1 for a right option.
 
-        Targets say where a model's answer is read: at the first position, which sees everything.
+        Targets say where a model's answer is read, see `layout.places`.
         """
         indices = np.asarray(indices, dtype=np.int64)
         options = self.sizes.shape[1]
         example = Example.of(self.rows.tokens((indices[:, None] * options + np.arange(options)).ravel()))
-        rows, length = example.inputs.ids.shape
         right = np.arange(options) == self.examples.labels[indices, None]
-        where = torch.arange(rows) * length  # the last real position for backbones that look left only
+        where = places(example.inputs, self.pooling)
         example.targets[RIGHT] = Target(where, torch.from_numpy(right.ravel().astype(np.int64)))
         return example
 
@@ -178,7 +178,7 @@ class ChoiceHead(Head):
 
     def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
         """The scores of each question's options."""
-        chosen = hidden.flatten(0, 1)[example.targets[RIGHT].where]
+        chosen = states_at(hidden, example.targets[RIGHT].where)
         return self.output(self.dropout(torch.tanh(self.pooler(chosen)))).view(-1, self.options)
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
@@ -262,7 +262,7 @@ class Choice(Shape):
         self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> ChoiceInputs:
         """See `Shape.inputs`: each row cut to ``max_length`` positions."""
-        return ChoiceInputs(examples, pieces, vocabulary, settings.max_length, self.last)
+        return ChoiceInputs(examples, pieces, vocabulary, settings, self.last)
 
     def head(self, hidden_size: int, settings: FineTuning) -> ChoiceHead:
         """See `Shape.head`."""

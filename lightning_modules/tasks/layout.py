@@ -1,9 +1,11 @@
-"""Rows of special tokens and texts: ``[CLS] a [SEP]``, ``[CLS] a [SEP] b [SEP]``."""
+"""Rows of special tokens and texts, ``[CLS] a [SEP]``, ``[CLS] a [SEP] b [SEP]``, and whose state stands for a row."""
 
 from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from ..batch import Tokens
 from ..data.tokenizer import Vocabulary
@@ -54,3 +56,27 @@ class Segments:
             sample=torch.from_numpy(rows),
             tables={"segment": torch.from_numpy((second & real).astype(np.int64))},
         )
+
+
+def places(tokens: Tokens, pooling: str | None) -> Int[Tensor, " n"] | Int[Tensor, "n 2"]:
+    """The flat positions whose states stand for rows, by `FineTuning.pooling`; None is the first.
+
+    A model that looks left only has seen nothing at its first position and all of a row at its last real one.
+    """
+    rows, length = tokens.ids.shape
+    first = torch.arange(rows) * length
+    if pooling in (None, "first"):
+        return first
+    last = first + tokens.real.sum(1) - 1
+    return last if pooling == "last" else torch.stack([first, last], 1)
+
+
+def states_at(hidden: Float[Tensor, "b t d"], where: Int[Tensor, " n"] | Int[Tensor, "n 2"]) -> Float[Tensor, "n d"]:
+    """The states that stand for rows. Of two positions the last gives the first half of a state, what has been read
+    from the left, and the first gives the second half.
+    """
+    found = hidden.flatten(0, 1)[where]
+    if where.ndim == 1:
+        return found
+    half = hidden.shape[-1] // 2
+    return torch.cat([found[:, 1, :half], found[:, 0, half:]], -1)

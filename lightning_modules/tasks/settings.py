@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from ..backbones import Transformer
+from ..batch import Direction
 from ..config import ConfigError, Settings, knob
 from ..data.word_vectors import WordVectors
 from ..optim import Optimizer, Schedule
@@ -41,7 +42,7 @@ class Features(Settings):
         """
         count = {"second_to_last": 2, "weighted_sum_last_four": 4, "concat_last_four": 4}.get(self.layers, 1)
         if depth < count:
-            said = f"finetuning.features.layers {self.layers} takes {count} layers; model.num_layers is {depth}"
+            said = f"finetuning.features.layers {self.layers} takes {count} layers; the encoder is {depth} deep"
             raise ConfigError([said])
         if self.layers in ("embeddings", "second_to_last", "last"):
             return ({"embeddings": 0, "second_to_last": depth - 1, "last": depth}[self.layers],)
@@ -54,11 +55,15 @@ class Features(Settings):
 
     def flops_per_sequence(self, hidden_size: int, length: int) -> float:
         """FLOPs of the BiLSTM's matrix products, forward."""
-        size, total = self.bilstm_size, 0
-        for layer in range(self.bilstm_layers):
-            read = 2 * size if layer else self.widths(hidden_size)[0]
-            total += 2 * 2 * 4 * size * (read + size)  # two directions of four gates, 2 FLOPs a weight
-        return float(length * total)
+        return _bilstm_flops(self.widths(hidden_size)[0], self.bilstm_size, self.bilstm_layers, length)
+
+
+def _bilstm_flops(read: int, size: int, layers: int, length: int) -> float:
+    """FLOPs of the matrix products of a BiLSTM that reads states of width ``read``, forward."""
+    total = 0
+    for layer in range(layers):
+        total += 2 * 2 * 4 * size * ((2 * size if layer else read) + size)  # two directions of four gates, 2 a weight
+    return float(length * total)
 
 
 class FineTuning(Settings):
@@ -106,6 +111,20 @@ class FineTuning(Settings):
     features: Features | None = knob(
         None, "The encoder frozen, its layers read as features; by default it is trained with the head.", neutral=None
     )
+    pooling: Literal["first", "last", "ends"] | None = knob(
+        None,
+        "Whose state stands for a text: that of its first position ([CLS]), of its last one ([SEP]), or of two readers "
+        "side by side the last of the one and the first of the other. By default whichever has seen all of it.",
+        neutral=None,
+    )
+    bilstm_layers: int = knob(
+        0,
+        "Layers of a BiLSTM with random weights between the encoder and the head, both trained (Devlin et al. 2019, "
+        "Table 5); each direction is half as wide as the states it reads.",
+        neutral=0,
+        ge=0,
+        le=16,
+    )
     clip_norm: float = knob(1.0, "Largest global gradient norm; 0 does not clip.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser; its moments start anew.")
@@ -117,6 +136,10 @@ class FineTuning(Settings):
             raise ValueError("from_scratch starts from random weights, not from those of the task in first")
         if self.first and self.features is not None:
             raise ValueError("a frozen encoder learns nothing from the task in first; leave out first or features")
+        if self.bilstm_layers and self.features is not None:
+            raise ValueError("a frozen encoder has features.bilstm_layers of its own; leave out bilstm_layers")
+        if self.bilstm_layers and self.first:
+            raise ValueError("the BiLSTM is new for each task; leave out first or bilstm_layers")
         if self.word_vectors is not None and not self.from_scratch:
             raise ValueError("word_vectors start a training from scratch: set from_scratch to true, or leave them out")
         if self.word_vectors is not None and self.features is not None:
@@ -141,8 +164,21 @@ class FineTuning(Settings):
         """
         forward = model.flops_per_sequence(length)
         if self.features is None:
-            return 3.0 * forward
-        return forward / passes + 3.0 * self.features.flops_per_sequence(model.hidden_size, length)
+            return 3.0 * (forward + _bilstm_flops(model.width, model.width // 2, self.bilstm_layers, length))
+        return forward / passes + 3.0 * self.features.flops_per_sequence(model.width, length)
+
+    def reading(self, direction: Direction) -> Self:
+        """These settings with ``pooling`` as it is by default for a model that reads in some direction.
+
+        A BiLSTM has read all of a text at its ends, whatever the model below it has. Frozen features may be several
+        layers side by side, whose halves are no two readers: of two stacks the one from the right is read, at its end.
+        """
+        default = {"left_to_right": "last", "two_way": "ends"}.get(direction, "first")
+        if self.bilstm_layers:
+            default = "ends"
+        elif self.features is not None and default == "ends":
+            default = "first"
+        return self if self.pooling else self.model_copy(update={"pooling": default})
 
     def check_length(self, max_positions: int) -> None:
         """Compares ``max_length`` with the rows of a model's position table, 0 where it has none.

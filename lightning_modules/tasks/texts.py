@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..batch import Example, Target
 from ..data.tokenizer import Vocabulary
 from .kept import pack
-from .layout import Segments
+from .layout import Segments, places, states_at
 from .lines import refused
 from .metrics import METRICS
 from .pieces import Pieces
@@ -114,8 +114,15 @@ class TextInputs:
         sizes: Positions of each ``[n 1]``.
     """
 
-    def __init__(self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int) -> None:
-        self.examples, count = examples, len(examples)
+    def __init__(
+        self,
+        examples: TextExamples,
+        pieces: Pieces,
+        vocabulary: Vocabulary,
+        max_length: int,
+        pooling: str | None = None,
+    ) -> None:
+        self.examples, self.pooling, count = examples, pooling, len(examples)
         starts, counts = pieces.bounds[:-1], np.diff(pieces.bounds)
         if examples.second is None:
             parts = [(starts, starts + np.minimum(counts, max_length - 2))]
@@ -133,12 +140,11 @@ class TextInputs:
     def batch(self, indices: np.ndarray) -> Example:
         """The examples with these numbers as rows ``[b t]``, padded to the longest of them.
 
-        The target says where a model's answer is read: at the first position, which sees everything.
+        The target says where a model's answer is read, see `layout.places`.
         """
         indices = np.asarray(indices, dtype=np.int64)
         example = Example.of(self.rows.tokens(indices))
-        rows, length = example.inputs.ids.shape
-        where = torch.arange(rows) * length  # the last real position for backbones that look left only
+        where = places(example.inputs, self.pooling)
         example.targets[LABEL] = Target(where, torch.from_numpy(self.labels[indices]))
         return example
 
@@ -163,7 +169,7 @@ class TextHead(Head):
 
     def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
         """The answers, from the states at the positions that stand for the texts."""
-        chosen = hidden.flatten(0, 1)[example.targets[LABEL].where]
+        chosen = states_at(hidden, example.targets[LABEL].where)
         return self.output(self.dropout(torch.tanh(self.pooler(chosen))))
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
@@ -243,7 +249,7 @@ class Texts(Shape):
         self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> TextInputs:
         """See `Shape.inputs`: each example cut to ``max_length`` positions."""
-        return TextInputs(examples, pieces, vocabulary, settings.max_length)
+        return TextInputs(examples, pieces, vocabulary, settings.max_length, settings.pooling)
 
     def head(self, hidden_size: int, settings: FineTuning) -> TextHead:
         """See `Shape.head`."""

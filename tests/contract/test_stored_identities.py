@@ -35,6 +35,13 @@ VARIANTS = {
     "capped static masks": {"objectives.mlm.masking.cap": 20, "objectives.mlm.masking.copies": 10},
     "micro-batches": {"training.micro_batch_size": 8, "training.batch_size": 64, "training.clip_norm": 0.0},
     "fp32": {"training.precision": "fp32"},
+    "next tokens": {
+        "objectives.mlm": None,
+        "objectives.lm.direction": "left_to_right",
+        "model.direction": "left_to_right",
+    },
+    "each way, joined": {"model.direction": "two_way"},
+    "left only at test": {"evaluation.direction": "left_to_right"},
 }
 
 

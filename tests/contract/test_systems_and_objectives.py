@@ -136,6 +136,22 @@ def test_the_flop_formula_agrees_with_torchs_counter(name, rate):
     assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
 
 
+@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left", "two_way"])
+def test_the_flop_formula_holds_for_language_models(direction):
+    """Whatever is hidden, the whole square of scores is computed."""
+    system = SYSTEMS["roberta_base"].but(
+        **SHRUNK | {"model.hidden_size": 64, "model.num_layers": 2, "format.sequence_length": 40,
+                    "training.batch_size": 32, "objectives.mlm": None, "objectives.lm.direction": direction,
+                    "model.direction": direction}
+    )  # fmt: skip
+    example = system.objectives.corrupt(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
+    module = system.build(seed=0)
+    with FlopCounterMode(display=False) as counter:
+        terms = system.objectives.loss(module.heads, module.backbone(example), example)
+        sum(total / count for total, count, _ in terms.values()).backward()
+    assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
+
+
 @pytest.mark.parametrize("name", OBJECTIVES)
 class TestObjective:
     @pytest.fixture

@@ -24,6 +24,10 @@ RESUMED = {
         "optimizer.algorithm": "lamb", "optimizer.bias_correction": True, "model.num_layers": 2, "model.sharing": "all",
         "model.embedding_size": 8,
     },
+    "next and previous tokens": {
+        "objectives.mlm": None, "objectives.lm.direction": "two_way", "model.direction": "two_way",
+        "model.num_layers": 2, "training.micro_batch_size": 4,
+    },
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ ROWS = {
     "norm": ("post", "pre"),
     "activation": ("gelu", "relu"),
     "positions": ("learned", "none"),
+    "direction": ("both", "left_to_right"),
     "max_positions": (32, 64),
     "segment_types": (2, 0),
     "embedding_dropout": (0.1, 0.5),

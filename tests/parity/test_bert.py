@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import BertConfig, BertForMaskedLM
+from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
-from lightning_modules.objectives import MaskedLM, Objectives
+from lightning_modules.objectives import LanguageModel, MaskedLM, Objectives
 
 from ..conftest import make_draws, make_tokens, make_vocabulary
 
@@ -98,3 +98,30 @@ def test_every_layer_is_returned(models):
     assert len(layers) == LAYERS + 1
     for ours, wanted in zip(layers, hidden, strict=True):
         assert (ours - wanted).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+def test_a_left_to_right_model_is_their_decoder(models, padding):
+    """Logits of every next token equal to those of BERT with a causal mask, and the same loss."""
+    masked, backbone, heads, _ = models
+    config = BertConfig(**masked.config.to_dict() | {"is_decoder": True})
+    theirs = BertLMHeadModel(config).eval()
+    theirs.load_state_dict(masked.state_dict())
+    settings = Transformer(
+        num_layers=LAYERS, hidden_size=32, num_heads=4, ffn_size=64, max_positions=24, direction="left_to_right"
+    )
+    ours, objective = settings.build(VOCAB).eval(), LanguageModel()
+    ours.load_state_dict(backbone.state_dict())
+    tokens = make_tokens(rows=4, length=20, vocab_size=VOCAB, padding=padding)
+    example = objective.corrupt(Example.of(tokens), make_draws(), make_vocabulary(VOCAB))
+    target = example.targets["next"]
+    with torch.no_grad():
+        every = theirs(input_ids=tokens.ids, attention_mask=tokens.real.long()).logits
+        expected = every.reshape(-1, VOCAB)[target.where]
+        encoded = ours(example)
+        assert (objective.logits(heads["mlm"], encoded, example) - expected).abs().max() <= 1e-5
+        wanted = torch.where(tokens.special, -100, tokens.ids)
+        loss = F.cross_entropy(every[:, :-1].reshape(-1, VOCAB), wanted[:, 1:].reshape(-1), reduction="sum")
+        total, count = objective.loss(heads["mlm"], encoded, example)["next"]
+        assert torch.isclose(total, loss, rtol=1e-5)
+        assert count == (wanted[:, 1:] != -100).sum()

@@ -116,9 +116,9 @@ def test_an_encoder_with_too_few_layers_is_refused(tiny):
     assert Features(layers="embeddings").chosen(1) == (0,)
     assert Features(layers="weighted_sum_all").chosen(2) == (1, 2)
     assert Features(layers="second_to_last").chosen(12) == (11,)
-    with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers; model.num_layers is 3"):
+    with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers; the encoder is 3 deep"):
         Features().chosen(3)
-    with pytest.raises(ConfigError, match=r"takes 4 layers; model.num_layers is 1"):
+    with pytest.raises(ConfigError, match=r"takes 4 layers; the encoder is 1 deep"):
         Tuning(tiny, "toy", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
 
 

@@ -141,6 +141,28 @@ def test_curves_of_uneven_length_are_averaged_where_all_have_values():
     assert list(line.get_ydata()) == pytest.approx([7.5, 6.5, 5.5])
 
 
+def test_a_curve_that_ends_out_of_sight_has_no_name():
+    """A model that never gets below the frequencies of words is above the frame."""
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
+    records = losses(cells[0], [4.0, 4.1]) | losses(cells[1], [12.0, 12.0])
+    figure = figures.curves(make_grid(), cells, records)
+    assert "15 %" in texts(figure)
+    assert "80 %" not in texts(figure)
+    assert figures.curves(make_grid(), cells[1:], records) is not None
+
+
+def test_losses_of_another_kind_have_curves_and_baselines_of_their_own():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
+    metrics = {"heldout.next_loss": 4.0, "heldout.next_bigram_loss": 4.5, "heldout.next_unigram_loss": 6.0}
+    curve = {"tokens": [10, 100, 1000], "heldout.next_loss": [7, 5, 4]}
+    records = losses(cells[0], [4.0, 4.1]) | losses(cells[1], [4.0, 4.1], metrics=metrics, curve=curve)
+    (axes,) = figures.curves(make_grid(), cells, records, metric="heldout.next_loss").axes
+    assert axes.get_ylabel() == "held-out loss of next tokens (nats)\nlower is better"
+    assert [list(line.get_ydata()) for line in axes.lines if line.get_linewidth() == 2.2] == [[7, 5, 4]]
+    assert sorted(line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--")[0] == 4.5
+    assert figures.curves(make_grid(), cells[:1], records, metric="heldout.next_loss") is None
+
+
 @pytest.mark.parametrize(
     ("draw", "study"),
     [

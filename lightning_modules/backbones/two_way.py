@@ -1,0 +1,44 @@
+"""Two readers of one text: a stack of layers from left to right, one from right to left, joined above the last layer.
+
+The shallow bidirectional encoder that deep bidirectionality is measured against: ELMo with attention in place of LSTMs
+(Peters et al. 2018, section 3.1; Devlin et al. 2019, section 5.1). Both stacks stand on the same
+embeddings, as ELMo's directions share their token representation.
+"""
+
+import torch
+from torch import nn
+
+from ..batch import Encoded, Example
+from .transformer import Transformer, TransformerEncoder
+
+
+class TwoWayEncoder(nn.Module):
+    """Two encoders over the same embeddings, each of half of the layers; states stand side by side ``[b t 2d]``.
+
+    No layer of either sees what the other has read. The first half of a state knows what stands left of its position,
+    the second half what stands right of it, and both the position itself.
+    """
+
+    supports = TransformerEncoder.supports
+
+    def __init__(self, settings: Transformer, vocab_size: int) -> None:
+        super().__init__()
+        stack = settings.model_copy(update={"num_layers": settings.depth})
+        ways = [stack.model_copy(update={"direction": way}) for way in ("left_to_right", "right_to_left")]
+        self.rightward, self.leftward = (TransformerEncoder(way, vocab_size) for way in ways)
+        self.embeddings = self.rightward.embeddings
+        del self.rightward.embeddings, self.leftward.embeddings
+
+    def forward(self, example: Example) -> Encoded:
+        x = self.embeddings(example)
+        ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
+        layers = [torch.cat(both, -1) for both in zip(*(way.layers for way in ways), strict=True)]
+        return Encoded(layers=layers, last=torch.cat([way.last for way in ways], -1), unembed=self.unembed)
+
+    def unembed(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits by the tied word table; see `TransformerEncoder.unembed`."""
+        return nn.functional.linear(x, self.embeddings.word.weight)
+
+    def depth(self, name: str) -> int:
+        """How deep a parameter lies; see `TransformerEncoder.depth`."""
+        return 0 if name.startswith("embeddings.") else self.rightward.depth(name.partition(".")[2])

@@ -1,0 +1,42 @@
+"""From a state to a word: the output layer of every language model here, and what is summed over its predictions."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..batch import Encoded, Size, Target
+from ..layers.activations import ACTIVATIONS
+
+
+class VocabularyHead(nn.Module):
+    """BERT's output layer: dense, activation, LayerNorm, the tied word table, and a bias for each word.
+
+    Runs at the predicted positions only. The table itself belongs to the backbone and comes with `Encoded`.
+    """
+
+    def __init__(self, size: Size, activation: str, norm_eps: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(size.hidden_size, size.embedding_size)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(size.embedding_size, eps=norm_eps)
+        self.bias = nn.Parameter(torch.zeros(size.vocab_size))
+        nn.init.trunc_normal_(self.dense.weight, std=0.02, a=-0.04, b=0.04)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, hidden: Tensor, encoded: Encoded) -> Tensor:
+        """Logits ``[n v]`` for hidden states ``[n d]``."""
+        return encoded.unembed(self.norm(self.activation(self.dense(hidden)))) + self.bias
+
+
+def summed_loss(logits: Float[Tensor, "n v"], target: Target) -> tuple[Tensor, Tensor]:
+    """Summed cross-entropy in nats over the predictions, and their count."""
+    nats = F.cross_entropy(logits.float(), target.ids, reduction="sum")
+    return nats, torch.tensor(float(target.ids.numel()))
+
+
+def measured(logits: Float[Tensor, "n v"], target: Target, prefix: str = "") -> dict[str, tuple[Tensor, Tensor]]:
+    """Held-out loss in nats and accuracy, each as (sum, count), their names behind ``prefix``."""
+    nats, count = summed_loss(logits, target)
+    right = (logits.argmax(-1) == target.ids).sum().float()
+    return {f"{prefix}loss": (nats, count), f"{prefix}accuracy": (right, count)}
