@@ -1,5 +1,6 @@
 """Held-out loss over training tokens, one colour a cell."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -138,10 +139,10 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
         )
     if heading:
         axes.annotate(
-            shown(heading, 30),
+            textwrap.fill(shown(heading, 60), 30),
             (1, 0),
-            xytext=(1.035, heights[-1] + 1.1 * gap),
+            xytext=(1.035, heights[-1] + 0.6 * gap),
             xycoords="axes fraction",
             color=FAINT,
-            **beside,
+            **(beside | {"va": "bottom"}),
         )

@@ -187,9 +187,10 @@ def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
     known = sorted((value, method) for method, value in scores.items() if value is not None)
     known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
     edges = [-np.inf, *(value for value, _ in known), np.inf]
+    values = [bottom, top, *(value for value, _ in known)]
+    beside = 0.06 * (max(values) - min(values))  # what a name needs
+    axes.set_ylim(min([bottom, *(value - beside for value, _ in known)]), max([top, *(v + beside for v, _ in known)]))
     for (value, method), below, above in zip(known, edges, edges[2:], strict=False):
-        low, high = axes.get_ylim()
-        axes.set_ylim(min(low, value - 0.06 * room), max(high, value + 0.06 * room))
         draw_level(axes, method, value, is_left=value - below >= above - value)
 
 
