@@ -268,8 +268,22 @@ def _retuned(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
 
 
 def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:
-    skipped = ("name", "paper")
-    return ", ".join(f"`{path}` {old} → {new}" for path, (old, new) in change.items() if path not in skipped)
+    """Knob by knob; an objective or another part that one of the two lacks is named as a whole."""
+    groups: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for path, both in change.items():
+        if path not in ("name", "paper"):
+            groups.setdefault(".".join(path.split(".")[:2]), {})[path] = both
+    said = []
+    for part, knobs in groups.items():
+        old, new = zip(*knobs.values(), strict=True)
+        if len(knobs) > 1 and not any(value is not None for value in new):
+            said.append(f"without `{part}`")
+        elif len(knobs) > 1 and not any(value is not None for value in old):
+            settings = (f"{path.removeprefix(part + '.')} {value}" for path, (_, value) in knobs.items())
+            said.append(f"with `{part}` ({', '.join(settings)})")
+        else:
+            said += [f"`{path}` {before} → {after}" for path, (before, after) in knobs.items()]
+    return ", ".join(said)
 
 
 def _frame_table(rows: pd.DataFrame) -> str:

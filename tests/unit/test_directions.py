@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ablations.study import Study
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Size, Visibility
 from lightning_modules.config import ConfigError
@@ -306,3 +307,11 @@ def test_micro_batches_of_both_directions_add_up(tiny):
             total = total + sum(summed / example.counts[name] for name, (summed, *_) in terms.items())
         found.append(total.item())
     assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_an_objective_in_place_of_another_is_named_as_a_whole(tmp_path):
+    about = Study("directionality", "smoke", results_dir=tmp_path).about().data
+    line = next(line for line in about.splitlines() if line.startswith("* next tokens"))
+    assert "without `objectives.mlm`" in line
+    assert "with `objectives.lm` (weight 1.0, direction left_to_right" in line
+    assert "None" not in line
