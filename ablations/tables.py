@@ -173,7 +173,9 @@ def _notes(grid: Grid, summaries: Sequence[Summary], published: Sequence[dict[st
     notes += search_report.notes(grid, cells)
     notes += _left_out(summaries)
     if any(item.plateau for item in summaries):
-        notes.append("On the plateau: finished runs that predict no better than counts of the neighbouring words that they see.")
+        notes.append(
+            "On the plateau: finished runs that predict no better than counts of the neighbouring words that they see."
+        )
     if len({device for item in summaries for device in item.devices}) > 1:
         notes.append("The runs come from different device classes; a mean may mix them, a difference never does.")
     sources = dict.fromkeys(f"{one.paper}, {one.table} ({one.source})" for row in published for one in row.values())
