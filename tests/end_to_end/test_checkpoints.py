@@ -1,9 +1,12 @@
 """The commands ``export`` and ``evaluate``: out of a run, into transformers, and back in as anybody's checkpoint."""
 
 import json
+import math
 
 import pytest
 import torch
+from pytorch_lightning import Trainer
+from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from typer.testing import CliRunner
 
@@ -11,6 +14,7 @@ from ablations import worker
 from ablations.cli import app
 from ablations.schema import Run
 from ablations.store import Records
+from lightning_modules import interop
 from lightning_modules.data import fingerprints
 from lightning_modules.fit import fit
 from lightning_modules.recorder import Diverged, Interrupted
@@ -63,6 +67,32 @@ def test_transformers_loads_what_was_exported(exported):
         logits = model(**tokenizer("w01 w10 [MASK] w20", return_tensors="pt")).logits
     assert logits.isfinite().all()
     assert logits.shape[-1] == run.system.data.tokenizer.vocab_size
+
+
+def test_a_run_that_went_out_and_came_back_is_the_same_model(kept, command, tmp_path):
+    """The logits of transformers are those of the run, and so is the held-out loss of what is read back."""
+    run, records = kept(**{"training.steps": 12, "model.max_positions": 24, "objectives.mlm.norm_eps": 1e-5})
+    assert command("export", run.id, tmp_path / "out", "--results", records.folder).exit_code == 0
+    ours = run.system.build(0)
+    ours.load_state_dict(load_file(records.work_folder(run.id) / "weights.safetensors"))
+    back = interop.read(tmp_path / "out").build()
+    theirs = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
+
+    data = run.system.data_module(0)
+    losses = []
+    for module in (ours, back):
+        trainer = Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+        trainer.validate(module, data.val_dataloader(), verbose=False)
+        losses.append(trainer.callback_metrics["heldout.loss"].item())
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+    assert losses[0] < math.log(run.system.data.tokenizer.vocab_size), "it has learnt something"
+
+    example = next(iter(data.val_dataloader()))
+    with torch.no_grad():
+        encoded = ours.eval()(example)
+        logits = ours.heads["mlm"]["vocabulary"](encoded.last, encoded)
+        expected = theirs(example.inputs.ids, attention_mask=example.inputs.real.long()).logits
+    assert (logits - expected)[example.inputs.real].abs().max() <= 1e-5
 
 
 def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, monkeypatch, tmp_path):
