@@ -21,6 +21,8 @@ def check(grid: Grid, document: Document) -> None:
         if claim.against and claim.against not in references(claim.metric).values():
             hint = did_you_mean(claim.against, references(claim.metric).values())
             document.complain(("claims", n, "against"), f"is not what {claim.metric} is read against.{hint}")
+        if claim.against and claim.official:
+            document.complain(("claims", n, "official"), "a claim against a baseline has one metric")
         if claim.id in ids[:n]:
             document.complain(("claims", n, "id"), f"two claims are called '{claim.id}'")
         _check_bounds(n, claim, document)

@@ -44,6 +44,8 @@ def check(grid: Grid, document: Document) -> None:
     _check_metrics(grid, document)
     for n, claim in enumerate(grid.claims):
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
+        if claim.official:
+            _check_measured(grid, ("claims", n, "official"), claim.official, document)
     claim_checks.check(grid, document)
     if not names_known or not _check_zips(grid, document):
         return

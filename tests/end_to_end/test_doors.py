@@ -174,10 +174,10 @@ def test_what_is_committed_is_what_the_records_say(tmp_path):
     """The project's own results, rebuilt elsewhere from a copy of the records, are equal to those in the repository."""
     here = project() / "results"
     shutil.copytree(here / "records", tmp_path / "records")
-    for request in here.glob("*/*/request.json"):
-        target = tmp_path / request.relative_to(here)
+    for given in (*here.glob("*/*/request.json"), *here.glob("*/*/inference.json")):
+        target = tmp_path / given.relative_to(here)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(request, target)
+        shutil.copy(given, target)
     listed = subprocess.run(["git", "ls-files", "results"], cwd=project(), capture_output=True, text=True, check=False)
     pages = {name.removeprefix("results/") for name in listed.stdout.split()}
     for notebook in (name for name in pages if name.endswith("notebook.ipynb")):  # the page links to it

@@ -159,6 +159,10 @@ CASES = {
         ("    metric: heldout.loss\n", "    metric: heldout.loss\n    official: heldout.los\n"),
         ["g.yaml:21: claims.0.official: 'heldout.los' is not among the metrics. Did you mean 'heldout.loss'?"],
     ),
+    "official metric of a claim against a simple method": (
+        (SIDES, "    a: {model.num_layers: 2}\n    against: heldout.bigram_loss\n    official: heldout.loss\n"),
+        ["g.yaml:24: claims.0.official: a claim against a baseline has one metric"],
+    ),
     "metric that nothing measures": (
         ("{name: heldout.loss, better: lower}", "{name: heldout.los, better: lower}"),
         [

@@ -297,7 +297,7 @@ def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start,
 def test_a_study_says_what_changes_in_fine_tuning():
     said = Study("transfer", "smoke").about().data
     assert "* from scratch, all: `finetuning.from_scratch` False → True" in said
-    assert "`finetuning.features.layers` None → last" in said
+    assert "with `finetuning.features` (layers last" in said
 
 
 def test_plans_count_the_frozen_encoder_once(deep, monkeypatch):
