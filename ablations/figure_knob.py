@@ -109,9 +109,9 @@ def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "")
             for column, (metric, series) in enumerate(published):
                 small = figure.add_subplot(below[column])
                 _printed(small, axis, metric, series, len(published))
-                papers = [_paper(one) for _, one in published[max(0, column - 1) : column + 1]]
+                papers = [_papers(one) for _, one in published[max(0, column - 1) : column + 1]]
                 if column == 0 or papers[0] != papers[1]:
-                    small.set_ylabel(f"published:\n{shown(papers[-1], 18)}", color=PAPER)
+                    small.set_ylabel(f"published:\n{shown(papers[-1], 24)}", color=PAPER)
                 small.set_xlim(_limits(axis, panels[0]))
         titles(figure, grid.question, subtitle)
     return figure
@@ -294,8 +294,8 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _paper(series: _Series) -> str:
-    return next(iter(series.values()))[1][0][-1].paper
+def _papers(series: _Series) -> str:
+    return ", ".join(dict.fromkeys(row.paper for _, points in series.values() for *_, row in points))
 
 
 def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: int) -> None:

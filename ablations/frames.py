@@ -142,7 +142,7 @@ def pair(a: Cell, b: Cell, records: Lookup, metric: str) -> Pairing:
     ]
     contrast = paired(*values)
     notes = []
-    if contrast.alone:
+    if contrast.alone and all(values):  # else one of the two has no answer to the question at all
         seeds = ", ".join(map(str, contrast.alone))
         notes.append(f"only common seeds are compared; seeds without a partner: {seeds}")
     if apart:
