@@ -16,6 +16,7 @@ _NEEDS = {"~": ("margin", "a claim of equality ('~') needs a margin"), "ratio": 
 def check(grid: Grid, document: Document) -> None:
     """Notes in ``document`` everything that is wrong with the claims of a grid of the right shape."""
     ids = [claim.id for claim in grid.claims]
+    directions = {metric.name: metric.better for metric in grid.metrics}
     for n, claim in enumerate(grid.claims):
         _check_sides(n, claim, document)
         if claim.against and claim.against not in references(claim.metric).values():
@@ -25,6 +26,8 @@ def check(grid: Grid, document: Document) -> None:
             document.complain(("claims", n, "official"), "a claim against a baseline has one metric")
         if claim.id in ids[:n]:
             document.complain(("claims", n, "id"), f"two claims are called '{claim.id}'")
+        if claim.better != directions.get(claim.metric, claim.better):
+            document.complain(("claims", n, "better"), f"among the grid's metrics {directions[claim.metric]} is better")
         _check_bounds(n, claim, document)
         letters = ascii_lowercase[: max(2, len(claim.asked))]
         for side in set(claim.published) - set(letters):
@@ -55,6 +58,10 @@ def _check_sides(n: int, claim: Claim, document: Document) -> None:
         document.complain((*where, "sides"), "a side names at least one axis and its value")
     if claim.relation == "interaction" and claim.sides[:2] == claim.sides[2:]:
         document.complain((*where, "sides"), "the two differences are the same")
+    elif claim.relation == "interaction" and any(
+        a == b for a, b in zip(claim.sides[::2], claim.sides[1::2], strict=False)
+    ):
+        document.complain((*where, "sides"), "a difference of a cell to itself is nothing")
     elif claim.relation != "interaction" and any(side in claim.sides[:m] for m, side in enumerate(claim.sides)):
         document.complain((*where, "sides"), "two sides are the same cell")
 

@@ -27,6 +27,8 @@ def claims(
         records = Records(results)
         found = scoreboard_page.gathered(records.folder, records)
         found = _chosen(found, grid, paper, scale)
+        if not found:
+            typer.secho(f"No claim of '{paper}' is asked by the grid '{grid}'.", err=True)
         if form is Format.names:
             typer.echo("\n".join(entry.claim.id for entry in found))
         elif form is Format.json:
@@ -36,7 +38,7 @@ def claims(
             keyed = [row | {"runs": ids.get((row["asked"], row["grid"], row["scale"]), ())} for row in rows]
             listing(keyed, form, "claim")
         else:
-            _tell(found, narrowed=any((grid, paper, scale)))
+            _tell(found, scale, narrowed=any((grid, paper, scale)))
 
 
 def _chosen(found: "list[Entry]", grid: str | None, paper: str | None, scale: str | None) -> "list[Entry]":
@@ -64,7 +66,7 @@ def _chosen(found: "list[Entry]", grid: str | None, paper: str | None, scale: st
     return kept
 
 
-def _tell(found: "list[Entry]", *, narrowed: bool) -> None:
+def _tell(found: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
     from ablations import scoreboard_page
     from ablations.markup import markdown
 
@@ -81,6 +83,7 @@ def _tell(found: "list[Entry]", *, narrowed: bool) -> None:
                 typer.echo(f"  {one.grid}/{one.scale}: {one.sentence}")
                 typer.echo(f"    runs: {', '.join(one.runs) or 'none'}")
             if not entry.answers:
-                typer.echo("  " + (f"asked by {', '.join(entry.grids)}, not run" if entry.grids else "no grid asks it"))
+                unrun = f"asked by {', '.join(entry.grids)}, not run{f' at scale {only}' if only else ''}"
+                typer.echo("  " + (unrun if entry.grids else "no grid asks it"))
     else:
         typer.echo(markdown(scoreboard_page.sheets(found)[0]))

@@ -40,7 +40,8 @@ class Read:
         runs: The run ids behind them.
         interpolated: How many of them lie between two measurements.
         share: How much of its training a run has behind it there, mean over runs, 0 to 1.
-        difference: To the baseline, paired by seed within a device class; None for the baseline or without one.
+        difference: To the baseline, paired by seed within a device class; None for the baseline or without one, and
+            where the runs are those of the baseline.
     """
 
     cell: Cell
@@ -153,6 +154,8 @@ def _difference(
     if home is None or home is cell:
         return None
     mine, theirs = done(cell, records), done(home, records)
+    if {run.id for run in mine.values()} == {run.id for run in theirs.values()}:
+        return None
     both = [s for s in found[cell.label] if s in found[home.label] and device_class(mine[s]) == device_class(theirs[s])]
     sides = ({seed: found[which.label][seed][0] for seed in both} for which in (cell, home))
     return paired(*sides).interval()
@@ -230,7 +233,11 @@ def _mean(one: Read) -> str:
 def _minus(one: Read, grid: Grid, cells: Sequence[Cell]) -> str:
     if one.difference is not None:
         return difference_text(one.difference)
-    return "baseline" if baseline_of(grid, cells, one.cell) is one.cell else ""
+    home = baseline_of(grid, cells, one.cell)
+    if home is one.cell:
+        return "baseline"
+    shared = home is not None and one.runs and {r.id for r in home.runs} == {r.id for r in one.cell.runs}
+    return "same runs" if shared else ""
 
 
 def _share(one: Read) -> str:
@@ -254,11 +261,17 @@ def _notes(readings: Sequence[Reading]) -> list[str]:
         notes.append("FLOPs and time are taken to grow in proportion to tokens within a run.")
     if any(reading.unit == "seconds" for reading in shown):
         notes.append("Time is that of each run on its machine, as busy as that was.")
-    best = {r.unit: min((one for one in r.cells if one.values), key=_height).cell.label for r in shown}
+    best = {r.unit: min((one for one in r.cells if one.values), key=_height).cell.label for r in shown if _even(r)}
     if len(set(best.values())) > 1:
         said = "; ".join(f"at equal {_NAMES[unit]} {name}" for unit, name in best.items())
         notes.append(f"The lowest mean loss depends on what is equal: {said}.")
     return notes
+
+
+def _even(reading: Reading) -> bool:
+    """Whether all cells are read in the same seeds, so that their means may be ranked."""
+    seeds = {frozenset(one.values) for one in reading.cells if one.values}
+    return len(seeds) == 1
 
 
 def _height(one: Read) -> float:

@@ -32,6 +32,8 @@ def write(name: str, axes: list[str], base: System, question: str | None = None)
         path, _, listed = text.partition("=")
         if not path or not listed:
             wrong.append(Problem("--axis", f"{text!r} is not of the form PATH=V1,V2,..."))
+        if path in values:
+            wrong.append(Problem("--axis", f"{path!r} is given twice; list all its values in one"))
         values[path] = strict_yaml.value(f"[{listed}]")
     if not _NAME.fullmatch(name):
         wrong.append(Problem("name", f"{name!r} must be lower-case letters, digits and underscores"))

@@ -68,7 +68,9 @@ def family_level(claims: Sequence[Claim]) -> float:
     return 1 - (1 - LEVEL) / max(1, len(tests(claims)))
 
 
-def needs(grid: Grid, scale: str, cells: Mapping[str, Sequence[Cell]], records: Lookup) -> list[Need]:
+def needs(
+    grid: Grid, scale: str, cells: Mapping[str, Sequence[Cell]], records: Lookup, planned: int | None = None
+) -> list[Need]:
     """What every claim of a grid needs at a scale.
 
     Args:
@@ -76,10 +78,11 @@ def needs(grid: Grid, scale: str, cells: Mapping[str, Sequence[Cell]], records: 
         scale: Where it is to run.
         cells: Scale -> its cells, in the order in which pilots are looked for after ``scale`` itself.
         records: Finished runs.
+        planned: Seeds that are to run; by default those of the cells of ``scale``.
     """
     level = family_level(grid.claims)
     order = [scale, *(name for name in cells if name != scale)]
-    seeds = max((len(cell.planned) for cell in cells[scale]), default=0)
+    seeds = max((len(cell.planned) for cell in cells[scale]), default=0) if planned is None else planned
     return [
         _need(grid, claim, [(name, cells[name]) for name in order], records, (level, seeds)) for claim in grid.claims
     ]

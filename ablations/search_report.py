@@ -41,7 +41,7 @@ def _named(grid: Grid) -> str:
     if tune is None:
         return ""
     label = next((metric.label for metric in grid.metrics if metric.name == tune.metric), "") or tune.metric
-    return f"{label}, {direction(grid, tune)} is better"
+    return f"{label} ({direction(grid, tune)} is better)"
 
 
 # --- plans

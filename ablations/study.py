@@ -88,7 +88,7 @@ class Study:
         """The question, the source, and what each cell changes against the baseline."""
         lines = [
             f"**{markup.markdown_text(self.grid.question)}**",
-            f"Published: {markup.markdown_text(self.grid.paper)}.",
+            *([f"Published: {markup.markdown_text(self.grid.paper)}."] if self.grid.paper else []),
         ]
         home = self._plan.baseline
         if home is not None:
@@ -117,19 +117,36 @@ class Study:
         return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
 
     def needs(self) -> list[power.Need]:
-        """How many seeds each claim needs, from the spread of what has finished at this or another scale."""
-        cells = {self.scale: self.resolve().cells}
+        """How many seeds each claim needs, from the spread of what has finished at this or another scale.
+
+        A request for fewer seeds or cells says what is to run; a pilot is all that has finished.
+        """
+        return self._needs()[0]
+
+    def _needs(self) -> tuple[list[power.Need], list[str]]:
+        """The needs, and the scales that were no help because they cannot be planned here."""
+        planned = max((len(cell.planned) for cell in self.resolve().cells), default=0)
+        usual = self.grid.scales[self.scale].seeds or self.grid.seeds
+        whole = self._request | {"filters": None, "seeds": max(planned, usual)}
+        cells = {self.scale: plan(self.grid, self.scale, **whole, records=self.records).cells}
+        found, left_out = power.needs(self.grid, self.scale, cells, self.records, planned), []
+        if all(need.pilot or need.exact for need in found):
+            return found, []
         for name in self.grid.scales:
             if name != self.scale:
-                cells[name] = plan(self.grid, name).cells
-        return power.needs(self.grid, self.scale, cells, self.records)
+                try:
+                    cells[name] = plan(self.grid, name, records=self.records).cells
+                except ConfigError:  # data without a pin that are not at hand
+                    left_out.append(name)
+        return power.needs(self.grid, self.scale, cells, self.records, planned), left_out
 
     def power(self) -> Markdown:
         """The seeds that each claim needs, as a table."""
-        found = self.needs()
-        return Markdown(
-            markup.markdown(power.sheet(found, self.grid, self.scale)) if found else "*This grid tests no claim.*"
-        )
+        found, left_out = self._needs()
+        if not found:
+            return Markdown("*This grid tests no claim.*")
+        notes = [f"No pilot was looked for at scale '{name}': its data are not at hand." for name in left_out]
+        return Markdown("\n\n".join([markup.markdown(power.sheet(found, self.grid, self.scale)), *notes]))
 
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.

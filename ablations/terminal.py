@@ -72,7 +72,7 @@ def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
     """The values of a repeatable ``name=value`` option, read as YAML.
 
     Raises:
-        ConfigError: For every text without an equals sign.
+        ConfigError: For every text without an equals sign, and for a name that is given twice.
     """
     from ablations import strict_yaml
     from lightning_modules.config import ConfigError, Problem
@@ -80,5 +80,11 @@ def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
     wrong = [pair for pair in pairs or [] if "=" not in pair]
     if wrong:
         raise ConfigError(Problem(option, f"{pair!r} is not of the form name=value") for pair in wrong)
-    split = (pair.split("=", 1) for pair in pairs or [])
-    return {name: strict_yaml.value(text) for name, text in split}
+    split = [pair.split("=", 1) for pair in pairs or []]
+    found: dict[str, Any] = {}
+    for name, text in split:
+        if name in found:
+            both = f"{name}=[{', '.join(other for one, other in split if one == name)}]"
+            raise ConfigError([Problem(option, f"{name!r} is given twice; several values are one list: {both!r}")])
+        found[name] = strict_yaml.value(text)
+    return found

@@ -60,7 +60,12 @@ def test_listings_come_for_people_and_for_programs(command):
         (["plan", "masking_ratio", "--scale", "smoke", "--filter", "rate"], "not of the form name=value"),
         (["run", "masking_ratio", "--scale", "smoke", "-p", "raets=[0.15]"], "Did you mean 'rates'?"),
         (["run", "masking_ratio", "--scale", "smoke", "--notebook", "quickstrat"], "Did you mean 'quickstart'?"),
+        (
+            ["plan", "masking_ratio", "-s", "smoke", "--filter", f"{RATES}=0.15", "--filter", f"{RATES}=0.4"],
+            f"one list: '{RATES}=[0.15, 0.4]'",
+        ),
         (["new", "x", "--axis", "model.num_leyers=2,4"], "Did you mean 'model.num_layers'?"),
+        (["new", "x", "--axis", "model.num_layers=2,4", "--axis", "model.num_layers=3"], "is given twice"),
         (["new", "masking_ratio", "--axis", "model.num_layers=2,4"], "there is a grid 'masking_ratio' already"),
     ],
 )

@@ -128,6 +128,18 @@ CASES = {
             "g.yaml:23: claims.0.sides: a side names at least one axis and its value",
         ],
     ),
+    "interaction of a cell with itself": (
+        (
+            SIDES,
+            "    relation: interaction\n    sides: [{model.num_layers: 2}, {model.num_layers: 2}, "
+            "{model.num_layers: 2}, {model.num_layers: 4}]\n",
+        ),
+        ["g.yaml:23: claims.0.sides: a difference of a cell to itself is nothing"],
+    ),
+    "claim that turns its metric round": (
+        ("    better: lower\n", "    better: higher\n"),
+        ["g.yaml:21: claims.0.better: among the grid's metrics lower is better"],
+    ),
     "side of a trend that is no cell": (
         (
             SIDES,

@@ -139,6 +139,21 @@ def test_records_without_curve_or_cost_are_no_data():
 def test_cells_of_the_same_runs_are_no_comparison():
     twin = SMALL.but(label="twin")
     assert equal_compute.sheets(GRID, [SMALL, twin], study()) is None
+    twin = twin.but(values={LAYERS: 12})
+    assert by_layers("steps", cells=(SMALL, twin))[1][12].difference is None
+    text = markdown(equal_compute.single(GRID, [SMALL, twin], study(), "steps"))
+    assert "same runs" in text
+    assert "0.00 [0.00, 0.00]" not in text
+
+
+def test_means_over_other_seeds_are_not_ranked():
+    records = study(large_seconds=8000.0)  # the large one has no point yet at 100 seconds but for a quick seed
+    quick = LARGE.runs[0]
+    records[quick.id] = course(quick, 5.0, 0.5, 100.0)
+    reading, found = by_layers("seconds", records)
+    assert (reading.amount, len(found[2].values), len(found[12].values)) == (100.0, 3, 1)
+    text = markdown(equal_compute.sheets(GRID, [SMALL, LARGE], records)[0])
+    assert "at equal time num_layers" not in text
 
 
 def test_the_page_has_it_and_the_csv_every_number(tmp_path):

@@ -7,11 +7,14 @@ import pytest
 from statsmodels.stats.power import TTestPower
 from typer.testing import CliRunner
 
-from ablations import power
+from ablations import power, study
 from ablations.cli import app
 from ablations.markup import markdown
 from ablations.statistics import minimum_detectable_effect, paired_power, seeds_needed
-from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid
+from ablations.store import Records
+from ablations.study import Study
+from lightning_modules.config import ConfigError
+from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record
 
 RATES = (0.15, 0.4, 0.8)
 CELLS = [make_cell({RATE: rate}, seeds=4) for rate in RATES]
@@ -141,6 +144,31 @@ def test_the_smallest_published_effect_of_the_grid_counts():
     found, _ = needs(records_of((4.5, 4.4, 5.0)), large, small)
     assert [need.printed for need in found] == pytest.approx([math.log(5 / 4.9)] * 2)
     assert found[0].seeds_printed > 2
+
+
+def test_a_pilot_is_all_that_has_finished_whatever_is_to_run(tmp_path):
+    records = Records(tmp_path)
+    cells = Study("masking_ratio", "smoke", results_dir=tmp_path).resolve().cells
+    for n, cell in enumerate(cells):
+        for run in cell.runs:
+            records.put(make_record(run, 4.0 + n * (1 + 0.1 * run.seed)))
+    wanted = {"seeds": 1, "filters": {RATE: 0.15}, "results_dir": tmp_path}
+    (need, *_) = Study("masking_ratio", "smoke", **wanted).needs()
+    assert (need.pilot, need.n, need.planned) == ("smoke", 2, 1)
+
+
+def test_a_scale_that_cannot_be_planned_lends_no_pilot_and_stops_nothing(tmp_path, monkeypatch):
+    real = study.plan
+
+    def at_hand(grid, scale, **request):
+        if scale == "paper":
+            raise ConfigError(["The data set MNLI is not at hand"])
+        return real(grid, scale, **request)
+
+    monkeypatch.setattr(study, "plan", at_hand)
+    shown = Study("masking_ratio", "smoke", results_dir=tmp_path).power().data
+    assert "mask15.r.40_gt_15_mnli" in shown
+    assert "No pilot was looked for at scale 'paper': its data are not at hand." in shown
 
 
 def test_the_command_answers_from_nothing(tmp_path):

@@ -4,10 +4,12 @@ import json
 import random
 
 import pytest
+from typer.testing import CliRunner
 
 from ablations import claim_record, grids, scoreboard_page
 from ablations.claim_record import COLUMNS, claims
 from ablations.claims import CONTRADICTS, NOT_RESOLVED, REPLICATES, verdicts
+from ablations.cli import app
 from ablations.figure_claims import board, forest
 from ablations.scoreboard import (
     MIXED,
@@ -155,3 +157,10 @@ def test_tally_and_sheets_hold_every_claim_once(study):
     assert board(found, "laptop") is not None
     assert forest(found, "laptop") is not None
     assert forest(entries([], {}), "laptop") is None
+
+
+def test_a_choice_that_leaves_no_claim_says_so(tmp_path):
+    asked = ["claims", "--paper", "albert", "--grid", "masking_ratio", "--results", str(tmp_path)]
+    ended = CliRunner().invoke(app, asked)
+    assert ended.exit_code == 0
+    assert "No claim of 'albert' is asked by the grid 'masking_ratio'." in ended.output
