@@ -33,7 +33,9 @@ app.add_typer(data_commands.app, name="data")
 
 
 Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
-Scale = Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales: smoke, demo, laptop, gpu, paper.")]
+Scale = Annotated[
+    str, typer.Option("--scale", "-s", help="One of the grid's scales: smoke, demo, laptop, laptop-long, gpu, paper.")
+]
 Seeds = Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")]
 Filter = Annotated[list[str] | None, typer.Option("--filter", help="knob=value: only cells that have it. Repeatable.")]
 Results = Annotated[
@@ -265,6 +267,8 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
         changes = diff(_system(a), _system(b))
         rows = [{"knob": path, a: old, b: new} for path, (old, new) in changes.items() if path not in ("name", "paper")]
         listing(rows, form, "knob")
+        if not rows and form is Format.table:
+            typer.echo(f"no difference between {a} and {b}")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from ablations.inline import Inline
 from ablations.launch import Event, Executor, Launch, OnEvent, Summary
 from ablations.local import Local
 from ablations.plan import Plan
+from ablations.search_report import missing
 from ablations.store import Records
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_store
@@ -90,6 +91,7 @@ def execute_phases(
     if plan.open:
         named = "; ".join(cell.label for cell in plan.open)
         whole.problems.append(f"nothing is evaluated where a search has not chosen: {named}")
+        whole.problems += missing(plan, records)
     return whole
 
 

@@ -7,6 +7,7 @@ from ablations.cells import Values, Workshop, label, layout, probes, tasks_at
 from ablations.derived import DERIVED, possible
 from ablations.grid_checks import known_knobs, known_metrics
 from ablations.literature import same
+from ablations.metrics import COST
 from ablations.schema import STEPS, SYSTEM_AXIS, TUNING, Grid, ScaleTune, Tune
 from ablations.search import combinations, tasks_behind, tune_at
 from ablations.strict_yaml import Document, Path_
@@ -14,6 +15,7 @@ from lightning_modules.config import ConfigError, canonical, did_you_mean
 from lightning_modules.tasks import TASKS
 
 _MEASURING = ("data.", "evaluation.")  # knobs that change what is measured, so that no metric can choose between them
+_TOKENS_A_STEP = ("training.batch_size", "format.sequence_length")
 _MOST_BUILT = 500  # systems that are built a scale; a plan builds every one it holds
 
 
@@ -67,6 +69,8 @@ def _check_knob(grid: Grid, tune: Tune, path: str, document: Document) -> None:
         document.complain(where, "is a label, which changes no number: there is nothing to choose")
     elif path == STEPS:
         document.complain(where, f"is what the budget (equal: {grid.budget.equal}) holds equal; it cannot be searched")
+    elif path in _TOKENS_A_STEP and grid.budget.equal == "steps":
+        document.complain(where, "changes the tokens of a step, and the budget holds steps equal: more would win")
     elif path.startswith(_MEASURING):
         document.complain(where, "changes what is measured, so that scores of its values are not to be compared")
     elif path.startswith(TUNING):
@@ -87,7 +91,11 @@ def _check_finetuning(grid: Grid, tune: Tune, path: str, document: Document) -> 
 def _check_metric(grid: Grid, tune: Tune, document: Document) -> bool:
     before = len(document.problems)
     listed = {metric.name: metric.better for metric in grid.metrics}
-    if tune.metric not in {**known_metrics(), **listed}:
+    if tune.metric.startswith(COST):
+        document.complain(
+            ("tune", "metric"), f"'{tune.metric}' is a cost: a search by it finds the cheapest, not the best"
+        )
+    elif tune.metric not in {**known_metrics(), **listed}:
         hint = did_you_mean(tune.metric, known_metrics())
         document.complain(("tune", "metric"), f"there is no metric '{tune.metric}'.{hint}")
     elif tune.metric not in listed and tune.better is None:

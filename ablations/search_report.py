@@ -138,8 +138,24 @@ def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
     return [
         f"Chosen: by the best mean of {_named(grid)}, over seeds that take no part in the means of this table. Search: "
         "what choosing cost, all its runs together and on top of the runs of the row; diverged runs leave no cost. A "
-        "search that is open has not chosen, and its row has not been run."
+        "search that is open has not chosen, and its row has not been run.",
+        *_edges(cells),
     ]
+
+
+def _edges(cells: Sequence[Cell]) -> list[str]:
+    """Choices at the end of what was tried, beyond which a better one may lie."""
+    ends: dict[str, list[str]] = {}
+    for cell in cells:
+        for path, value in cell.chosen.items():
+            tried = [trial.values[path] for trial in cell.search]
+            is_ordered = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in tried)
+            if is_ordered and min(tried) < max(tried) and value in (min(tried), max(tried)):
+                end = "lowest" if value == min(tried) else "highest"
+                said = f"the {end} {path_text(path)} tried, {value_text(path, value)}"
+                ends.setdefault(said, []).append(cell.label)
+    wider = "A wider search may find a better one."
+    return [f"Chosen at an end of the search: {end} ({'; '.join(named)}). {wider}" for end, named in ends.items()]
 
 
 def trace(cell: Cell) -> dict[str, Any]:

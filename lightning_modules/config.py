@@ -226,6 +226,14 @@ def diff(a: Settings, b: Settings) -> dict[str, tuple[Any, Any]]:
     return {p: (left.get(p), right.get(p)) for p in {**left, **right} if left.get(p) != right.get(p)}
 
 
+_SHAPES = {  # pydantic's words are Python's, a grid file's are YAML's
+    "tuple_type": "has to be a list, such as [1, 2]",
+    "list_type": "has to be a list, such as [1, 2]",
+    "dict_type": "has to be names with values, such as {a: 1}",
+    "model_type": "has to be names with values, such as {a: 1}",
+}
+
+
 def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
     """Pydantic's complaints as sentences for people, with suggestions."""
     known = paths(cls)
@@ -240,8 +248,10 @@ def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
         elif item["type"] == "literal_error":
             allowed = [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
             message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed)}"
+        elif item["type"] == "too_short":
+            message = "is empty; it needs at least one entry"
         elif item["type"] != "value_error":
-            message = f"{message}, not {item['input']!r}"
+            message = f"{_SHAPES.get(item['type'], message)}, not {item['input']!r}"
         found.append(Problem(path, message))
     return found
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ablations import grids, search
+from ablations import grids, search, search_report
 from ablations import plan as plans
 from ablations.plan import plan
 from ablations.schema import Record
@@ -204,6 +204,23 @@ def test_nothing_is_chosen_while_anything_is_unfinished(tmp_path, outcome):
     said = "done, without heldout.loss" if outcome == "unmeasured" else outcome
     shown = study.plan().data.replace("\\", "")
     assert f"waits for rate=0.15, peak_lr=0.001 search 1001 ({said}). Then follow 2 evaluation runs." in shown
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        (GOOD, ""),
+        ({**GOOD, 1e-3: (1.0, 1.0)}, "the lowest peak_lr tried, 0.001 (rate=0.15; rate=0.4)"),
+        ({**GOOD, 9e-3: (1.0, 1.0)}, "the highest peak_lr tried, 0.009 (rate=0.15; rate=0.4)"),
+    ],
+)
+def test_a_choice_at_the_end_of_the_search_is_said(tmp_path, losses, said):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), losses)
+    notes = search_report.notes(grid, plan(grid, "smoke", records=records).cells)
+    ends = [note for note in notes if note.startswith("Chosen at an end of the search: ")]
+    assert len(ends) == bool(said)
+    assert all(said in end for end in ends)
 
 
 # --- fine-tuning

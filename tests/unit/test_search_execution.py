@@ -217,9 +217,16 @@ MISTAKES = {
     "also varied": ((LR, RATE), "is varied by the axis 'objectives.mlm.masking.rate': a knob is either compared or"),
     "whole systems": ((LR, "system"), "make 'system' an axis"),
     "steps": ((LR, "training.steps"), r"is what the budget \(equal: steps\) holds equal"),
+    "more tokens a step": ((LR, "training.batch_size"), "the budget holds steps equal: more would win"),
+    "cost": (
+        ("heldout.loss", "cost.seconds"),
+        "'cost.seconds' is a cost: a search by it finds the cheapest, not the best",
+    ),
     "measurement": ((LR, "evaluation.sequences"), "changes what is measured"),
     "label": ((LR, "paper"), "is a label, which changes no number"),
     "bad value": (("3.0e-3", "-3.0e-3"), rf"tiny.yaml:26: tune.axes.{LR}.1: Input should be greater than"),
+    "a value alone": (("[1.0e-3, 3.0e-3]", "0.001"), r"has to be a list, such as \[1, 2\], not 0.001"),
+    "no knob": ((f"\n    {LR}: [1.0e-3, 3.0e-3]", " {}"), "tune.axes: is empty; it needs at least one entry"),
     "no value": (("[1.0e-3, 3.0e-3]", "[]"), "a search needs at least one value"),
     "twice": (("3.0e-3", "1.0e-3"), "0.001 is listed twice"),
     "unknown metric": (
