@@ -187,6 +187,6 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     tuned = {**run.plain(), "kind": "finetune", "parents": [run.id]}
     records.put(Record(id="f" * 16, kind="finetune", config=tuned, outcome="done"))
     records.put(Record(id="e" * 16, kind="pretrain", config=run.plain(), outcome="diverged"))
-    assert f"and this asks for 'pretrain'; it started from the pretraining {run.id}" in said("ff", text)[1]
-    assert "left no weights: it ended as 'diverged'" in said("eee", text)[1]
+    assert f"and this asks for 'pretrain'; it started from the pretraining {run.id}" in said("f" * 16, text)[1]
+    assert "left no weights: it ended as 'diverged'" in said("e" * 16, text)[1]
     assert "3 runs start with ''" in said("", text)[1]
