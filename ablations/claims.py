@@ -254,11 +254,11 @@ def _rank_agreement(case: _Case) -> str:
 
 
 def tally(found: Sequence[Verdict]) -> str:
-    """``2 replicate, 1 contradicts, 1 not resolved``: the verdicts of a grid in one line."""
+    """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
     names = {REPLICATES: ("replicates", "replicate"), CONTRADICTS: ("contradicts", "contradict")}
     counts = []
-    for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED):
-        count = sum(verdict.outcome == outcome for verdict in found)
+    for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED, "not measured"):
+        count = sum((verdict.outcome if verdict.n else "not measured") == outcome for verdict in found)
         one, many = names.get(outcome, (outcome, outcome))
         counts += [f"{count} {one if count == 1 else many}"] if count else []
     return ", ".join(counts) or "no claims"

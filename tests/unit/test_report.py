@@ -155,7 +155,7 @@ def test_the_index_lists_every_page(tmp_path):
         "masking_ratio/smoke/README.md",
     ]
     assert "25 of 25 | 1 contradicts" in rows[0]
-    assert "0 of 25 | 1 not resolved" in rows[1]
+    assert "0 of 25 | 1 not measured" in rows[1]
     assert report.index(tmp_path).read_text() == text
 
 
