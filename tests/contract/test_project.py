@@ -31,6 +31,11 @@ def _named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=_named)
+def test_files_of_tests_are_no_longer_than_others(path):
+    assert len(path.read_text().splitlines()) <= 350
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=_named)
 def test_the_tail_is_guarded(path):
     """No file above 350 lines, no function above 50, none with more than seven parameters."""
