@@ -33,7 +33,7 @@ from ablations.statistics import LEVEL, Contrast, Interval, holm, holm_levels, m
 from ablations.verdict_text import published, sentence, split_unit
 from lightning_modules.tasks import TASKS
 
-__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "split_unit", "tally", "tests", "verdicts"]
+__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "tally", "tests", "verdicts"]
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,9 @@ def _test(claim: Claim) -> tuple[object, ...]:
 
 def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict]:
     """One verdict for each claim of the grid, in the order of the grid."""
-    cases = [_case(grid, cells, _measured(claim, cells), records) for claim in grid.claims]
-    p_values = dict.fromkeys(tests(grid.claims), 1.0)
+    asked = [_measured(claim, cells) for claim in grid.claims]
+    cases = [_case(grid, cells, claim, records) for claim in asked]
+    p_values = dict.fromkeys(tests(asked), 1.0)
     p_values |= {_test(case.claim): case.p for case in cases if _test(case.claim) in p_values}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     levels = dict(zip(p_values, holm_levels(list(p_values.values())), strict=True))

@@ -295,10 +295,13 @@ def test_official_data_answer_a_claim_where_a_scale_has_them(task):
             records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics, curve={})
     both = [{"name": f"{name}.accuracy", "better": "higher"} for name in ("qnli_own", "qnli")]
     claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", better="higher")
-    (found,) = claims.verdicts(make_grid(claims=[claim], metrics=both), cells, records)
+    other = make_claim(id="other")  # not measured here, and counted all the same
+    found, _ = claims.verdicts(make_grid(claims=[claim, other], metrics=both), cells, records)
     assert (found.outcome, found.metric, found.claim.metric) == (REPLICATES, f"{task}.accuracy", f"{task}.accuracy")
     assert found.proxy.startswith("fine-tuned accuracy there, held-out loss here")
     assert ("; own split: official dev; the training pairs" in found.proxy) == (task == "qnli_own")
+    assert (found.family, found.adjusted.level) == (2, 0.975)
+    assert found.adjusted_p == pytest.approx(2 * found.p)
 
 
 def test_a_claim_about_a_task_pairs_its_fine_tunings():
