@@ -103,7 +103,7 @@ def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "")
         for panel, metric in zip(panels, metrics, strict=True):
             _measured(panel, grid, plotted, records, axis, metric)
             axis.dress(panel, panels=len(metrics))
-        _legend(panels[0])
+        _legend(panels[0], columns=3 if len(panels) == 1 else 2)
         if published:
             below = rows[1].subgridspec(1, len(published), wspace=0.08)
             for column, (metric, series) in enumerate(published):
@@ -126,11 +126,13 @@ def _limits(axis: _KnobAxis, panel: Axes) -> tuple[float, float]:
     return panel.get_xlim() if axis.is_numeric else (-0.5, len(axis.values) - 0.5)
 
 
-def _legend(panel: Axes) -> None:
-    """Names the lines above the first panel, where there are several."""
+def _legend(panel: Axes, columns: int) -> None:
+    """Names the lines above the first panel, where there are several; a legend wider than the panel would widen it."""
     lines, names = panel.get_legend_handles_labels()
     if len(names) > 1:
-        panel.legend(lines, names, loc="lower left", bbox_to_anchor=(0, 1.05), ncols=3, borderaxespad=0.2, fontsize=9)
+        panel.legend(
+            lines, names, loc="lower left", bbox_to_anchor=(0, 1.05), ncols=columns, borderaxespad=0.2, fontsize=9
+        )
 
 
 def _companions(grid: Grid, cells: Sequence[Cell], path: str) -> set[str]:
