@@ -12,27 +12,19 @@ from typing import Any
 import pandas as pd
 from IPython.display import SVG, Markdown
 
-from ablations import (
-    claims,
-    equal_compute,
-    figures,
-    grids,
-    markup,
-    power,
-    report,
-    search_report,
-    strict_yaml,
-    tables,
-    task_table,
-)
-from ablations.execute import Summary, execute_phases
-from ablations.frames import frame, metric_by_seed
-from ablations.metrics import HELDOUT
-from ablations.plan import Plan, plan
-from ablations.progress import display
-from ablations.publishing import publish
-from ablations.schema import TUNING, Cell
-from ablations.store import Records
+from ablations.claims import judging, power
+from ablations.core import formatting, strict_yaml
+from ablations.core.metrics import HELDOUT
+from ablations.core.schema import TUNING, Cell
+from ablations.core.store import Records
+from ablations.figures import grid_figures
+from ablations.measurements.frames import frame, metric_by_seed
+from ablations.pages import equal_compute, report, search_report, tables, task_table
+from ablations.pages.publishing import publish
+from ablations.planning import grids
+from ablations.planning.plan import Plan, plan
+from ablations.running.execute import Summary, execute_phases
+from ablations.running.progress import display
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 
 
@@ -87,17 +79,19 @@ class Study:
     def about(self) -> Markdown:
         """The question, the source, and what each cell changes against the baseline."""
         lines = [
-            f"**{markup.markdown_text(self.grid.question)}**",
-            *([f"Published: {markup.markdown_text(self.grid.paper)}."] if self.grid.paper else []),
+            f"**{formatting.markdown_text(self.grid.question)}**",
+            *([f"Published: {formatting.markdown_text(self.grid.paper)}."] if self.grid.paper else []),
         ]
         home = self._plan.baseline
         if home is not None:
-            lines.append(f"Baseline: {markup.markdown_text(home.label)}. Against it,")
+            lines.append(f"Baseline: {formatting.markdown_text(home.label)}. Against it,")
             others = (cell for cell in self._plan.cells if cell.label != home.label)
             changes = ((cell.label, _against(home, cell)) for cell in others)
-            lines.append("\n".join(f"* {markup.markdown_text(name)}: {_changes(change)}" for name, change in changes))
+            lines.append(
+                "\n".join(f"* {formatting.markdown_text(name)}: {_changes(change)}" for name, change in changes)
+            )
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
-        lines += [markup.markdown_text(line) for line in search_report.rules(self.grid, self.scale)]
+        lines += [formatting.markdown_text(line) for line in search_report.rules(self.grid, self.scale)]
         return Markdown("\n\n".join(lines))
 
     def plan(self) -> Markdown:
@@ -107,13 +101,13 @@ class Study:
         shown = pd.DataFrame({"cell": rows["cell"]})
         for name in ("parameters", "flops a token", "flops a step", "tokens a run", "flops a run"):
             source = rows[name.removesuffix(" a run")]
-            shown[name.replace("flops", "FLOPs")] = source.map(markup.quantity)
-        shown["time a run"] = rows["seconds a run"].map(markup.duration)
+            shown[name.replace("flops", "FLOPs")] = source.map(formatting.quantity)
+        shown["time a run"] = rows["seconds a run"].map(formatting.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         if "search runs" in rows:
             shown["+ search"], shown["chosen"] = search_report.planned(rows), rows["chosen"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
-        notes += [markup.markdown_text(note) for note in search_report.missing(found, self.records)]
+        notes += [formatting.markdown_text(note) for note in search_report.missing(found, self.records)]
         return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
 
     def needs(self) -> list[power.Need]:
@@ -146,7 +140,7 @@ class Study:
         if not found:
             return Markdown("*This grid tests no claim.*")
         notes = [f"No pilot was looked for at scale '{name}': its data are not at hand." for name in left_out]
-        return Markdown("\n\n".join([markup.markdown(power.sheet(found, self.grid, self.scale)), *notes]))
+        return Markdown("\n\n".join([formatting.markdown(power.sheet(found, self.grid, self.scale)), *notes]))
 
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.
@@ -171,8 +165,10 @@ class Study:
         """
         if at:
             wanted = _unit(at)
-            return Markdown(markup.markdown(equal_compute.single(self.grid, self._plan.cells, self.records, wanted)))
-        return Markdown(markup.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
+            return Markdown(
+                formatting.markdown(equal_compute.single(self.grid, self._plan.cells, self.records, wanted))
+            )
+        return Markdown(formatting.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
 
     def readings(self, at: str) -> list[dict[str, Any]]:
         """The numbers of `table(at)`, one row a cell."""
@@ -182,34 +178,36 @@ class Study:
     def tasks(self) -> Markdown:
         """Downstream tasks one by one: spread over seeds, runs that learnt nothing, the vote of all seeds."""
         found = task_table.per_task(self._plan.cells, self.records)
-        return Markdown(markup.markdown(found[0]) if found else "*Nothing has been fine-tuned.*")
+        return Markdown(formatting.markdown(found[0]) if found else "*Nothing has been fine-tuned.*")
 
     def claims(self) -> Markdown:
         """The published claims and the measured answers."""
-        found = claims.verdicts(self.grid, self._plan.cells, self.records)
+        found = judging.verdicts(self.grid, self._plan.cells, self.records)
         if not found:
             return Markdown("*This grid tests no published claim.*")
         sentences = "\n".join(
-            f"* *{markup.markdown_text(verdict.claim.statement)}* {markup.markdown_text(verdict.sentence)}"
+            f"* *{formatting.markdown_text(verdict.claim.statement)}* {formatting.markdown_text(verdict.sentence)}"
             for verdict in found
         )
-        return Markdown(sentences + "\n\n" + markup.markdown(tables.claims(found)[0]))
+        return Markdown(sentences + "\n\n" + formatting.markdown(tables.claims(found)[0]))
 
     def figure(self) -> SVG | Markdown:
         """The main metric over the knob, published values below on their own axis."""
-        return self._drawn(figures.knob)
+        return self._drawn(grid_figures.knob)
 
     def curves(self, metric: str = HELDOUT[0]) -> SVG | Markdown:
         """Held-out loss over training tokens: of masked models, or of those that predict next or previous tokens."""
-        return self._drawn(functools.partial(figures.curves, metric=metric))
+        return self._drawn(functools.partial(grid_figures.curves, metric=metric))
 
     def layers(self) -> SVG | Markdown:
         """How far each layer moves what passes through it (Lan et al. 2020, Figure 1)."""
-        return self._drawn(figures.layers)
+        return self._drawn(grid_figures.layers)
 
     def _drawn(self, draw: Any) -> SVG | Markdown:
         drawn = draw(self.grid, self._plan.cells, self.records, report.subtitle(self._plan, self.records))
-        return Markdown("*Nothing to draw: no run has finished.*") if drawn is None else SVG(data=figures.svg(drawn))
+        return (
+            Markdown("*Nothing to draw: no run has finished.*") if drawn is None else SVG(data=grid_figures.svg(drawn))
+        )
 
     def tokens_to_reach(self, loss: float | None = None) -> Markdown:
         """How many training tokens each cell needs to reach a held-out loss.
@@ -241,8 +239,8 @@ def cost_line(found: Plan) -> str:
     follow = f" and {len(found.awaited)} that follow their searches" if found.awaited else ""
     return (
         f"{len(found.pending)} of {len(found.runs)} runs to train{follow}, {found.slots} at a time: "
-        f"{markup.quantity(found.tokens)} tokens, {markup.quantity(found.flops)} FLOPs, about "
-        f"{markup.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
+        f"{formatting.quantity(found.tokens)} tokens, {formatting.quantity(found.flops)} FLOPs, about "
+        f"{formatting.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
         + search_report.to_follow(found)
     )
 
@@ -306,7 +304,7 @@ def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:
 def _frame_table(rows: pd.DataFrame) -> str:
     head = "| " + " | ".join(rows.columns) + " |\n|" + " --- |" * len(rows.columns)
     lines = (
-        "| " + " | ".join(markup.markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist()
+        "| " + " | ".join(formatting.markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist()
     )
     return "\n".join([head, *lines])
 
@@ -314,8 +312,8 @@ def _frame_table(rows: pd.DataFrame) -> str:
 def _tokens(row: Any) -> str:
     if pd.isna(row.mean):
         return "not reached by all"
-    interval = "" if pd.isna(row.low) else f" [{markup.quantity(row.low)}, {markup.quantity(row.high)}]"
-    return markup.quantity(row.mean) + interval
+    interval = "" if pd.isna(row.low) else f" [{formatting.quantity(row.low)}, {formatting.quantity(row.high)}]"
+    return formatting.quantity(row.mean) + interval
 
 
 def _shown_path(path: Path) -> str:

@@ -12,17 +12,17 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from .backbones import Transformer
-from .batch import Direction, Example, Tokens, Vocabulary
-from .config import Settings, canonical, knob, label
-from .data import Data, InputFormat
-from .draws import Draws
-from .objectives import LanguageModel, MaskedLM, Masking, Objectives, SentencePair
-from .optim import Optimizer, Schedule
+from lightning_modules.backbones import Transformer
+from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
+from lightning_modules.config import Settings, canonical, knob, label
+from lightning_modules.data import Data, InputFormat
+from lightning_modules.draws import Draws
+from lightning_modules.objectives import LanguageModel, MaskedLM, Masking, Objectives, SentencePair
+from lightning_modules.training.optim import Optimizer, Schedule
 
 if TYPE_CHECKING:
-    from .data.loader import Prepare, PretrainingData
-    from .pretrain import Pretrain
+    from lightning_modules.data.loader import Prepare, PretrainingData
+    from lightning_modules.training.pretrain import Pretrain
 
 
 class Training(Settings):
@@ -138,7 +138,9 @@ class System(Settings):
 
     def build(self, seed: int) -> "Pretrain":
         """The Lightning module, its weights drawn from ``seed`` without touching the caller's generator."""
-        from .pretrain import Pretrain  # imports Lightning (seconds), which planning does without
+        from lightning_modules.training.pretrain import (
+            Pretrain,  # imports Lightning (seconds), which planning does without
+        )
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -150,7 +152,7 @@ class System(Settings):
 
     def data_module(self, seed: int) -> "PretrainingData":
         """The Lightning data module: batches in an order, and with a noise, that depend on ``seed`` alone."""
-        from .data.loader import PretrainingData
+        from lightning_modules.data.loader import PretrainingData
 
         return PretrainingData(
             data=self.data,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lightning_modules.tasks import Task
-from lightning_modules.tasks.texts import Row, Texts
+from lightning_modules.tasks.shapes.texts import Row, Texts
 
 COUNTS = {"train": 64, "dev": 24}
 

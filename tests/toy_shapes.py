@@ -6,13 +6,13 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from lightning_modules.data.encode import Encoder
-from lightning_modules.data.tokenizer import SPECIALS
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.tokenizer import SPECIALS
 from lightning_modules.tasks import FineTuning, Task
-from lightning_modules.tasks.choice import Choice, Question
-from lightning_modules.tasks.coreference import Coreference, Mentioned
-from lightning_modules.tasks.pieces import Pieces
-from lightning_modules.tasks.tagging import Sentence, Tagging
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.shapes.choice import Choice, Question
+from lightning_modules.tasks.shapes.coreference import Coreference, Mentioned
+from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
 
 
 def letters(folder):

@@ -1,5 +1,5 @@
 """Encoders built from layers, each with its settings. A backbone knows no objective and no system."""
 
-from .transformer import Transformer, TransformerEncoder
+from lightning_modules.backbones.transformer import Transformer, TransformerEncoder
 
 __all__ = ["Transformer", "TransformerEncoder"]

@@ -13,12 +13,12 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from ..batch import Direction, Encoded, Example, Size
-from ..config import Settings, knob, once
-from ..layers.activations import ACTIVATIONS
-from ..layers.attention import MultiHeadAttention, allowed, score_bias
-from ..layers.dropout import Dropout
-from ..layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
+from lightning_modules.batch import Direction, Encoded, Example, Size
+from lightning_modules.config import Settings, knob, once
+from lightning_modules.layers.activations import ACTIVATIONS
+from lightning_modules.layers.attention import MultiHeadAttention, allowed, score_bias
+from lightning_modules.layers.dropout import Dropout
+from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes, sinusoids
 
 BIASES = {
     "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
@@ -138,7 +138,7 @@ class Transformer(Settings):
     def build(self, vocab_size: int) -> nn.Module:
         """The encoder, initialised from torch's current generator."""
         if self.direction == "two_way":
-            from .two_way import TwoWayEncoder  # which is made of two of these
+            from lightning_modules.backbones.two_way import TwoWayEncoder  # which is made of two of these
 
             return TwoWayEncoder(self.resolved(), vocab_size)
         return TransformerEncoder(self.resolved(), vocab_size)

@@ -8,8 +8,8 @@ embeddings, as ELMo's directions share their token representation.
 import torch
 from torch import nn
 
-from ..batch import Encoded, Example
-from .transformer import Transformer, TransformerEncoder
+from lightning_modules.backbones.transformer import Transformer, TransformerEncoder
+from lightning_modules.batch import Encoded, Example
 
 
 class TwoWayEncoder(nn.Module):

@@ -6,13 +6,13 @@
 ``loader`` (Lightning's data module) and ``bigram`` (the neighbour baseline) are imported by name.
 """
 
-from .corpora import CORPORA, Corpus
-from .formats import InputFormat, Sequences
-from .pairs import PairSequences
-from .pins import DataMismatch, fingerprints
-from .settings import Data
-from .store import TokenStore, open_store
-from .tokenizer import Tokenizer, Vocabulary
+from lightning_modules.data.corpora.registry import CORPORA, Corpus
+from lightning_modules.data.formats.input_format import InputFormat, Sequences
+from lightning_modules.data.formats.pairs import PairSequences
+from lightning_modules.data.pins import DataMismatch, fingerprints
+from lightning_modules.data.settings import Data
+from lightning_modules.data.store import TokenStore, open_store
+from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
 
 __all__ = [
     "CORPORA",

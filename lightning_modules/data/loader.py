@@ -15,16 +15,16 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from ..batch import Example, Tokens, Vocabulary
-from ..config import ConfigError
-from ..draws import Draws, permutation
-from . import bag_of_words, bigram
-from .corpora import Split
-from .formats import InputFormat, Sequences
-from .pairs import PairSequences
-from .resumable import Resumable
-from .settings import Data
-from .store import open_store
+from lightning_modules.batch import Example, Tokens, Vocabulary
+from lightning_modules.config import ConfigError
+from lightning_modules.data.baselines import bag_of_words, bigram
+from lightning_modules.data.corpora.registry import Split
+from lightning_modules.data.formats.input_format import InputFormat, Sequences
+from lightning_modules.data.formats.pairs import PairSequences
+from lightning_modules.data.resumable import Resumable
+from lightning_modules.data.settings import Data
+from lightning_modules.data.store import open_store
+from lightning_modules.draws import Draws, permutation
 
 Prepare = Callable[[Tokens, Draws, Vocabulary], Example]
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from .corpora import CORPORA, corpus
-from .pins import pin, pinned
+from lightning_modules.data.corpora.registry import CORPORA, corpus
+from lightning_modules.data.pins import pin, pinned
 
 if __name__ == "__main__":
     names = sys.argv[1:]

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..config import ConfigError, identity
-from ..places import cache
-from .corpora import Split, corpus
-from .own_text import hub_place, text_files
-from .settings import Data
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.data.corpora.own_text import hub_place, text_files
+from lightning_modules.data.corpora.registry import Split, corpus
+from lightning_modules.data.settings import Data
+from lightning_modules.places import cache
 
 _PINS = Path(__file__).with_name("pins.json")
 

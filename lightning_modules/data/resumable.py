@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from ..config import ConfigError
+from lightning_modules.config import ConfigError
 
 
 class Resumable(ABC):

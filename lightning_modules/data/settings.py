@@ -2,9 +2,9 @@
 
 from pydantic import field_validator
 
-from ..config import Settings, knob
-from .corpora import corpus
-from .tokenizer import Tokenizer
+from lightning_modules.config import Settings, knob
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.text.tokenizer import Tokenizer
 
 
 class Data(Settings):

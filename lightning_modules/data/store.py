@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from ..config import identity
-from ..places import cache
-from . import pins, tokenizer
-from .corpora import Split, corpus
-from .encode import Encoder
-from .settings import Data
-from .tokenizer import Vocabulary
+from lightning_modules.config import identity
+from lightning_modules.data import pins
+from lightning_modules.data.corpora.registry import Split, corpus
+from lightning_modules.data.settings import Data
+from lightning_modules.data.text import tokenizer
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.places import cache
 
 _FORMAT = 1
 _BATCH_WORDS = 400_000  # words encoded at once

@@ -8,8 +8,8 @@ and ALBERT. Nothing in a folder is executed: pickles are refused unopened, and s
 >>> module = checkpoint.build()  # doctest: +SKIP
 """
 
-from .checkpoint import Checkpoint, of_run, read, write
-from .folder import fingerprint
-from .own_tokenizer import own_encoder
+from lightning_modules.interop.checkpoint import Checkpoint, of_run, read, write
+from lightning_modules.interop.folder import fingerprint
+from lightning_modules.interop.own_tokenizer import own_encoder
 
 __all__ = ["Checkpoint", "fingerprint", "of_run", "own_encoder", "read", "write"]

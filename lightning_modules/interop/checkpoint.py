@@ -10,15 +10,25 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from ..config import ConfigError
-from ..files import write_atomically
-from ..system import System
-from .families import CLASSIFIER, MLM, POOLER, POSITION, SEGMENT, Family, differences, family_named, family_of
-from .folder import CONFIG, WEIGHTS, Tensors, json_object, tensors
-from .own_tokenizer import write_tokenizer
+from lightning_modules.config import ConfigError
+from lightning_modules.files import write_atomically
+from lightning_modules.interop.families import (
+    CLASSIFIER,
+    MLM,
+    POOLER,
+    POSITION,
+    SEGMENT,
+    Family,
+    differences,
+    family_named,
+    family_of,
+)
+from lightning_modules.interop.folder import CONFIG, WEIGHTS, Tensors, json_object, tensors
+from lightning_modules.interop.own_tokenizer import write_tokenizer
+from lightning_modules.system import System
 
 if TYPE_CHECKING:
-    from ..pretrain import Pretrain
+    from lightning_modules.training.pretrain import Pretrain
 
 _MOST_NAMED = 12  # bad tensors that an error lists
 _PARTS = {MLM: "masked-LM head", POOLER: "pooler", CLASSIFIER: "classifier of segment pairs"}

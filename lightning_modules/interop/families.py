@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..backbones import Transformer
-from ..config import ConfigError, Problem
-from ..objectives import MaskedLM, Objectives, SentencePair
-from ..system import System
-from .folder import CONFIG
+from lightning_modules.backbones import Transformer
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.interop.folder import CONFIG
+from lightning_modules.objectives import MaskedLM, Objectives, SentencePair
+from lightning_modules.system import System
 
 MLM, POOLER, CLASSIFIER = "heads.mlm.vocabulary", "heads.sentence.pair.pooler", "heads.sentence.pair.classifier"
 POSITION, SEGMENT = "backbone.embeddings.position.weight", "backbone.embeddings.tables.segment.weight"

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ..config import ConfigError
+from lightning_modules.config import ConfigError
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _LARGEST_JSON = 64 << 20  # bytes; vocabularies are the largest

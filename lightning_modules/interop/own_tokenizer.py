@@ -20,12 +20,12 @@ import tokenizers
 from filelock import FileLock
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from ..config import ConfigError
-from ..data.encode import Encoder
-from ..data.tokenizer import Tokenizer, Vocabulary
-from ..files import write_atomically
-from ..places import cache
-from .folder import json_object, text
+from lightning_modules.config import ConfigError
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
+from lightning_modules.files import write_atomically
+from lightning_modules.interop.folder import json_object, text
+from lightning_modules.places import cache
 
 _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT
 

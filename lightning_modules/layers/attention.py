@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ..batch import Visibility
-from .dropout import drop
+from lightning_modules.batch import Visibility
+from lightning_modules.layers.dropout import drop
 
 
 def allowed(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..batch import Encoded, Example
+from lightning_modules.batch import Encoded, Example
 
 
 class BiLSTM(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..batch import Direction
+from lightning_modules.batch import Direction
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:

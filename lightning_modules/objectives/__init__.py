@@ -11,13 +11,13 @@ from typing import Any, Self, get_args
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from ..batch import Encoded, Example, Size, Vocabulary
-from ..config import Settings, knob
-from ..draws import Draws
-from .language_model import LanguageModel
-from .masked_lm import MaskedLM
-from .masking import Masking
-from .sentence_pair import SentencePair
+from lightning_modules.batch import Encoded, Example, Size, Vocabulary
+from lightning_modules.config import Settings, knob
+from lightning_modules.draws import Draws
+from lightning_modules.objectives.language_model import LanguageModel
+from lightning_modules.objectives.masked_lm import MaskedLM
+from lightning_modules.objectives.masking import Masking
+from lightning_modules.objectives.sentence_pair import SentencePair
 
 __all__ = ["LanguageModel", "MaskedLM", "Masking", "Objectives", "SentencePair"]
 

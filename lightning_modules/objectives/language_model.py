@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ..batch import STEP, Encoded, Example, Size, Target, Vocabulary
-from ..config import Settings, knob
-from ..draws import Draws
-from .vocabulary_head import VocabularyHead, measured, summed_loss
+from lightning_modules.batch import STEP, Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.config import Settings, knob
+from lightning_modules.draws import Draws
+from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
 
 NEXT, PREVIOUS = "next", "previous"  # targets, and what stands before the names of their held-out measures
 _ASKED = {"left_to_right": (NEXT,), "right_to_left": (PREVIOUS,), "two_way": (NEXT, PREVIOUS)}

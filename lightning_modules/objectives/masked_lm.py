@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..batch import Encoded, Example, Size, Target, Vocabulary
-from ..config import Settings, knob
-from ..draws import Draws
-from .masking import Masking
-from .vocabulary_head import VocabularyHead, measured, summed_loss
+from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.config import Settings, knob
+from lightning_modules.draws import Draws
+from lightning_modules.objectives.masking import Masking
+from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
 
 
 class MaskedLM(Settings):

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from pydantic import model_validator
 
-from ..batch import Tokens, Vocabulary
-from ..config import Settings, knob
-from ..draws import Draws
+from lightning_modules.batch import Tokens, Vocabulary
+from lightning_modules.config import Settings, knob
+from lightning_modules.draws import Draws
 
 
 class Masking(Settings):

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..batch import Encoded, Example, Size, Target, Vocabulary
-from ..config import Settings, knob
-from ..draws import Draws
+from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.config import Settings, knob
+from lightning_modules.draws import Draws
 
 
 class PairHead(nn.Module):

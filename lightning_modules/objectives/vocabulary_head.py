@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..batch import Encoded, Size, Target
-from ..layers.activations import ACTIVATIONS
+from lightning_modules.batch import Encoded, Size, Target
+from lightning_modules.layers.activations import ACTIVATIONS
 
 
 class VocabularyHead(nn.Module):

@@ -1,11 +1,11 @@
 """One short page a paper, each a value. Whatever is listed here can be a grid's base."""
 
-from ..system import System
-from .albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
-from .bert import BERT_BASE, BERT_LARGE
-from .compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
-from .mask15 import MASK15_LARGE
-from .roberta import ROBERTA_BASE, ROBERTA_LARGE
+from lightning_modules.system import System
+from lightning_modules.systems.albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
+from lightning_modules.systems.bert import BERT_BASE, BERT_LARGE
+from lightning_modules.systems.compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
+from lightning_modules.systems.mask15 import MASK15_LARGE
+from lightning_modules.systems.roberta import ROBERTA_BASE, ROBERTA_LARGE
 
 SYSTEMS: dict[str, System] = {
     "bert_tiny": BERT_TINY,

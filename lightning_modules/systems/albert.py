@@ -12,7 +12,7 @@ The released code also stops at 20 predictions a sequence (``objectives.mlm.mask
 the paper says 15 %.
 """
 
-from .bert import BERT_BASE
+from lightning_modules.systems.bert import BERT_BASE
 
 ALBERT_BASE = BERT_BASE.but(
     **{

@@ -8,11 +8,11 @@ Differs from the paper in the length of the sequences: it trains 90 % of the ste
 512, here all are at 512. The released code's cap on predictions is left out, as at 15 % of 512 it does not bind.
 """
 
-from ..backbones import Transformer
-from ..data import Data, InputFormat, Tokenizer
-from ..objectives import MaskedLM, Masking, Objectives, SentencePair
-from ..optim import Optimizer, Schedule
-from ..system import System, Training
+from lightning_modules.backbones import Transformer
+from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
+from lightning_modules.system import System, Training
+from lightning_modules.training.optim import Optimizer, Schedule
 
 BERT_BASE = System(
     name="bert_base",

@@ -4,8 +4,8 @@ arXiv 1908.08962, and the small models released with it: BERT's recipe in four s
 They are the models that are pre-trained only, without distillation. They differ from the paper as `bert` does.
 """
 
-from ..system import System
-from .bert import BERT_BASE
+from lightning_modules.system import System
+from lightning_modules.systems.bert import BERT_BASE
 
 
 def _compact(name: str, num_layers: int, hidden_size: int) -> System:

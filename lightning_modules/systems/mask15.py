@@ -7,11 +7,11 @@ LayerNorm first, short blocks that ignore sentence borders, few large steps at a
 place of the hidden tokens.
 """
 
-from ..backbones import Transformer
-from ..data import Data, InputFormat, Tokenizer
-from ..objectives import MaskedLM, Masking, Objectives
-from ..optim import Optimizer, Schedule
-from ..system import System, Training
+from lightning_modules.backbones import Transformer
+from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.objectives import MaskedLM, Masking, Objectives
+from lightning_modules.system import System, Training
+from lightning_modules.training.optim import Optimizer, Schedule
 
 MASK15_LARGE = System(
     name="mask15_large",

@@ -6,11 +6,11 @@ with a stochastic count, byte-level BPE, every parameter decayed, no gradient cl
 Differs from the released code in that special tokens are never chosen for prediction.
 """
 
-from ..backbones import Transformer
-from ..data import Data, InputFormat, Tokenizer
-from ..objectives import MaskedLM, Masking, Objectives
-from ..optim import Optimizer, Schedule
-from ..system import System, Training
+from lightning_modules.backbones import Transformer
+from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.objectives import MaskedLM, Masking, Objectives
+from lightning_modules.system import System, Training
+from lightning_modules.training.optim import Optimizer, Schedule
 
 ROBERTA_BASE = System(
     name="roberta_base",

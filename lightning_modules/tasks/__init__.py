@@ -10,11 +10,11 @@ Each shape has a module: ``texts`` (sentences and pairs). ``loader`` (Lightning'
 imported by name.
 """
 
-from .pins import fingerprint
-from .settings import Features, FineTuning
-from .shape import Shape
-from .table import TASKS, task_named
-from .task import Task
-from .work import expected_work
+from lightning_modules.tasks.pins import fingerprint
+from lightning_modules.tasks.settings import Features, FineTuning
+from lightning_modules.tasks.shapes.shape import Shape
+from lightning_modules.tasks.table import TASKS, task_named
+from lightning_modules.tasks.task import Task
+from lightning_modules.tasks.work import expected_work
 
 __all__ = ["TASKS", "Features", "FineTuning", "Shape", "Task", "expected_work", "fingerprint", "task_named"]

@@ -12,17 +12,17 @@ from functools import cached_property
 import numpy as np
 import pytorch_lightning as pl
 
-from ..batch import Example
-from ..data.encode import Encoder
-from ..data.resumable import Resumable
-from ..data.settings import Data
-from ..data.store import tokenizer_file
-from ..draws import permutation
-from .pieces import Pieces
-from .pins import checked
-from .settings import FineTuning
-from .shape import Inputs, Scored
-from .task import Split, Task
+from lightning_modules.batch import Example
+from lightning_modules.data.resumable import Resumable
+from lightning_modules.data.settings import Data
+from lightning_modules.data.store import tokenizer_file
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.draws import permutation
+from lightning_modules.tasks.pins import checked
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.shapes.shape import Inputs, Scored
+from lightning_modules.tasks.task import Split, Task
 
 _WINDOW = 32  # batches sorted by length together
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from .pins import pin, pinned
-from .table import TASKS, task_named
+from lightning_modules.tasks.pins import pin, pinned
+from lightning_modules.tasks.table import TASKS, task_named
 
 if __name__ == "__main__":
     names = sys.argv[1:]

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..config import identity
-from ..data.pins import DataMismatch
-from ..files import write_atomically
-from ..places import cache
-from .shape import Examples
-from .table import task_named
-from .task import Split, Task
+from lightning_modules.config import identity
+from lightning_modules.data.pins import DataMismatch
+from lightning_modules.files import write_atomically
+from lightning_modules.places import cache
+from lightning_modules.tasks.shapes.shape import Examples
+from lightning_modules.tasks.table import task_named
+from lightning_modules.tasks.task import Split, Task
 
 _PINS = Path(__file__).with_name("pins.json")
 

@@ -4,11 +4,11 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from ..backbones import Transformer
-from ..batch import Direction
-from ..config import ConfigError, Settings, knob
-from ..data.word_vectors import WordVectors
-from ..optim import Optimizer, Schedule
+from lightning_modules.backbones import Transformer
+from lightning_modules.batch import Direction
+from lightning_modules.config import ConfigError, Settings, knob
+from lightning_modules.data.text.word_vectors import WordVectors
+from lightning_modules.training.optim import Optimizer, Schedule
 
 
 class Features(Settings):

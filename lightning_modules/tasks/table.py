@@ -1,8 +1,8 @@
 """Every task. A data set of a known shape is a row in a module of its kind; the rows of all modules are joined here."""
 
-from ..config import ConfigError, did_you_mean
-from . import arct, columns, copa, gap, glue, qnli, race, sentences, squad, swag
-from .task import Task
+from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.tasks.datasets import arct, columns, copa, gap, glue, qnli, race, sentences, squad, swag
+from lightning_modules.tasks.task import Task
 
 _ROWS: tuple[Task, ...] = (
     *glue.ROWS,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..data.sources import Origin
-from .shape import Scored, Shape
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.tasks.shapes.shape import Scored, Shape
 
 Split = Literal["train", "dev"]
 

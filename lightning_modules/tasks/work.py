@@ -2,10 +2,10 @@
 
 import math
 
-from ..system import System
-from .pins import expected
-from .settings import FineTuning
-from .table import task_named
+from lightning_modules.system import System
+from lightning_modules.tasks.pins import expected
+from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.table import task_named
 
 _PIECES = 1.6  # a word: 1.5 to 1.8 with a vocabulary of 4,096
 

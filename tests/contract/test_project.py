@@ -11,8 +11,8 @@ import nbformat
 import pytest
 import yaml
 
-from ablations import grids
-from ablations.claim_record import claims
+from ablations.claims.published_claims import claims
+from ablations.planning import grids
 from lightning_modules.places import project
 
 ROOT = project()
@@ -63,7 +63,8 @@ def test_rooms_import_in_one_direction():
 
 def test_help_answers_without_the_heavy_libraries():
     code = (
-        "import sys, ablations.cli; print(sorted({'torch', 'pandas', 'pytorch_lightning', 'scipy'} & set(sys.modules)))"
+        "import sys, ablations.commands.cli; "
+        "print(sorted({'torch', 'pandas', 'pytorch_lightning', 'scipy'} & set(sys.modules)))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ never rewritten; a system that is corrected gets another row::
 import json
 from pathlib import Path
 
-from ablations.schema import Run
+from ablations.core.schema import Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 

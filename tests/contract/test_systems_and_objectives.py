@@ -13,8 +13,7 @@ from lightning_modules.config import ConfigError, diff
 from lightning_modules.objectives import Objectives
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-
-from ..conftest import make_draws, make_tokens, make_vocabulary
+from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 SIZE = Size(hidden_size=16, embedding_size=16, vocab_size=50)
 OBJECTIVES = {name: Objectives.model_fields[name] for name in Objectives.model_fields}

@@ -10,15 +10,15 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from ablations import worker
-from ablations.cli import app
-from ablations.schema import Run
-from ablations.store import Records
+from ablations.commands.cli import app
+from ablations.core.schema import Run
+from ablations.core.store import Records
+from ablations.running import worker
 from lightning_modules import interop
 from lightning_modules.data import fingerprints
-from lightning_modules.fit import fit
-from lightning_modules.recorder import Diverged, Interrupted
+from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.training.recorder import Diverged, Interrupted
 from tests.toy import toy_task
 
 
@@ -153,7 +153,7 @@ def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_p
 
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setattr(pins, "pinned", dict)
-    monkeypatch.setattr("lightning_modules.tune.tune", broken)
+    monkeypatch.setattr("lightning_modules.finetuning.run.tune", broken)
     options = ["--task", "toy", "--set", "finetuning.max_length=16", "--output", tmp_path / "found"]
     done = command("evaluate", "--from", exported[0], *options)
     assert (done.exit_code, list((tmp_path / "found").glob("*.json"))) == (code, [])

@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from lightning_modules.data.loader import Batches, Portions
-
-from . import distributed
+from tests.end_to_end import distributed
 
 # Bernoulli masks: the ranks predict unequal numbers of tokens, so a mean of their means would differ.
 BASE = {

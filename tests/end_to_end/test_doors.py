@@ -15,11 +15,13 @@ import papermill
 import pytest
 from typer.testing import CliRunner
 
-from ablations import grids, notebooks, parameters
-from ablations.cli import app
-from ablations.plan import plan
-from ablations.publishing import republish
-from ablations.store import Records
+from ablations.commands.cli import app
+from ablations.core import notebooks
+from ablations.core.store import Records
+from ablations.literature import parameters
+from ablations.pages.publishing import republish
+from ablations.planning import grids
+from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.places import project
 
@@ -160,7 +162,7 @@ def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     environment = os.environ | {
         "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "ABLATIONS_CACHE": str(tmp_path / "nothing"),
     }  # fmt: skip
-    code = "import sys; from ablations.publishing import republish; republish(sys.argv[1])"
+    code = "import sys; from ablations.pages.publishing import republish; republish(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(results)], env=environment, check=True, cwd=tmp_path)
     assert _files(results) == _files(before)
     _, different, broken = filecmp.cmpfiles(before, results, _files(before), shallow=False)

@@ -6,16 +6,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ablations import grids
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.schema import Record
-from ablations.store import Records
-from lightning_modules import fit as fitting
+from ablations.core.schema import Record
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
-from lightning_modules.fit import fit
-from lightning_modules.recorder import WEIGHTS
+from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, pins
+from lightning_modules.training.recorder import WEIGHTS
 from tests import tiny as simple
 from tests.toy import toy_task
 

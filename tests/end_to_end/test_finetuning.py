@@ -7,10 +7,11 @@ import torch
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data import DataMismatch
-from lightning_modules.fit import fit
-from lightning_modules.recorder import CHECKPOINT, WEIGHTS, Diverged, Interrupted
-from lightning_modules.tasks import TASKS, FineTuning, bigram_shift, pins
-from lightning_modules.tune import Tuning, tune
+from lightning_modules.finetuning.run import Tuning, tune
+from lightning_modules.pretraining import fit
+from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.tasks.datasets import bigram_shift
+from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Interrupted
 from tests import tiny as simple
 from tests.toy import COUNTS, toy_task
 

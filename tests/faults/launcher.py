@@ -5,10 +5,10 @@ import sys
 
 import torch
 
-from ablations import grids
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
 
 # a test run started in the background hands down an ignored Ctrl-C, which these tests are about
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ablations import grids
+from ablations.planning import grids
 from lightning_modules.config import ConfigError
 
 

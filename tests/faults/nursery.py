@@ -15,12 +15,12 @@ from pathlib import Path
 
 import torch
 
-from ablations import grids
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records
-from lightning_modules import fit as fitting
-from lightning_modules.checkpoint import AtomicCheckpoints
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules import pretraining as fitting
+from lightning_modules.training.checkpoint import AtomicCheckpoints
 
 
 def launch(grid: str, results: str) -> None:

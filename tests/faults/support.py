@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from ablations.store import Records
+from ablations.core.store import Records
 
 COUNTED = ("id", "kind", "config", "outcome", "detail", "metrics", "curve")  # what a rerun must reproduce exactly
 

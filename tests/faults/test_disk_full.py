@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from ablations import grids
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records, StoreError, write
+from ablations.core.store import Records, StoreError, write
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
 from tests import tiny
-from tests.unit.test_store import make_record
+from tests.unit.core.test_store import make_record
 
 # A limit on the size of files is a disk that fills up: writes stop half-way with an OSError.
 LIMITED = """

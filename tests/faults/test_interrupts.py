@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from ablations import grids
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
 from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, wait_for
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from ablations import grids, tables
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records
-from lightning_modules.checkpoint import AtomicCheckpoints
+from ablations.core.store import Records
+from ablations.pages import tables
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules.training.checkpoint import AtomicCheckpoints
 from tests import tiny
 from tests.faults import nursery
 from tests.faults.support import attempts, contents

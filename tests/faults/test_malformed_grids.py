@@ -2,10 +2,9 @@
 
 import pytest
 
-from ablations import grids
+from ablations.planning import grids
 from lightning_modules.config import ConfigError
-
-from .mistakes import complaints, is_one_complaint
+from tests.faults.mistakes import complaints, is_one_complaint
 
 GOOD = """\
 question: Does hiding more help?

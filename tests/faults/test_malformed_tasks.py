@@ -11,7 +11,7 @@ import pytest
 
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.tasks.lines import LONGEST
+from lightning_modules.tasks.reading.lines import LONGEST
 
 RTE = b"index\tsentence1\tsentence2\tlabel\n"
 GOOD = b"0\tIt rains.\tIt is wet.\tentailment\n"

@@ -2,11 +2,10 @@
 
 import pytest
 
-from ablations import grids
-from ablations.plan import plan
+from ablations.planning import grids
+from ablations.planning.plan import plan
 from lightning_modules.config import ConfigError
-
-from .mistakes import complaints, is_one_complaint
+from tests.faults.mistakes import complaints, is_one_complaint
 
 RICH = """\
 question: Do pairs help?

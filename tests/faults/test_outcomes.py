@@ -6,11 +6,12 @@ import signal
 import pytest
 import torch
 
-from ablations import grids, provenance
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records
-from lightning_modules import fit as fitting
+from ablations.core import provenance
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from tests import tiny
 from tests.faults.support import attempts, family

@@ -8,13 +8,13 @@ import pytorch_lightning as pl
 import torch
 from safetensors.torch import load_file
 
-from ablations import grids
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records
-from lightning_modules import fit as fitting
-from lightning_modules.fit import fit
-from lightning_modules.recorder import WEIGHTS, Interrupted
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules import pretraining as fitting
+from lightning_modules.pretraining import fit
+from lightning_modules.training.recorder import WEIGHTS, Interrupted
 from tests import tiny as tiny_grids
 from tests.faults.support import contents
 
@@ -40,7 +40,7 @@ def last_checkpoint(monkeypatch):
         write(self, checkpoint, path)
         kept[path.parent] = torch.load(path, weights_only=True)
 
-    from lightning_modules.checkpoint import AtomicCheckpoints
+    from lightning_modules.training.checkpoint import AtomicCheckpoints
 
     write = AtomicCheckpoints.save_checkpoint
     monkeypatch.setattr(AtomicCheckpoints, "save_checkpoint", save)
@@ -106,7 +106,7 @@ def test_a_loss_that_stops_being_finite_ends_the_run_within_a_tick(cached, monke
             self._keep("mlm", torch.tensor(float("nan")), torch.tensor(1.0))
             return loss * float("nan")
 
-    monkeypatch.setattr("lightning_modules.pretrain.Pretrain", Poisoned)
+    monkeypatch.setattr("lightning_modules.training.pretrain.Pretrain", Poisoned)
     summary = execute(plan(grid, "smoke", records=records), records, "inline")
     (record,) = records.all()
     assert (record.outcome, summary.executed) == ("diverged", 1)

@@ -8,10 +8,10 @@ import time
 import pytest
 from jupyter_client.manager import KernelManager
 
-from ablations import grids
-from ablations.execute import execute
-from ablations.plan import plan
-from ablations.store import Records
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
 from tests import tiny
 from tests.faults.conftest import LAUNCHER
 from tests.faults.support import attempts, contents, family, gone, kill, until, wait_for

@@ -6,8 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
-
-from ..conftest import make_tokens
+from tests.conftest import make_tokens
 
 DEEP = Transformer(num_layers=6, hidden_size=32, num_heads=2, max_positions=32)
 SHARING = ["attention", "ffn", "all"]

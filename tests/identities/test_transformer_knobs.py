@@ -7,8 +7,7 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Visibility
 from lightning_modules.layers.attention import attend, explicit_attention, score_bias
 from lightning_modules.layers.positions import sided_linear_bias, sided_slopes
-
-from ..conftest import make_tokens
+from tests.conftest import make_tokens
 
 TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32)
 

@@ -8,8 +8,7 @@ from transformers import AlbertConfig, AlbertForPreTraining
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
 from lightning_modules.objectives import MaskedLM, Objectives, SentencePair
-
-from ..conftest import make_draws, make_tokens, make_vocabulary
+from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 VOCAB, LAYERS = 50, 4
 EMBEDDINGS = {

@@ -10,11 +10,10 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from lightning_modules import interop
 from lightning_modules.batch import Example
-from lightning_modules.data.encode import Encoder
-from lightning_modules.data.tokenizer import Tokenizer, train
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.systems import SYSTEMS
-
-from ..conftest import make_tokens
+from tests.conftest import make_tokens
 
 VOCAB, PAD = 70, {"bert": 0, "roberta": 1, "albert": 0}
 SMALL = {

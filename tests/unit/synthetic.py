@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ablations.schema import Cell, Claim, Grid, Record, Run
+from ablations.core.schema import Cell, Claim, Grid, Record, Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import FineTuning

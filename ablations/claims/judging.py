@@ -1,0 +1,265 @@
+"""Published claims and what the records say about them.
+
+What a claim says of its sides is its relation (``relations.py``): that one is better, that two are equal, an order, a
+trend, an interaction, a ratio, a spread. Its verdict is one of *replicates*, *contradicts* and *not resolved*, and it
+is the adjusted interval that decides:
+
+======================  ==========================================  ===================================
+verdict                 a better than b, and the other relations    a equals b
+======================  ==========================================  ===================================
+replicates              the interval lies above 0                   the interval lies within the margins
+contradicts             the interval lies below 0                   the interval lies beyond a margin
+not resolved            everything else, absent data included       everything else, absent data included
+======================  ==========================================  ===================================
+
+For a ratio the claimed one stands in the place of 0; a trend also asks that no step goes the other way.
+
+Intervals are adjusted by Holm over the distinct tests among the claims of the grid, of every relation, whether or not
+they could be measured: the family is fixed before there are results. Two claims about one contrast on one metric (the
+paper measured it by two tasks) are one test. What has no noise, such as a number of parameters, is compared as it is
+and is no test.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ablations.claims.contrasts import Computing, Sides, collect, computing
+from ablations.claims.relations import CONTRADICTS, NOT_RESOLVED, RELATIONS, REPLICATES, Better, agreement
+from ablations.claims.verdict_text import published, sentence, split_unit
+from ablations.core.metrics import EXACT
+from ablations.core.schema import Cell, Claim, Grid
+from ablations.core.statistics import LEVEL, Contrast, Interval, holm, holm_levels, mean_interval
+from ablations.measurements.example_scores import Resampled, resampled
+from ablations.measurements.frames import Lookup
+from lightning_modules.tasks import TASKS
+
+__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "tally", "tests", "verdicts"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim and the measured answer. Effects are in the metric's unit; positive means a is better than b.
+
+    Attributes:
+        outcome: ``replicates``, ``contradicts`` or ``not resolved``.
+        reason: Why nothing was decided, or what else to know; empty where the interval says it all.
+        sides: The sides for people, later ones without what all share.
+        raw: The 95 % interval of the paired difference, or of what the relation has in its place (the ratio, the
+            smallest step, the slope, the difference of differences or of spreads); ``adjusted``: the one that decides.
+        p: Two-sided, of the paired t test (of the two one-sided tests for near-equality); ``adjusted_p``: Holm's.
+        rank_p: Of the signed-rank test; None below six pairs.
+        detectable: The smallest true effect that would have been seen with 80 % power at the adjusted level.
+        family: The number of distinct tests that Holm's correction counted.
+        published: The printed values of the sides as a sentence, in the paper's own metric; never mixed with ours.
+        proxy: How the paper's metric and ours differ, and our data, where they are an own split.
+        runs: The run ids of each seed, in the order of the sides.
+        computing: What the runs behind the verdict took.
+        resampled: Bootstrap intervals, not adjusted: information, they decide nothing; None where there are not two
+            sides.
+    """
+
+    claim: Claim
+    outcome: str
+    reason: str
+    sides: tuple[str, ...]
+    metric: str
+    unit: str
+    raw: Interval
+    adjusted: Interval
+    p: float | None
+    adjusted_p: float | None
+    rank_p: float | None
+    detectable: float | None
+    family: int
+    published: str
+    proxy: str
+    runs: tuple[tuple[str, ...], ...]
+    computing: Computing
+    resampled: Resampled | None
+
+    @property
+    def a(self) -> str:
+        """The first side."""
+        return self.sides[0]
+
+    @property
+    def b(self) -> str:
+        """The second side; where there are more, all but the first."""
+        return "; ".join(self.sides[1:])
+
+    @property
+    def effect(self) -> float | None:
+        """How much better a is than b, or what the relation has in its place; None without data."""
+        return self.raw.mean
+
+    @property
+    def n(self) -> int:
+        """Seeds that all sides have."""
+        return self.raw.n
+
+    @property
+    def sentence(self) -> str:
+        """The verdict for people, one sentence."""
+        return sentence(self)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A claim with its data: contrasts oriented so that positive is as claimed, or the reason why there are none."""
+
+    claim: Claim
+    sides: Sides
+    contrasts: tuple[Contrast, ...]
+    obstacle: str
+
+    @property
+    def relation(self) -> Better:
+        return RELATIONS[self.claim.relation]
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a p value, decided or not."""
+        return self.contrasts[0].n > 1 and self.claim.metric not in EXACT
+
+    @property
+    def p(self) -> float:
+        """The p value that enters Holm's correction: 1 where nothing can be decided."""
+        return 1.0 if self.obstacle else self.relation.p(self.claim, self.contrasts)
+
+    def shown_p(self) -> float | None:
+        """The p value to print, None without a test."""
+        return self.p if self.measured else None
+
+
+def tests(claims: Sequence[Claim]) -> dict[tuple[object, ...], list[Claim]]:
+    """The claims of each distinct test, in order: those of one relation about the same sides on the same metric."""
+    found: dict[tuple[object, ...], list[Claim]] = {}
+    for claim in claims:
+        if claim.metric not in EXACT:
+            found.setdefault(_test(claim), []).append(claim)
+    return found
+
+
+def _test(claim: Claim) -> tuple[object, ...]:
+    sides = tuple(repr(sorted(side.items())) for side in claim.asked)
+    mirrored = claim.relation in (">", "~", "spread")
+    bound = {"~": claim.margin, "ratio": claim.ratio}.get(claim.relation)
+    kind = claim.relation if claim.relation not in (">", "~") else ""
+    return kind, frozenset(sides) if mirrored else sides, claim.metric, claim.against, bound
+
+
+def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict]:
+    """One verdict for each claim of the grid, in the order of the grid."""
+    asked = [_measured(claim, cells) for claim in grid.claims]
+    cases = [_case(grid, cells, claim, records) for claim in asked]
+    p_values = dict.fromkeys(tests(asked), 1.0)
+    p_values |= {_test(case.claim): case.p for case in cases if _test(case.claim) in p_values}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    levels = dict(zip(p_values, holm_levels(list(p_values.values())), strict=True))
+    found = []
+    for case in cases:
+        test = _test(case.claim)
+        decided = adjusted.get(test, 1.0), levels.get(test, LEVEL), len(p_values)
+        found.append(_verdict(grid, case, *decided, computing(case.sides.behind, records), _beside(case, records)))
+    return found
+
+
+def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
+    """The claim with the metric on official data where the cells are fine-tuned on those."""
+    task = claim.official.partition(".")[0]
+    is_official = any(task in cell.tasks for cell in cells) and bool(task)
+    return claim.model_copy(update={"metric": claim.official}) if is_official else claim
+
+
+def _beside(case: "_Case", records: Lookup) -> Resampled | None:
+    if case.claim.relation not in (">", "~") or len(case.contrasts) != 1:
+        return None
+    return resampled(case.claim, case.contrasts[0], case.sides.runs, records)
+
+
+def _case(grid: Grid, cells: Sequence[Cell], claim: Claim, records: Lookup) -> _Case:
+    sides, relation = collect(grid, cells, claim, records), RELATIONS[claim.relation]
+    empty = (Contrast((), ()),)
+    if sides.missing:
+        return _Case(claim, sides, empty, sides.missing)
+    problem = relation.problem(sides.values)
+    if problem:
+        return _Case(claim, sides, empty, problem)
+    contrasts = relation.contrasts(claim, sides.values)
+    return _Case(claim, sides, contrasts, _obstacle(claim, sides, contrasts))
+
+
+def _obstacle(claim: Claim, sides: Sides, contrasts: Sequence[Contrast]) -> str:
+    """Why contrasts cannot be decided, whatever their interval."""
+    relation, n, count = RELATIONS[claim.relation], contrasts[0].n, len(sides.values)
+    if n < relation.fewest:
+        what = ("pair" if count == 2 else "set") + "s" * (n > 1)
+        sized = "" if count == 2 else f" of {count} runs"
+        found = f"{('no', 'one')[n] if n < 2 else n} finished {what}{sized}"
+        return f"{found} with a common seed on one device class; at least {relation.fewest} are needed"
+    if any(sides.plateau[a] and sides.plateau[b] for a, b in relation.compared(count)):
+        which = "both sides" if count == 2 else "two sides that are compared"
+        return f"{which} are still on the plateau (no better than the neighbour-count baseline): train longer"
+    if claim.relation == "spread" and sides.lost:
+        return f"{', '.join(sides.lost)}, which is spread that no number stands for"
+    if claim.metric not in EXACT and any(contrast.sd == 0 for contrast in contrasts):
+        return "the difference is the same in every seed, so there is no noise to compare it with"
+    return ""
+
+
+def _verdict(
+    grid: Grid, case: _Case, p: float, level: float, family: int, spent: Computing, beside: Resampled | None
+) -> Verdict:
+    claim, relation, contrasts = case.claim, case.relation, case.contrasts
+    labels = {metric.name: metric.label or metric.name for metric in grid.metrics}
+    metric, unit = split_unit(labels.get(claim.metric, claim.metric))
+    adjusted = relation.interval(claim, contrasts, level)
+    outcome = NOT_RESOLVED if case.obstacle else relation.decide(claim, adjusted)
+    veto = relation.veto(contrasts) if outcome == REPLICATES else ""
+    return Verdict(
+        claim=claim,
+        outcome=NOT_RESOLVED if veto else outcome,
+        reason="; ".join(filter(None, (case.obstacle, veto, *case.sides.notes, _rank_agreement(case)))),
+        sides=case.sides.names,
+        metric=metric,
+        unit=unit,
+        raw=relation.interval(claim, contrasts, LEVEL),
+        adjusted=adjusted,
+        p=case.shown_p(),
+        adjusted_p=p if case.measured else None,
+        rank_p=contrasts[0].rank_p if len(contrasts) == 1 else None,
+        detectable=relation.detectable(claim, contrasts, level),
+        family=family,
+        published=published(claim),
+        proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
+        runs=case.sides.runs,
+        computing=spent,
+        resampled=beside,
+    )
+
+
+def _own_split(claim: Claim) -> str:
+    task = TASKS.get(claim.metric.partition(".")[0])
+    return f"own split: {task.own_split}" if task and task.own_split else ""
+
+
+def _rank_agreement(case: _Case) -> str:
+    """Kendall's tau of an ordering: told, never decisive."""
+    if case.claim.relation != "ordering" or case.obstacle:
+        return ""
+    interval = mean_interval(agreement(case.claim, case.sides.values))
+    if interval.mean is None:
+        return ""
+    around = f" [{interval.low:.2f}, {min(1.0, interval.high):.2f}]" if interval.low and interval.high else ""
+    return f"Kendall's tau with the claimed order {interval.mean:.2f}{around}"
+
+
+def tally(found: Sequence[Verdict]) -> str:
+    """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
+    names = {REPLICATES: ("replicates", "replicate"), CONTRADICTS: ("contradicts", "contradict")}
+    counts = []
+    for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED, "not measured"):
+        count = sum((verdict.outcome if verdict.n else "not measured") == outcome for verdict in found)
+        one, many = names.get(outcome, (outcome, outcome))
+        counts += [f"{count} {one if count == 1 else many}"] if count else []
+    return ", ".join(counts) or "no claims"

@@ -1,0 +1,184 @@
+"""The scoreboard: every published claim with what the published pages of results say about it, scale by scale.
+
+A page's card (``page.json``) holds the verdicts of its claims. A claim of a paper may be tested by several grids and on
+several metrics. At a scale it counts as
+
+* *replicates* where some grid has asked all it asks about the claim, and every answer replicates,
+* *contradicts* where an answer contradicts and none replicates, *mixed* where some do either,
+* *not resolved* where something was measured and none of these holds,
+* *not run* where a grid asks it and nothing has been measured, *no grid* where none asks.
+
+Verdicts count only while the records of all their runs are there: without them a claim is not run.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, Verdict
+from ablations.claims.published_claims import PublishedClaim, claims, papers
+from ablations.measurements.frames import Lookup
+from lightning_modules.config import ConfigError, Problem, did_you_mean
+
+MIXED, NOT_RUN, NO_GRID = "mixed", "not run", "no grid"
+OUTCOMES = (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED, NOT_RUN, NO_GRID)
+_LOWER = ("loss", "perplexity", "error")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One verdict of one page.
+
+    Attributes:
+        claim: The published claim's id.
+        asked: The id of the grid's own claim.
+        outcome: The verdict, ``not run`` without data.
+        removed, published: The share of b's shortfall that a removes, measured and printed; see `removed`.
+        low, high: The adjusted interval of the measured share.
+        runs: The ids of the runs behind it.
+    """
+
+    claim: str
+    asked: str
+    grid: str
+    scale: str
+    outcome: str
+    sentence: str
+    metric: str
+    n: int
+    effect: float | None
+    removed: float | None
+    low: float | None
+    high: float | None
+    published: float | None
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published claim with the answers to it, and the grids that ask it, run or not."""
+
+    claim: PublishedClaim
+    answers: tuple[Answer, ...]
+    grids: tuple[str, ...]
+
+    def outcome(self, scale: str) -> str:
+        """What is known of the claim at a scale, one of ``OUTCOMES``."""
+        here = [one for one in self.answers if one.scale == scale]
+        measured = [one.outcome for one in here if one.outcome != NOT_RUN]
+        if not measured:
+            return NOT_RUN if self.grids else NO_GRID
+        pages = [[one.outcome for one in here if one.grid == grid] for grid in {one.grid for one in here}]
+        replicated = any(set(page) == {REPLICATES} for page in pages)
+        if CONTRADICTS in measured:
+            return MIXED if REPLICATES in measured else CONTRADICTS
+        return REPLICATES if replicated and not any(_unsure(page) for page in pages) else NOT_RESOLVED
+
+
+def _unsure(page: Sequence[str]) -> bool:
+    """Whether a page that was measured leaves part of the claim open."""
+    return set(page) != {NOT_RUN} and set(page) != {REPLICATES}
+
+
+def removed(a: float, b: float, *, lower: bool) -> float | None:
+    """The share of b's shortfall that a removes, a unit that papers' metrics and ours have in common.
+
+    The shortfall of a loss or an error rate is itself, that of a score its distance from 1, or from 100 where scores
+    are per cent. Negative where a is worse.
+
+    >>> removed(4.0, 5.0, lower=True), round(removed(90.0, 80.0, lower=False), 3)
+    (0.2, 0.5)
+    """
+    ceiling = 0.0 if lower else (100.0 if max(a, b) > 1 else 1.0)
+    shortfall = abs(ceiling - b)
+    return None if not shortfall else ((b - a) if lower else (a - b)) / shortfall
+
+
+def _printed(verdict: Verdict) -> float | None:
+    """`removed` of the printed values; perplexities as their logarithms, which are losses."""
+    values = verdict.claim.published
+    if not {"a", "b"} <= values.keys():
+        return None
+    a, b, name = values["a"], values["b"], verdict.claim.published_metric.lower()
+    if "perplexity" in name:
+        a, b = float(np.log(a)), float(np.log(b))
+    return removed(a, b, lower=any(word in name for word in _LOWER))
+
+
+def card(verdict: Verdict, records: Lookup) -> dict[str, Any]:
+    """A verdict as plain data, for the card of its page."""
+    metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
+    other = verdict.claim.against or metric
+    b = [record.metrics.get(other) for _, id in _pairs(verdict) if (record := records.get(id)) is not None]
+    floor = float(np.mean([float(value) for value in b])) if b and None not in b else None
+    shares: list[float | None] = [None, None, None]
+    interval = verdict.adjusted
+    if floor is not None and verdict.claim.relation in (">", "~"):
+        scale = abs((0.0 if lower else 1.0) - floor)
+        shares = [None if x is None or not scale else x / scale for x in (verdict.effect, interval.low, interval.high)]
+    return {
+        "claim": verdict.claim.of or verdict.claim.id,
+        "asked": verdict.claim.id,
+        "statement": verdict.claim.statement,
+        "sentence": verdict.sentence,
+        "outcome": verdict.outcome if verdict.n else NOT_RUN,
+        "metric": verdict.metric,
+        "n": verdict.n,
+        "effect": verdict.effect,
+        "removed": shares[0],
+        "low": shares[1],
+        "high": shares[2],
+        "published": _printed(verdict),
+        "runs": sorted({id for pair in verdict.runs for id in pair}),
+    }
+
+
+def _pairs(verdict: Verdict) -> list[tuple[str, str]]:
+    return [pair for pair in verdict.runs if len(pair) == 2]
+
+
+def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], records: Lookup) -> list[Answer]:
+    """The verdicts of pages, each ``(grid, scale, card)``; those whose records are gone are not run."""
+    found = []
+    for grid, scale, page in cards:
+        for said in page["claims"]:
+            there = all((one := records.get(id)) is not None and one.outcome == "done" for id in said["runs"])
+            outcome = said["outcome"] if there and said["runs"] else NOT_RUN
+            kept = {key: said[key] for key in Answer.__dataclass_fields__ if key in said}
+            found.append(
+                Answer(**kept | {"grid": grid, "scale": scale, "outcome": outcome, "runs": tuple(said["runs"])})
+            )
+    return found
+
+
+def entries(measured: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> list[Entry]:
+    """Every published claim, in the order of the record.
+
+    Args:
+        measured: The verdicts at hand.
+        asked: Published claim -> grids that ask it.
+
+    Raises:
+        ConfigError: For a claim of a grid that the record has not.
+    """
+    known = claims()
+    strangers = sorted(({one.claim for one in measured} | asked.keys()) - known.keys())
+    problems = [Problem(id, f"is no claim of the published record.{did_you_mean(id, known)}") for id in strangers]
+    if problems:
+        raise ConfigError(problems)
+    return [
+        Entry(claim, tuple(one for one in measured if one.claim == id), tuple(asked.get(id, ())))
+        for id, claim in known.items()
+    ]
+
+
+def tally(found: Sequence[Entry], scale: str) -> list[tuple[str, dict[str, int]]]:
+    """Paper -> how many claims ended how at a scale, papers with most claims first."""
+    rows = []
+    for paper in papers():
+        outcomes = [entry.outcome(scale) for entry in found if entry.claim.paper == paper]
+        if outcomes:
+            rows.append((paper, {name: outcomes.count(name) for name in OUTCOMES}))
+    return rows

@@ -1,0 +1,139 @@
+"""Verdicts as sentences, each a whole one: what was claimed, what was measured, and by how much."""
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from ablations.claims.relations import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.core.formatting import difference_text, fixed, places, range_text
+from ablations.core.schema import Claim
+from ablations.core.statistics import POWER, Interval
+from ablations.literature.published_values import printed_difference
+
+if TYPE_CHECKING:
+    from ablations.claims.judging import Verdict
+
+
+def split_unit(label: str) -> tuple[str, str]:
+    """``held-out loss (nats)`` -> ``("held-out loss", "nats")``; no unit where there are no brackets."""
+    name, bracket, unit = label.rstrip(")").rpartition(" (")
+    return (name, unit) if bracket and label.endswith(")") else (label, "")
+
+
+def published(claim: Claim) -> str:
+    """``MNLI 84.5 against 84.2 %, +0.3``: the printed values of the sides in the paper's own metric."""
+    values = [value for _, value in sorted(claim.published.items())]
+    if len(values) < 2 or len(values) != max(2, len(claim.asked)):
+        return ""
+    metric, unit = split_unit(claim.published_metric)
+    after = f" {unit}" if unit else ""
+    if claim.relation == "interaction":
+        a, b, c, d = values
+        difference = (Decimal(str(a)) - Decimal(str(b))) - (Decimal(str(c)) - Decimal(str(d)))
+        pairs = f"{printed_difference(a, b)} ({a} against {b}) and {printed_difference(c, d)} ({c} against {d})"
+        return f"{metric} {pairs}{after}, {difference:+} between them".strip()
+    if len(values) > 2:
+        return f"{metric} {', '.join(map(str, values))}{after}".strip()
+    a, b = values
+    return f"{metric} {a} against {b}{after}, {printed_difference(a, b)}".strip()
+
+
+def amount(verdict: "Verdict") -> str:
+    """The effect with its unadjusted interval: ``+0.21 [0.15, 0.27]``, or of a ratio ``0.97 [0.95, 0.99]``."""
+    text = difference_text(verdict.raw)
+    return text.removeprefix("+") if verdict.claim.relation == "ratio" else text
+
+
+def sentence(verdict: "Verdict") -> str:
+    """The verdict for people, one sentence."""
+    after = f" (published: {verdict.published})" if verdict.published else ""
+    interval, effect = verdict.adjusted, verdict.effect
+    if effect is None or interval.low is None or interval.high is None:
+        return f"{verdict.outcome}: {verdict.reason}{after}"
+    unit = f" {verdict.unit}" if verdict.unit else ""
+    size = f"{fixed(abs(effect), places(interval.half, effect))}{unit}"
+    around = range_text(interval if effect >= 0 or verdict.claim.relation in _SIGNED else _turned(interval))
+    text = _TEXTS[verdict.claim.relation](verdict, effect, f"{size} {around}", unit)
+    return f"{verdict.outcome}: at this scale {text}, n = {verdict.n}{_why(verdict, unit)}{after}"
+
+
+def _better(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+    if verdict.outcome != NOT_RESOLVED:
+        direction = "better" if effect > 0 else "worse"
+        return f"{verdict.a} is {direction} than {verdict.b} in {verdict.metric} by {by}"
+    return _differ(verdict, effect, by)
+
+
+def _differ(verdict: "Verdict", effect: float, by: str) -> str:
+    favoured = verdict.a if effect >= 0 else verdict.b
+    return f"{verdict.a} and {verdict.b} differ in {verdict.metric} by {by} in favour of {favoured}"
+
+
+def _equal(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+    side = {REPLICATES: "within", CONTRADICTS: "beyond"}.get(verdict.outcome, "undecided against")
+    return f"{_differ(verdict, effect, by)}, {side} the margin of {verdict.claim.margin:g}{unit}"
+
+
+def _ratio(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+    asked = {REPLICATES: "as claimed", CONTRADICTS: "against the claim"}.get(verdict.outcome, "undecided")
+    times = f"{fixed(effect, places(verdict.adjusted.half, effect))} {range_text(verdict.adjusted)}"
+    least = f"{asked} (at least {verdict.claim.ratio:g})"
+    return f"{verdict.a} is {times} times as good as {verdict.b} in {verdict.metric}, {least}"
+
+
+def _ordering(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+    order = " > ".join(verdict.sides)
+    stands = {REPLICATES: "holds", CONTRADICTS: "does not hold"}.get(verdict.outcome, "is not settled")
+    return f"the order {order} in {verdict.metric} {stands}: its smallest step is {_sign(effect)}{by}"
+
+
+def _trend(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+    way = "better" if effect >= 0 else "worse"
+    places_ = ", ".join(reversed(verdict.sides[1:]))
+    return f"{verdict.metric} gets {way} from {places_} to {verdict.a} by {by} a step"
+
+
+def _interaction(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+    a, b, c, d = verdict.sides
+    more = "more" if effect >= 0 else "less"
+    return f"{a} is ahead of {b} in {verdict.metric} by {more} than {c} of {d}: the two differ by {by}"
+
+
+def _spread(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+    steadier = verdict.a if effect >= 0 else verdict.b
+    if verdict.outcome == NOT_RESOLVED:
+        both = f"{verdict.a} and {verdict.b} in {verdict.metric}"
+        return f"distances from the median of {both} differ by {by}, less for {steadier}"
+    other = verdict.b if effect >= 0 else verdict.a
+    return f"{steadier} is steadier than {other} in {verdict.metric}: distances from the median differ by {by}"
+
+
+_TEXTS = {
+    ">": _better,
+    "~": _equal,
+    "ratio": _ratio,
+    "ordering": _ordering,
+    "trend": _trend,
+    "interaction": _interaction,
+    "spread": _spread,
+}
+_SIGNED = ("ratio", "ordering")  # the effect is told with its sign, so its interval is too
+
+
+def _sign(effect: float) -> str:
+    return "-" if effect < 0 else ""
+
+
+def _why(verdict: "Verdict", unit: str) -> str:
+    parts = [verdict.reason] if verdict.reason else []
+    if verdict.outcome == NOT_RESOLVED and verdict.detectable:
+        smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
+        what = {"ratio": "ratio", "ordering": "smallest step", "trend": "slope"}.get(verdict.claim.relation, "effect")
+        size = smallest if what == "ratio" else f"{smallest}{unit}"
+        parts.append(f"a true {what} of {size} would be seen with {100 * POWER:g} % power")
+    return "".join(f"; {part}" for part in parts)
+
+
+def _turned(interval: Interval) -> Interval:
+    """The interval of ``b - a``."""
+    mean, low, high = (None if x is None else -x for x in (interval.mean, interval.high, interval.low))
+    return Interval(mean, low, high, interval.n, interval.level)

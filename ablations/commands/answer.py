@@ -1,0 +1,40 @@
+"""``ablations answer``: a question about a passage, asked of a finished fine-tuning on a reading task."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ablations.commands.fill_mask import finished, weights
+from ablations.commands.terminal import told
+
+
+def command(
+    run: Annotated[str, typer.Argument(help="The id of a finished fine-tuning on SQuAD, or its first digits.")],
+    question: Annotated[str, typer.Argument(help="What is asked.")],
+    context: Annotated[str, typer.Argument(help="The passage; - reads it from standard input.")],
+    train: Annotated[
+        bool, typer.Option("--train", help="Train the run again where its weights are not at hand.")
+    ] = False,
+    results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
+) -> None:
+    """Answers a question with words of a passage."""
+    from ablations.core.store import Records
+    from lightning_modules.analysis.probes import answer
+    from lightning_modules.config import ConfigError
+    from lightning_modules.finetuning.run import Tuning, tuned
+    from lightning_modules.tasks.reading.passages import Question
+    from lightning_modules.tasks.shapes.span import Spans
+
+    with told():
+        records = Records(results)
+        found = finished(run, records, "finetune")
+        made = found.run()
+        tuning = Tuning(made.system, made.task, made.finetuning, made.seed, None)
+        spans = tuning.data.task.shape
+        if not isinstance(spans, Spans):
+            raise ConfigError([f"{found.id} was fine-tuned on '{made.task}', where no passage is asked of as on SQuAD"])
+        asked = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
+        networks = tuned(tuning, weights(found, records, train))
+        said = answer(networks, tuning.data.encoder, spans, made.finetuning.max_length, asked)
+        typer.echo(said or "(the passage does not say)")

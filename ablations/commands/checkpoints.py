@@ -1,0 +1,281 @@
+"""Checkpoints in and out: the commands ``export`` and ``evaluate``.
+
+``export`` writes what a pretraining left as a folder for ``transformers``; ``evaluate`` fine-tunes such a folder,
+anybody's, in this project's own loop. Its result is no record: a grid did not ask for it.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ablations.commands.terminal import Format, listing, told, values
+
+if TYPE_CHECKING:
+    from ablations.core.schema import Run
+    from ablations.core.store import Records
+    from lightning_modules.finetuning.run import Tuning
+    from lightning_modules.tasks import FineTuning
+    from lightning_modules.training.recorder import Fitted
+
+# scale -> fine-tuning settings instead of the published ones
+SCALES: dict[str, dict[str, Any]] = {"paper": {}, "smoke": {"finetuning.epochs": 1, "finetuning.train_examples": 64}}
+_START = "start.safetensors"
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="The id of a finished pretraining, or its first digits.")],
+    folder: Annotated[Path, typer.Argument(help="Where to; empty or new.")],
+    results: Annotated[str | None, typer.Option("--results", help="Results folder of the run.")] = None,
+) -> None:
+    """Writes the weights of a finished pretraining as a folder that transformers loads."""
+    with told():
+        for note in exported(run, folder, results):
+            typer.echo(f"note: {note}")
+        typer.echo(f"wrote {folder}")
+
+
+def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tuple[str, ...]:
+    """Does what `export` says.
+
+    Returns:
+        What will be different in transformers, a line each.
+
+    Raises:
+        ConfigError: When there is no such run, it left no weights, or has knobs that transformers cannot express.
+    """
+    from safetensors.torch import load_file
+
+    from ablations.core.store import Records
+    from lightning_modules import interop
+    from lightning_modules.config import ConfigError
+    from lightning_modules.data.store import tokenizer_file
+    from lightning_modules.training.recorder import WEIGHTS
+
+    records = Records(results)
+    run = _pretraining(prefix, records)
+    interop.of_run(run.system, {})  # refused before anything is looked for
+    weights = records.work_folder(run.id) / WEIGHTS
+    if not weights.is_file():
+        raise ConfigError(
+            [
+                f"the weights of run {run.id} are not on this machine any more (records keep none). `ablations run` "
+                f"makes them again where the run has no record: run its grid with `--results OTHER` and export with "
+                f"`--results OTHER`, or delete {records.path(run.id)} first"
+            ]
+        )
+    checkpoint = interop.of_run(run.system, load_file(weights))
+    interop.write(checkpoint, folder, tokenizer_file(run.system.data))
+    return checkpoint.notes
+
+
+def _pretraining(prefix: str, records: "Records") -> "Run":
+    """The one finished pretraining whose id starts so."""
+    from ablations.core.store import Damage
+    from lightning_modules.config import ConfigError, did_you_mean
+
+    ids = [path.stem for path in records.files()]
+    found = [name for name in ids if name.startswith(prefix)]
+    if len(found) != 1:
+        some = ", ".join(found[:6]) + (" ..." if len(found) > 6 else "")
+        raise ConfigError(
+            [f"{len(found)} runs start with '{prefix}'. {some or did_you_mean(prefix, ids[:200]).strip()}"]
+        )
+    record = records.examine(found[0])
+    if record is None or isinstance(record, Damage):
+        raise ConfigError([str(record)])
+    run = record.run()
+    if run.finetuning is not None:
+        start = f"; it started from {run.parents[0]}" if run.parents else ""
+        raise ConfigError([f"run {run.id} is a fine-tuning on {run.task}, and pretrainings are exported{start}"])
+    if record.outcome != "done":
+        raise ConfigError([f"run {run.id} ended as {record.outcome}: it left no weights"])
+    return run
+
+
+def evaluate(
+    source: Annotated[Path, typer.Option("--from", help="A checkpoint's folder: config.json, model.safetensors ...")],
+    task: Annotated[str, typer.Option("--task", help="A downstream task, such as rte.")],
+    seed: Annotated[int, typer.Option("--seed", help="Of the head, dropout and order.", min=0)] = 0,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="finetuning.KNOB=VALUE, or finetuning.protocol=bert. Repeatable.")
+    ] = None,
+    scale: Annotated[str, typer.Option("--scale", "-s", help="paper, or smoke: 64 examples once.")] = "paper",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the result is written.")] = Path("evaluations"),
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs.")] = Format.table,
+) -> None:
+    """Fine-tunes a published checkpoint on a task and prints its scores beside the baselines."""
+    with told():
+        quiet = form is not Format.table
+        request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output)
+        path = evaluated(request, None if quiet else typer.echo)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if quiet:
+            typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        else:
+            listing(_rows(found), form, "metric")
+            typer.echo(f"wrote {path}")
+
+
+def _rows(found: dict[str, Any]) -> list[dict[str, str]]:
+    """A row a metric, with what answers without a network reach on it."""
+    metrics, rows = found["metrics"], []
+    for name, value in metrics.items():
+        if name.count(".") == 1:
+            beside = {who: metrics.get(f"{name}.{who}") for who in ("majority", "tfidf")}
+            shown = {who: "" if score is None else f"{score:.4f}" for who, score in beside.items()}
+            rows.append({"metric": name, "value": f"{value:.4f}", **shown})
+    return rows
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is evaluated.
+
+    Attributes:
+        source: The checkpoint's folder.
+        task: The task.
+        seed: Initialisation of the head, dropout and order follow from it.
+        settings: How it is fine-tuned.
+        output: Gets ``<checkpoint>-<task>-<seed>-<digits>.json``, and beside it a folder of that name for what the
+            training leaves.
+    """
+
+    source: Path
+    task: str
+    seed: int
+    settings: "FineTuning"
+    output: Path
+
+
+def evaluated(request: Request, say: Callable[[str], object] | None = None) -> Path:
+    """Does what `evaluate` says, going on from where an interrupted one stopped.
+
+    Args:
+        request: What is asked.
+        say: Told what the checkpoint lacks, and shown progress, if there is somebody.
+
+    Returns:
+        The file of the result.
+
+    Raises:
+        ConfigError: When the checkpoint or the task is not as it should be, or the training diverged.
+    """
+    from safetensors.torch import save_file
+
+    from ablations.core import provenance
+    from lightning_modules import interop
+    from lightning_modules.config import identity
+    from lightning_modules.finetuning.run import Tuning
+    from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS
+
+    checkpoint, started = interop.read(request.source), provenance.now()
+    system = checkpoint.system
+    encoder = interop.own_encoder(request.source, checkpoint.family.name, system.data.tokenizer.vocab_size)
+    request.settings.check_length(system.model.max_positions)
+    for note in checkpoint.notes if say else ():
+        say(f"{request.source}: {note}")
+    what = _determining(request, encoder.path)
+    name = f"{request.source.resolve().name}-{request.task}-{request.seed}-{identity(what)[:8]}"
+    work = request.output / name
+    work.mkdir(parents=True, exist_ok=True)
+    save_file(dict(checkpoint.weights), work / _START)
+    tuning = Tuning(system, request.task, request.settings, request.seed, work / _START, encoder)
+    fitted = _tuned(tuning, work, name, say is not None)
+    origin = {**provenance.code(), "device": provenance.device_class(), "started": started}
+    result = {"name": name, "family": checkpoint.family.name, "notes": list(checkpoint.notes), **what, **asdict(fitted)}
+    result["provenance"] = origin | {"finished": provenance.now()}
+    for left in (_START, CHECKPOINT, WEIGHTS):
+        (work / left).unlink(missing_ok=True)
+    if not any(work.iterdir()):
+        work.rmdir()
+    return _written(request.output / f"{name}.json", result)
+
+
+def _determining(request: Request, tokenizer: Path) -> dict[str, Any]:
+    """All that the numbers follow from."""
+    from lightning_modules import NUMERICS
+    from lightning_modules.data.text.tokenizer import fingerprint as digest
+    from lightning_modules.interop import fingerprint
+    from lightning_modules.tasks import fingerprint as examples
+
+    return {
+        "checkpoint": fingerprint(request.source),
+        "tokenizer": digest(tokenizer),
+        "task": request.task,
+        "examples": examples(request.task),
+        "seed": request.seed,
+        "finetuning": request.settings.plain(),
+        "numerics": {room: NUMERICS[room] for room in ("data", "finetune")},
+    }
+
+
+def _written(path: Path, result: dict[str, Any]) -> Path:
+    from ablations.core.store import write
+
+    write(path, (json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    return path
+
+
+def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
+    from ablations.core.schema import TUNING
+    from ablations.planning.cells import finetuning
+    from lightning_modules.config import ConfigError, Problem, did_you_mean
+    from lightning_modules.tasks import task_named
+
+    task_named(task)
+    if scale not in SCALES:
+        raise ConfigError([Problem("--scale", f"there is no scale '{scale}'.{did_you_mean(scale, SCALES)}")])
+    wrong = [
+        Problem(path, f"only knobs that start with '{TUNING}' can be set")
+        for path in changes
+        if not path.startswith(TUNING)
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    return finetuning({**SCALES[scale], **changes}, task)
+
+
+def _tuned(tuning: "Tuning", work: Path, name: str, shown: bool) -> "Fitted":
+    """Trains, with a bar; Ctrl-C writes a checkpoint first."""
+    import logging
+    import warnings
+
+    from ablations.running.inline import patient_interrupt
+    from lightning_modules import speed
+    from lightning_modules.config import ConfigError
+    from lightning_modules.finetuning.run import tune
+    from lightning_modules.training.recorder import Diverged, Interrupted
+
+    speed.settle()
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    with _bar(name, shown) as tell, patient_interrupt() as asked, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="pytorch_lightning")  # its own deprecations and advice
+        try:
+            return tune(tuning, work, on_progress=tell, stop=asked.is_set)
+        except Interrupted:
+            raise KeyboardInterrupt from None
+        except Diverged as error:
+            raise ConfigError([f"{error}; a smaller finetuning.optimizer.peak_lr may help"]) from None
+
+
+@contextmanager
+def _bar(name: str, shown: bool) -> Any:
+    """What is told of progress goes to the display of grids in progress, as a plan of one run."""
+    from ablations.running.launch import Event
+    from ablations.running.progress import Display, fitting
+
+    began = time.monotonic()
+    with fitting() if shown else Display() as display:
+
+        def tell(progress: Any) -> None:
+            left = (time.monotonic() - began) / progress.step * (progress.steps - progress.step)
+            done = int(progress.step == progress.steps)
+            display(Event("progress", name, name, done, 1, 1, left, progress=asdict(progress)))
+
+        yield tell

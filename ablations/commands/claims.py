@@ -1,0 +1,90 @@
+"""``ablations claims``: the scoreboard in a terminal."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablations.commands.terminal import Format, listing, told
+
+if TYPE_CHECKING:
+    from ablations.claims.scoreboard import Entry
+
+
+def claims(
+    grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid asks.")] = None,
+    paper: Annotated[str | None, typer.Option("--paper", "-p", help="Only claims of this paper.")] = None,
+    scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only answers at this scale.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+        Format.table
+    ),
+    results: Annotated[str | None, typer.Option("--results", help="Another results folder.")] = None,
+) -> None:
+    """Published claims, and what the records say of each: scoreboard, verdicts, and the runs behind them."""
+    with told():
+        from ablations.core.store import Records
+        from ablations.pages import scoreboard_page
+
+        records = Records(results)
+        found = scoreboard_page.gathered(records.folder, records)
+        found = _chosen(found, grid, paper, scale)
+        if not found:
+            typer.secho(f"No claim of '{paper}' is asked by the grid '{grid}'.", err=True)
+        if form is Format.names:
+            typer.echo("\n".join(entry.claim.id for entry in found))
+        elif form is Format.json:
+            _, numbers, runs = scoreboard_page.sheets(found)
+            rows = [dict(zip(numbers.headings, row, strict=True)) for row in numbers.rows]
+            ids = {(one["asked"], one["grid"], one["scale"]): one["runs"] for one in runs["claims"]}
+            keyed = [row | {"runs": ids.get((row["asked"], row["grid"], row["scale"]), ())} for row in rows]
+            listing(keyed, form, "claim")
+        else:
+            _tell(found, scale, narrowed=any((grid, paper, scale)))
+
+
+def _chosen(found: "list[Entry]", grid: str | None, paper: str | None, scale: str | None) -> "list[Entry]":
+    from dataclasses import replace
+
+    from ablations.claims.published_claims import papers
+    from ablations.pages import scoreboard_page
+    from ablations.planning import grids
+    from lightning_modules.config import ConfigError, Problem, did_you_mean
+
+    by_name = {name.lower(): name for name in papers()}
+    levels = scoreboard_page.scales(found)
+    for option, value, allowed in (
+        ("--grid", grid, grids.available()),
+        ("--paper", paper and paper.lower(), by_name),
+        ("--scale", scale, levels),
+    ):
+        if value is not None and value not in allowed:
+            raise ConfigError([Problem(option, f"'{value}' has no claims.{did_you_mean(value, allowed)}")])
+    kept = []
+    for entry in found:
+        if (grid and grid not in entry.grids) or (paper and entry.claim.paper.lower() != paper.lower()):
+            continue
+        answers = [one for one in entry.answers if scale in (None, one.scale) and grid in (None, one.grid)]
+        kept.append(replace(entry, answers=tuple(answers)))
+    return kept
+
+
+def _tell(found: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
+    from ablations.core.formatting import markdown
+    from ablations.pages import scoreboard_page
+
+    for scale in scoreboard_page.scales(found):
+        typer.secho(f"Published claims at scale {scale}", bold=True)
+        typer.echo(markdown(scoreboard_page.summary(found, scale)))
+    if narrowed:
+        for entry in found:
+            typer.secho(f"{entry.claim.id}: {entry.claim.statement}", bold=True)
+            typer.echo(
+                f"  {entry.claim.paper}, {entry.claim.table}. Published: {entry.claim.published or 'no numbers'}"
+            )
+            for one in entry.answers:
+                typer.echo(f"  {one.grid}/{one.scale}: {one.sentence}")
+                typer.echo(f"    runs: {', '.join(one.runs) or 'none'}")
+            if not entry.answers:
+                unrun = f"asked by {', '.join(entry.grids)}, not run{f' at scale {only}' if only else ''}"
+                typer.echo("  " + (unrun if entry.grids else "no grid asks it"))
+    else:
+        typer.echo(markdown(scoreboard_page.sheets(found)[0]))

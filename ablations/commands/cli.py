@@ -1,0 +1,328 @@
+"""The command line. Thin: it reads options, calls the library, and prints.
+
+Heavy imports (torch, pandas) happen inside the commands that need them, so that ``--help`` answers at once.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ablations.commands import (
+    answer,
+    checkpoints,
+    claims,
+    data,
+    fill_mask,
+    inference,
+    params,
+    published,
+    read,
+    simulate,
+)
+from ablations.commands.terminal import Format, listing, show, told, values
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Ablations of pretrained language models: grids, runs, records, tables, verdicts.",
+)
+app.add_typer(data.app, name="data")
+
+
+Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
+Scale = Annotated[
+    str, typer.Option("--scale", "-s", help="One of the grid's scales: smoke, demo, laptop, laptop-long, gpu, paper.")
+]
+Seeds = Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")]
+Filter = Annotated[list[str] | None, typer.Option("--filter", help="knob=value: only cells that have it. Repeatable.")]
+Results = Annotated[
+    str | None, typer.Option("--results", help="Results folder; relative paths are relative to the project.")
+]
+As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")]
+
+
+@app.command("list")
+def list_grids(form: As = Format.table) -> None:
+    """Lists the grids: what each asks, its axes and scales."""
+    from ablations.planning import grids
+
+    with told():
+        rows = []
+        for name in grids.available():
+            grid = grids.read(name)
+            rows.append(
+                {
+                    "grid": name,
+                    "question": grid.question,
+                    "axes": ", ".join(grid.axes),
+                    "scales": ", ".join(grid.scales),
+                }
+            )
+        listing(rows, form, "grid")
+
+
+@app.command()
+def check(names: Annotated[list[str] | None, typer.Argument(help="Grids; by default all.")] = None) -> None:
+    """Reads grids and reports every problem with file and line; trains nothing."""
+    from ablations.planning import grids
+    from lightning_modules.config import ConfigError
+
+    problems = []
+    for name in names or list(grids.available()):
+        try:
+            grid = grids.read(name)
+            typer.echo(f"{name}: {len(grid.axes)} axes, {len(grid.claims)} claims, scales {', '.join(grid.scales)}")
+        except ConfigError as error:
+            problems += error.problems
+    for problem in problems:
+        typer.secho(str(problem), err=True, fg="red")
+    if problems:
+        raise typer.Exit(2)
+
+
+@app.command()
+def plan(
+    grid: Grid,
+    scale: Scale,
+    seeds: Seeds = None,
+    filter: Filter = None,
+    power: Annotated[bool, typer.Option("--power", help="How many seeds each claim needs, from a pilot.")] = False,
+    results: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Shows cells, runs and what they cost, before anything is trained."""
+    from ablations.study import Study
+
+    with told():
+        study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results)
+        if power and form is Format.table:
+            show(study.power())
+        elif power:
+            listing([need.plain() for need in study.needs()], form, "claim")
+        elif form is Format.table:
+            show(study.about(), study.plan())
+        else:
+            listing(study.resolve().table().to_dict("records"), form, "cell")
+
+
+@app.command()
+def run(  # noqa: PLR0913, a command's options
+    grid: Grid,
+    scale: Scale,
+    executor: Annotated[str, typer.Option(help="local: one process a run; inline: in this process.")] = "local",
+    seeds: Seeds = None,
+    filter: Filter = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
+    ] = None,
+    notebook: Annotated[str | None, typer.Option(help="Another notebook than the grid's own.")] = None,
+    no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
+    retries: Annotated[int, typer.Option(help="How often a run that failed is tried again.", min=0)] = 1,
+    results: Results = None,
+) -> None:
+    """Trains what is missing, publishes tables and figures, and executes the grid's notebook.
+
+    Exits with 0 only when every run of the plan is done; in searches some may have diverged.
+    """
+    from ablations.core import notebooks
+    from ablations.study import Study, cost_line
+
+    with told():
+        filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
+        common = {
+            "scale": scale,
+            "seeds": seeds,
+            "filters": filters or None,
+            "executor": executor,
+            "results_dir": results,
+        }
+        source = None if no_notebook else notebooks.find(grid, notebook)
+        if source is not None:
+            parameters = notebooks.checked(source, grid, common | parameters)
+        elif parameters:
+            raise typer.BadParameter("-p sets parameters of a notebook; there is none with --no-notebook")
+        axes = notebooks.axes(source, parameters) if source is not None else None
+        study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results)
+        typer.echo(cost_line(study.resolve()))
+        study.run(executor=executor, retries=retries)
+        study.publish()
+        if source is not None:
+            notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
+            study.publish()
+        show(study.table(), study.claims())
+        _say_where(study)
+        if not study.resolve().is_finished:
+            raise typer.Exit(1)
+
+
+def _say_where(study: Any) -> None:
+    for name in ("README.md", "table.md", "knob.svg", "curves.svg", "notebook.ipynb"):
+        if (study.folder / name).exists():
+            typer.echo(f"{name:>15}  {study.folder / name}")
+
+
+@app.command()
+def tables(results: Results = None) -> None:
+    """Rebuilds every table, figure and page from the records; trains nothing and opens no corpus."""
+    from ablations.pages.publishing import republish
+
+    with told():
+        for folder in republish(results):
+            typer.echo(str(folder))
+
+
+@app.command()
+def verify(results: Results = None) -> None:
+    """Reads every record and lists those that are damaged, altered or of another version."""
+    from ablations.core.store import Records
+
+    records = Records(results)
+    damages = records.verify()
+    for damage in damages:
+        typer.secho(str(damage), err=True, fg="red")
+    typer.echo(f"{len(records.files()) - len(damages)} of {len(records.files())} records are sound")
+    if damages:
+        raise typer.Exit(1)
+
+
+@app.command("show")
+def show_record(
+    what: Annotated[str, typer.Argument(help="A run id (or its first digits), or a grid.")],
+    scale: Annotated[str, typer.Option("--scale", "-s", help="For a grid: the scale.")] = "laptop",
+    results: Results = None,
+) -> None:
+    """Shows one run's record, or a grid's table and verdicts as they stand."""
+    from ablations.planning import grids
+    from ablations.study import Study
+
+    with told():
+        if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
+            study = Study(what, scale, results_dir=results)
+            show(study.plan(), study.table(), study.claims())
+        else:
+            typer.echo(json.dumps(_record(what, results).plain(), indent=1, ensure_ascii=False))
+
+
+@app.command()
+def logs(run: Annotated[str, typer.Argument(help="A run id, or its first digits.")], results: Results = None) -> None:
+    """Prints the log of a run, this machine's attempts only."""
+    from ablations.core.store import Records
+    from lightning_modules.config import ConfigError
+
+    with told():
+        folders = Records(results).work_folders()
+        found = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
+        if len(found) != 1:
+            names = ", ".join(path.name for path in folders[:20]) or "none"
+            raise ConfigError([f"{len(found)} runs with a log start with '{run}'. Runs worked on here: {names}"])
+        sys.stdout.write((found[0] / "log.txt").read_text(encoding="utf-8", errors="replace"))
+
+
+def _record(prefix: str, results: str | None) -> Any:
+    from ablations.core.store import Records
+    from ablations.planning import grids
+    from lightning_modules.config import ConfigError, did_you_mean
+
+    records = Records(results)
+    ids = [path.stem for path in records.files() if path.stem.startswith(prefix)]
+    if len(ids) != 1:
+        hint = did_you_mean(prefix, [*grids.available(), *(path.stem for path in records.files())][:200])
+        raise ConfigError([f"{len(ids)} runs start with '{prefix}', and it is no grid.{hint}"])
+    found = records.get(ids[0])
+    if found is None:
+        raise ConfigError([str(records.examine(ids[0]))])
+    return found
+
+
+@app.command()
+def systems(form: As = Format.table) -> None:
+    """Lists the published systems with their sizes."""
+    from lightning_modules.systems import SYSTEMS
+
+    rows = [
+        {"system": name, "parameters": f"{system.parameters() / 1e6:.1f} M", "paper": system.paper}
+        for name, system in SYSTEMS.items()
+    ]
+    listing(rows, form, "system")
+
+
+def _system(name: str) -> Any:
+    from lightning_modules.config import ConfigError, Problem, did_you_mean
+    from lightning_modules.systems import SYSTEMS
+
+    if name not in SYSTEMS:
+        raise ConfigError([Problem("system", f"there is no system '{name}'.{did_you_mean(name, SYSTEMS)}")])
+    return SYSTEMS[name]
+
+
+@app.command("diff")
+def diff_systems(a: str, b: str, form: As = Format.table) -> None:
+    """What changed from one system to another, knob by knob."""
+    from lightning_modules.config import diff
+
+    with told():
+        changes = diff(_system(a), _system(b))
+        rows = [{"knob": path, a: old, b: new} for path, (old, new) in changes.items() if path not in ("name", "paper")]
+        listing(rows, form, "knob")
+        if not rows and form is Format.table:
+            typer.echo(f"no difference between {a} and {b}")
+
+
+@app.command()
+def new(
+    name: str,
+    axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
+    base: Annotated[str, typer.Option(help="The system to start from.")] = "mask15_large",
+    question: Annotated[str | None, typer.Option(help="What the grid asks.")] = None,
+) -> None:
+    """Writes a new grid with smoke and laptop scales, checked and ready to run."""
+    from ablations.planning import new_grid
+
+    with told():
+        path = new_grid.write(name, axis, _system(base), question)
+        typer.echo(f"wrote {path}\nnext:  ablations plan {name} --scale laptop")
+
+
+@app.command()
+def clean(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also token stores, tokenizers and the checkpoints of unfinished runs.")
+    ] = False,
+    results: Results = None,
+) -> None:
+    """Removes work folders of finished runs (checkpoints, weights, logs); records and pages stay."""
+    import shutil
+
+    from ablations.core.store import Records
+    from lightning_modules.places import cache
+
+    records = Records(results)
+    if everything:
+        folders = [path for path in cache().glob("*") if path.is_dir()]
+    else:
+        known = {path.stem for path in records.files()}
+        folders = [path for path in records.work_folders() if path.name in known and not records.is_locked(path.name)]
+    size = sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    typer.echo(f"removed {len(folders)} folders, {size / 1e6:.0f} MB")
+
+
+app.command("claims")(claims.claims)
+app.command("export")(checkpoints.export)
+app.command("evaluate")(checkpoints.evaluate)
+app.command("fill-mask")(fill_mask.command)
+app.command("answer")(answer.command)
+app.command("published")(published.command)
+app.command("params")(params.command)
+app.command("inference")(inference.command)
+app.command("simulate")(simulate.command)
+app.command("read")(read.read)
+
+
+def main() -> None:
+    """The entry point of the ``ablations`` command."""
+    app()

@@ -1,0 +1,164 @@
+"""What data there are: every corpus and task, where it is found, how large it is, what its text is compared with."""
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data import CORPORA
+from lightning_modules.data import pins as text_pins
+from lightning_modules.data.corpora.registry import Corpus
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.tasks import TASKS, Task
+from lightning_modules.tasks import pins as task_pins
+
+FOLDER, HUB, PACKAGE, MADE, NOWHERE = "folder", "hub", "package", "made here", "nowhere"
+PARTS = {"corpus": ("train", "heldout"), "task": ("train", "dev")}
+_SHOWN = 8  # digits of a fingerprint
+
+
+@dataclass(frozen=True)
+class Item:
+    """A corpus or a task as far as it is known without reading what is pinned.
+
+    Attributes:
+        name: What grids call it.
+        kind: ``corpus``, or ``task``.
+        group: What it is listed under.
+        title: What it is, in a line.
+        found: ``folder``, ``hub``, ``package``, ``made here``, ``nowhere``; ``<part> only`` where the rest is missing.
+        sizes: Examples of its two parts, of corpora documents: as pinned or measured, else as published; None unknown.
+        fingerprint: The first digits of the fingerprint, empty where nothing is pinned or at hand.
+        pinned: Whether the fingerprint is committed; otherwise it was measured from what is at hand.
+        own_split: How the splits differ from the official ones; empty for official ones.
+        licence: Its terms.
+        how: How to get it, where it is not at hand.
+        problem: Why it could not be measured.
+    """
+
+    name: str
+    kind: str
+    group: str
+    title: str
+    found: str
+    sizes: tuple[int, int] | None
+    fingerprint: str
+    pinned: bool
+    own_split: str
+    licence: str
+    how: str
+    problem: str = ""
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether all of it can be read."""
+        return self.found in (FOLDER, HUB, PACKAGE, MADE)
+
+    def row(self) -> dict[str, Any]:
+        """Its line in a listing, short enough for a narrow terminal."""
+        train, dev = (f"{size:,}" for size in self.sizes) if self.sizes else ("", "")
+        state = f" {'pinned' if self.pinned else 'measured'}" if self.fingerprint else ""
+        return {
+            "name": self.name,
+            "found": self.found,
+            "train": train,
+            "dev": dev,
+            "fingerprint": self.fingerprint + state,
+            "split": "own" if self.own_split else "official" if self.kind == "task" else "",
+        }
+
+    def plain(self) -> dict[str, Any]:
+        """Everything about it as plain data."""
+        train, dev = self.sizes or (None, None)
+        fields = {name: getattr(self, name) for name in ("name", "kind", "group", "title", "found")}
+        rest = {
+            name: getattr(self, name) for name in ("fingerprint", "pinned", "own_split", "licence", "how", "problem")
+        }
+        return {**fields, "train": train, "dev": dev, **rest}
+
+
+def items(names: Sequence[str] = (), hub: bool = False) -> list[Item]:
+    """Every named corpus, then every task by shape.
+
+    What is pinned is not opened. What is not, and is at hand, is read once.
+
+    Args:
+        names: The corpora and tasks that are meant; by default all.
+        hub: Whether to ask the hub for what no folder holds.
+
+    Raises:
+        ConfigError: For each unknown name, with the nearest one.
+    """
+    known = [*CORPORA, *TASKS]
+    if wrong := [name for name in names if name not in known]:
+        raise ConfigError(f"there is no corpus or task '{name}'.{did_you_mean(name, known)}" for name in wrong)
+    corpora = [_corpus(corpus) for name, corpus in CORPORA.items() if name in (names or known)]
+    tasks = [_task(task, hub) for name, task in TASKS.items() if name in (names or known)]
+    groups = list(dict.fromkeys(item.group for item in tasks))
+    return corpora + sorted(tasks, key=lambda item: groups.index(item.group))
+
+
+def _corpus(corpus: Corpus) -> Item:
+    parts = text_pins.pinned().get(corpus.name)
+    description, *rest = corpus.description.split("; ")
+    if corpus.package:
+        found = PACKAGE if find_spec(corpus.package) else NOWHERE
+        how = f"pip install {corpus.package}"
+    else:
+        found, how = _place(corpus.origin, PARTS["corpus"], hub=False), _how(corpus.origin)
+    return Item(
+        name=corpus.name,
+        kind="corpus",
+        group="Corpora (documents)",
+        title=description,
+        found=found,
+        sizes=tuple(parts[part].documents for part in PARTS["corpus"]) if parts else None,
+        fingerprint=text_pins.digest(parts)[:_SHOWN] if parts else "",
+        pinned=bool(parts),
+        own_split="",
+        licence=rest[0] if rest else "",
+        how="" if found in (FOLDER, PACKAGE) else how,
+    )
+
+
+def _task(task: Task, hub: bool) -> Item:
+    found = _place(task.origin, PARTS["task"], hub) if task.origin else MADE
+    pinned, problem, parts = task.name in task_pins.pinned(), "", None
+    try:
+        parts = task_pins.expected(task.name) if pinned or found in (FOLDER, MADE) else None
+    except ConfigError as error:
+        problem = str(error.problems[0])
+    return Item(
+        name=task.name,
+        kind="task",
+        group=f"{type(task.shape).__name__}: {(inspect.getdoc(type(task.shape)) or '').splitlines()[0]}",
+        title=task.title,
+        found=found,
+        sizes=tuple(parts[part].examples for part in PARTS["task"]) if parts else task.official,
+        fingerprint=task_pins.fingerprint(task.name)[:_SHOWN] if parts else "",
+        pinned=pinned,
+        own_split=task.own_split,
+        licence=task.licence,
+        how="" if found in (FOLDER, HUB, MADE) else _how(task.origin),
+        problem=problem,
+    )
+
+
+def _place(origin: Origin, parts: Iterable[str], hub: bool) -> str:
+    here = [part for part in parts if origin.find(part)]
+    if len(here) == len(list(parts)):
+        return FOLDER
+    if hub and origin.hub:
+        try:
+            origin.sizes_on_hub()
+            return HUB
+        except ConfigError:
+            pass
+    return f"{here[0]} only" if here else NOWHERE
+
+
+def _how(origin: Origin) -> str:
+    files = ", ".join(origin.every_file)
+    return f"{files} below ABLATIONS_DATA" + (f", or {origin.hub} of the Hugging Face hub" if origin.hub else "")

@@ -1,0 +1,53 @@
+"""``ablations inference``: what a forward pass of each model of a grid takes, on the machine at hand."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ablations.commands.terminal import Format, listing, told
+
+if TYPE_CHECKING:
+    from ablations.core.schema import Cell
+
+
+def command(
+    grid: Annotated[str, typer.Argument(help="A grid's name, or the path of a YAML file.")],
+    scale: Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales.")],
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda; by default cuda where there is one.")] = "",
+    threads: Annotated[int, typer.Option("--threads", help="Of torch on a CPU.", min=1)] = 1,
+    clock: Annotated[str, typer.Option("--clock", help="wall, or cpu: processor time, on a busy machine.")] = "wall",
+    results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+        Format.table
+    ),
+) -> None:
+    """Measures time and memory of a forward pass of each model, with random weights; trains nothing."""
+    from ablations.pages import inference_page
+    from ablations.running import inference
+    from ablations.study import Study
+
+    with told():
+        if clock not in inference.CLOCKS:
+            raise typer.BadParameter(f"{clock!r} is no clock. Allowed: {', '.join(inference.CLOCKS)}.")
+        setting = inference.Setting(inference.chosen(device), threads, clock=clock)
+        study = Study(grid, scale, results_dir=results)
+        found = study.resolve()
+        say = typer.echo if form is Format.table else lambda _: None
+        measured = inference.measure(found, setting, say)
+        kept = inference.keep(study.folder, measured)
+        written = inference_page.publish(found, study.records, study.folder)
+        listing([_row(cell, measured["cells"][cell.label]) for cell in found.cells], form, "cell")
+        for path in (kept, *written.values()) if form is Format.table else ():
+            typer.echo(f"wrote {path}")
+
+
+def _row(cell: "Cell", row: dict[str, Any]) -> dict[str, str]:
+    from ablations.core.formatting import quantity, value_text
+    from ablations.running.inference import BATCHES
+
+    name = ", ".join(value_text(path, value) for path, value in cell.values.items())
+    shown = {"cell": name, "parameters": quantity(row["parameters"])}
+    for batch in BATCHES:
+        found = row[str(batch)]
+        shown |= {f"ms, batch {batch}": f"{found['ms']:.3f}", f"MB, batch {batch}": f"{found['mb']:.1f}"}
+    return shown

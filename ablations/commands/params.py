@@ -1,0 +1,98 @@
+"""``ablations params``: what is printed of published networks and what they have, or the parts and knobs of one."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ablations.commands.terminal import Format, listing, told, values
+
+if TYPE_CHECKING:
+    from lightning_modules.system import System
+
+
+def command(
+    system: Annotated[
+        str | None, typer.Argument(help="A system or a published configuration; by default all that are published.")
+    ] = None,
+    set: Annotated[list[str] | None, typer.Option("--set", help="knob=value: the system with it. Repeatable.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+        Format.table
+    ),
+) -> None:
+    """Published parameter counts beside ours; or where the parameters of one system are, its FLOPs and its knobs."""
+    with told():
+        changes = values(set, "--set")
+        if system is None:
+            if changes:
+                raise typer.BadParameter("--set changes a system; name one")
+            listing(_published(form), form, "configuration")
+        else:
+            _one(_named(system).but(**changes), form)
+
+
+def _published(form: Format) -> list[dict[str, Any]]:
+    from ablations.literature import parameters
+    from ablations.literature.configurations import read
+
+    rows: list[dict[str, Any]] = []
+    for one in parameters.comparisons():
+        item = one.configuration
+        row: dict[str, Any] = {"configuration": item.id, "paper": f"{item.paper}, {item.table}", "name": item.name}
+        if form is Format.json:
+            row |= {"printed": item.printed, "includes": item.includes, "counted": one.counted}
+            row |= {"encoder": one.encoder, "pooler": one.pooler, "heads": one.heads, "deviation": one.deviation}
+            row |= {"flops_per_token": one.flops_per_token}
+        else:
+            row |= {"printed (M)": item.printed, "counted (M)": parameters.millions(one.counted)}
+            row |= {"%": parameters.percent(one.deviation)}
+        rows.append(row | {"why they differ": one.reason})
+    blank = dict.fromkeys(rows[0], None if form is Format.json else "")
+    for item in read().absent:
+        printed = {"printed" if form is Format.json else "printed (M)": item.printed}
+        known = {"configuration": item.id, "paper": f"{item.paper}, {item.table}", "name": item.name}
+        rows.append(blank | known | printed | {"why they differ": f"cannot be built yet: {item.missing}"})
+    return rows
+
+
+def _named(name: str) -> "System":
+    from ablations.literature.configurations import named
+    from lightning_modules.systems import SYSTEMS
+
+    return SYSTEMS[name] if name in SYSTEMS else named(name).system
+
+
+def _one(system: "System", form: Format) -> None:
+    from ablations.core.formatting import quantity
+    from lightning_modules.config import flat, paths
+
+    docs, knobs = paths(type(system)), flat(system.resolved())
+    if form is Format.table:
+        rows = [{"part": part, "parameters": f"{count:,}"} for part, count in system.parameters_by_part().items()]
+        listing([*rows, {"part": "all", "parameters": f"{system.parameters():,}"}], form, "part")
+        for line in _printed(system):
+            typer.echo(f"  {line}")
+        typer.echo(
+            f"  {quantity(system.flops_per_token())} FLOPs a token, {quantity(system.flops_per_step())} FLOPs a step "
+            f"of {quantity(system.tokens_per_step())} tokens, forward and backward"
+        )
+    listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
+
+
+def _printed(system: "System") -> list[str]:
+    """A line for each published configuration that has this very network."""
+    from ablations.literature import parameters
+    from ablations.literature.configurations import read
+
+    lines = []
+    for item in read().configurations:
+        if item.printed and _network(item.system) == _network(system):
+            one = parameters.compare(item)
+            lines.append(
+                f"{item.paper}, {item.table} prints {item.printed} M: {parameters.millions(one.counted)} M counted "
+                f"({parameters.PARTS[item.includes]}), {parameters.percent(one.deviation)} %. {one.reason}".rstrip()
+            )
+    return lines
+
+
+def _network(system: "System") -> tuple[Any, ...]:
+    return system.model.resolved(), system.data.tokenizer.vocab_size

@@ -1,0 +1,112 @@
+"""``ablations published``: the published record, listed or printed table by table."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablations.commands.terminal import told
+
+if TYPE_CHECKING:
+    from ablations.core.formatting import Sheet
+    from ablations.literature.published_tables import PrintedTable
+
+
+class Notation(StrEnum):
+    """How published tables are printed."""
+
+    table = "table"
+    md = "md"
+    csv = "csv"
+    tex = "tex"
+
+
+def command(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Tables such as albert.t4, or papers; without any, all are listed.")
+    ] = None,
+    form: Annotated[
+        Notation,
+        typer.Option("--format", help="table for people; md, tex; csv for programs: one row a value, all columns."),
+    ] = Notation.table,
+) -> None:
+    """Prints published tables, value by value as the papers print them; without a name lists what there is."""
+    from ablations.literature.published_tables import catalogue, find
+
+    with told():
+        tables = catalogue()
+        chosen = find(names, tables) if names else tables
+        if form is Notation.csv:
+            from ablations.literature.published_values import written
+
+            typer.echo(written(row for table in chosen.values() for row in table.rows), nl=False)
+        elif names:
+            _print(list(chosen.values()), form)
+        else:
+            _list(tables, form)
+
+
+def _list(tables: "dict[str, PrintedTable]", form: Notation) -> None:
+    from ablations.core.formatting import Sheet
+
+    rows = [[name, table.paper, table.title, len(table.rows)] for name, table in tables.items()]
+    found = Sheet(["name", "paper", "table", "values"], rows, left=3)
+    if form is not Notation.table:
+        typer.echo(_text(found, form), nl=False)
+        return
+    width = max(map(len, tables))
+    for paper in dict.fromkeys(table.paper for table in tables.values()):
+        here = {name: table for name, table in tables.items() if table.paper == paper}
+        typer.secho(f"{paper}: {_count(here)}", bold=True)
+        for name, table in here.items():
+            typer.echo(f"  {name:<{width}}  {len(table.rows):>3}  {table.title}")
+    papers = len({table.paper for table in tables.values()})
+    typer.echo(f"{_count(tables)} in {len(tables)} tables of {papers} papers and other sources")
+
+
+def _count(tables: "dict[str, PrintedTable]") -> str:
+    total = sum(len(table.rows) for table in tables.values())
+    return f"{total:,} value{'s' * (total != 1)}"
+
+
+def _print(tables: "list[PrintedTable]", form: Notation) -> None:
+    from ablations.literature.published_tables import sheet
+
+    for number, table in enumerate(tables):
+        heading = f"{table.paper}, {table.table}"
+        if number:
+            typer.echo()
+        if form is Notation.table:
+            typer.secho(heading, bold=True)
+            _show(sheet(table))
+        else:
+            typer.echo(f"### {heading}\n" if form is Notation.md else f"% {heading}")
+            typer.echo(_text(sheet(table), form), nl=False)
+
+
+def _text(sheet: "Sheet", form: Notation) -> str:
+    from ablations.core.formatting import latex, markdown
+
+    return markdown(sheet) if form is Notation.md else latex(sheet)
+
+
+def _show(sheet: "Sheet") -> None:
+    """Columns under each other however wide the terminal is: a folded number is none. Brackets are no markup."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for place, heading in enumerate(sheet.headings):
+        table.add_column(Text(heading), no_wrap=True, justify="left" if place < sheet.left else "right")
+    for row in sheet.rows:
+        table.add_row(*(Text(str(entry)) for entry in row))
+    console = Console(width=10_000, highlight=False, markup=False)
+    with console.capture() as text:
+        console.print(table)
+    for line in filter(str.strip, text.get().splitlines()):
+        typer.echo(line.rstrip())
+    typer.echo()
+    for note in sheet.notes:
+        typer.echo(note)

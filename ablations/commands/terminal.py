@@ -1,0 +1,90 @@
+"""How commands print, read ``name=value`` options and report errors: for people, or as JSON for programs."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+_UNFOLDED = 10_000  # columns, more than any listing has
+
+
+class Format(StrEnum):
+    """How listings are printed."""
+
+    table = "table"
+    json = "json"
+    names = "names"
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Errors of configuration are messages for people, not tracebacks."""
+    from lightning_modules.config import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.secho(str(problem), err=True, fg="red")
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted; a rerun goes on from here", err=True)
+        raise typer.Exit(130) from None
+
+
+def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
+    """Prints rows as a table, as JSON, or only their column ``name``."""
+    if form is Format.json:
+        typer.echo(json.dumps(rows, indent=1, ensure_ascii=False, default=str))
+    elif form is Format.names:
+        typer.echo("\n".join(str(row[name]) for row in rows))
+    else:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD)
+        for column in rows[0] if rows else ():
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        console = Console()
+        if not console.is_terminal:  # a file or a pipe has no width to fold to
+            console = Console(width=console.measure(table, options=console.options.update(width=_UNFOLDED)).maximum)
+        console.print(table)
+
+
+def show(*pieces: Any) -> None:
+    """Prints Markdown: rendered in a terminal, as it is elsewhere."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    for piece in pieces:
+        text = str(piece.data)
+        console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
+
+
+def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
+    """The values of a repeatable ``name=value`` option, read as YAML.
+
+    Raises:
+        ConfigError: For every text without an equals sign, and for a name that is given twice.
+    """
+    from ablations.core import strict_yaml
+    from lightning_modules.config import ConfigError, Problem
+
+    wrong = [pair for pair in pairs or [] if "=" not in pair]
+    if wrong:
+        raise ConfigError(Problem(option, f"{pair!r} is not of the form name=value") for pair in wrong)
+    split = [pair.split("=", 1) for pair in pairs or []]
+    found: dict[str, Any] = {}
+    for name, text in split:
+        if name in found:
+            both = f"{name}=[{', '.join(other for one, other in split if one == name)}]"
+            raise ConfigError([Problem(option, f"{name!r} is given twice; several values are one list: {both!r}")])
+        found[name] = strict_yaml.value(text)
+    return found

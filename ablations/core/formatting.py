@@ -1,0 +1,230 @@
+"""Numbers and names as text, and one table in three notations: Markdown, CSV and LaTeX.
+
+Every renderer escapes every cell and heading for its own notation, because a variant may have any name. None reads the
+locale. A table is a :class:`Sheet`; who fills it (``tables.py``) knows nothing of notations.
+"""
+
+import csv
+import io
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ablations.core.statistics import Interval
+
+Entry = str | float | int | bool | None
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table before it has a notation.
+
+    Attributes:
+        headings: One a column.
+        rows: Text is shown as it is; numbers are written with eight digits; None is an empty cell.
+        left: How many leading columns are names (flush left); the others are flush right.
+        notes: Sentences below the table (Markdown and LaTeX only).
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Entry]]
+    left: int = 1
+    notes: Sequence[str] = ()
+
+
+# --- numbers and names
+
+
+def places(spread: float | None, value: float) -> int:
+    """Decimals worth printing: two digits of the uncertainty, or four digits of the value where there is none."""
+    scale, digits = (spread, 2) if spread else (abs(value), 4)
+    if not scale:
+        return 2
+    return min(8, max(0, digits - 1 - math.floor(math.log10(scale))))
+
+
+def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
+    """A number with so many decimals, never ``-0.00``.
+
+    >>> fixed(-0.0004, 2), fixed(0.214, 2, sign=True)
+    ('0.00', '+0.21')
+    """
+    rounded = round(value, decimals) + 0.0
+    return f"{rounded:{'+' if sign and rounded else ''}.{decimals}f}"
+
+
+def mean_text(interval: Interval) -> str:
+    """``4.213 ± 0.021``; the bare mean and ``(n = 1)`` where there is no interval; empty without data."""
+    if interval.mean is None:
+        return ""
+    decimals = places(interval.half, interval.mean)
+    if interval.half is None:
+        return f"{fixed(interval.mean, decimals)} (n = {interval.n})"
+    return f"{fixed(interval.mean, decimals)} ± {fixed(interval.half, decimals)}"
+
+
+def difference_text(interval: Interval) -> str:
+    """``+0.21 [0.15, 0.27]``, or the bare difference and ``(n = 1)``; empty without data."""
+    if interval.mean is None:
+        return ""
+    decimals = places(interval.half, interval.mean)
+    mean = fixed(interval.mean, decimals, sign=True)
+    return f"{mean} {range_text(interval)}" if interval.half is not None else f"{mean} (n = {interval.n})"
+
+
+def range_text(interval: Interval) -> str:
+    """``[0.15, 0.27]``, or ``n/a (n = 1)``."""
+    if interval.low is None or interval.high is None or interval.mean is None:
+        return f"n/a (n = {interval.n})"
+    decimals = places(interval.half, interval.mean)
+    return f"[{fixed(interval.low, decimals)}, {fixed(interval.high, decimals)}]"
+
+
+def quantity(count: float | None) -> str:
+    """A large count with three digits and its prefix.
+
+    >>> quantity(3_276_800), quantity(950), quantity(1.1e14), quantity(None)
+    ('3.28 M', '950', '110 T', '')
+    """
+    if count is None:
+        return ""
+    for size, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(count) >= 0.9995 * size:  # what three digits round up to it counts as it
+            return f"{count / size:.3g} {prefix}"
+    return f"{count:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: ``48 s``, ``12 min``, ``3.4 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def is_share(path: str) -> bool:
+    """Whether a knob is a share from 0 to 1, shown in per cent; a learning rate is none."""
+    return path.rpartition(".")[2] == "rate"
+
+
+def value_text(path: str, value: Any) -> str:
+    """The value of a knob for people: rates in per cent, switches as on and off.
+
+    >>> value_text("objectives.mlm.masking.rate", 0.15), value_text("optimizer.lr", 1e-3), value_text("x.y", None)
+    ('15 %', '0.001', 'none')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (list, tuple)):
+        return " + ".join(value_text(path, item) for item in value)
+    if is_share(path) and isinstance(value, (int, float)):
+        return f"{100 * value:.6g} %"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def path_text(path: str) -> str:
+    """The name of a knob for people: its last word, with the one before where the last alone says little.
+
+    >>> path_text("objectives.mlm.masking.rate"), path_text("model.num_layers"), path_text("system")
+    ('masking rate', 'num_layers', 'system')
+    """
+    *_, leaf = words = path.split(".")
+    return leaf if "_" in leaf else " ".join(words[-2:])
+
+
+def cell_text(values: dict[str, Any]) -> str:
+    """``masking rate 40 %, num_layers 4``; values of axes that are no knobs are names and stand for themselves."""
+    shown = (f"{path_text(path)} {value_text(path, v)}" if "." in path else str(v) for path, v in values.items())
+    return ", ".join(shown) or "the base"
+
+
+# --- notations
+
+_INVISIBLE = {"Cf", "Cs", "Co", "Cn"}  # bidirectional overrides, joiners, surrogates, private use
+
+
+def plain(text: str) -> str:
+    """One line of visible characters: controls and line ends become spaces, format characters vanish."""
+    kept = (" " if unicodedata.category(c) in {"Cc", "Zl", "Zp"} else c for c in unicodedata.normalize("NFC", text))
+    return " ".join("".join(c for c in kept if unicodedata.category(c) not in _INVISIBLE).split())
+
+
+def _text(entry: Entry) -> str:
+    if entry is None:
+        return ""
+    if isinstance(entry, bool):
+        return "yes" if entry else "no"
+    if isinstance(entry, float):
+        return f"{entry:.8g}"
+    return plain(str(entry))
+
+
+_MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<!\w)_|_(?!\w)|(?<=\])\(")
+
+
+def markdown_text(text: str) -> str:
+    """Text that Markdown shows as it is: no markup, no HTML, no mathematics, no links, no new column."""
+    escaped = _MARKDOWN.sub(lambda found: "\\" + found[0], plain(text).replace("&", "&amp;"))
+    return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def markdown(sheet: Sheet) -> str:
+    """A GitHub table, its notes below it as one paragraph each."""
+    rules = [":--" if column < sheet.left else "--:" for column in range(len(sheet.headings))]
+    lines = [[markdown_text(_text(entry)) for entry in row] for row in (sheet.headings, *sheet.rows)]
+    table = "".join("| " + " | ".join(line) + " |\n" for line in (lines[0], rules, *lines[1:]))
+    return table + "".join(f"\n{markdown_text(note)}\n" for note in sheet.notes)
+
+
+def comma_separated(sheet: Sheet) -> str:
+    """CSV with Unix line ends; text that a spreadsheet would run as a formula starts with an apostrophe."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for row in (sheet.headings, *sheet.rows):
+        writer.writerow([_cell(entry) for entry in row])
+    return out.getvalue()
+
+
+def _cell(entry: Entry) -> str:
+    text = _text(entry)
+    is_formula = isinstance(entry, str) and text.startswith(("=", "+", "-", "@"))
+    return "'" + text if is_formula else text
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--",
+    "—": "---", "…": r"\dots{}", "≥": r"$\geq$", "≤": r"$\leq$", "·": r"$\cdot$", "`": r"\textasciigrave{}",
+}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """Text that LaTeX sets as it is. A character beyond Latin-1 letters without a command becomes its code point."""
+    out = []
+    for c in plain(text):
+        is_known = c.isascii() or (ord(c) < 256 and c.isalpha())
+        out.append(_LATEX.get(c, c if is_known else f"U+{ord(c):04X}"))
+    joined = "".join(out)
+    return "{}" + joined if joined.startswith(("[", "*")) else joined  # else read as an argument of the row before
+
+
+def latex(sheet: Sheet) -> str:
+    """A plain ``tabular`` to be input by a document: no package needed beyond LaTeX itself."""
+    columns = "".join("l" if column < sheet.left else "r" for column in range(len(sheet.headings)))
+    lines = [" & ".join(latex_text(_text(entry)) for entry in row) + r" \\" for row in (sheet.headings, *sheet.rows)]
+    body = [
+        "\\begin{tabular}{" + columns + "}",
+        r"\hline",
+        lines[0],
+        r"\hline",
+        *lines[1:],
+        r"\hline",
+        r"\end{tabular}",
+    ]
+    notes = [r"\par\smallskip\noindent " + latex_text(note) for note in sheet.notes]
+    return "\n".join([*body, *notes]) + "\n"

@@ -1,0 +1,132 @@
+"""Where a record comes from: code, machine, packages, times. Kept beside the numbers, never part of an identity."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from functools import cache as cached
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from ablations.core.store import write
+from lightning_modules.places import project
+
+_CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
+
+
+def now() -> str:
+    """The present moment, to the second, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _git(*arguments: str) -> str | None:
+    if shutil.which("git") is None:
+        return None
+    command = ["git", "-C", str(project()), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def code() -> dict[str, Any]:
+    """The commit, and whether tracked or new code differs from it; both None without git."""
+    status = _git("--no-optional-locks", "status", "--porcelain", "--", *_CODE)
+    return {"commit": _git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
+
+
+def gpus() -> dict[str, str]:
+    """The CUDA devices this process may use: what selects each in ``CUDA_VISIBLE_DEVICES`` -> its name.
+
+    Asks the driver's tool, so that CUDA is not initialised in the process that only launches others.
+    """
+    names, chosen = _installed(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None or not names:
+        return {str(index): name for index, name in enumerate(names)}
+    picked = [part.strip() for part in chosen.split(",") if part.strip()]
+    return {p: names[int(p)] if p.isdigit() and int(p) < len(names) else names[0] for p in picked if p != "-1"}
+
+
+@cached
+def _installed() -> tuple[str, ...]:
+    from torch.version import cuda
+
+    if cuda is None or shutil.which("nvidia-smi") is None:
+        return ()
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
+
+
+def device_class(here: bool = True) -> str:
+    """``cpu``, or the name of the CUDA device. Runs of different classes are never paired.
+
+    Args:
+        here: Whether this process computes, and may ask CUDA itself; a launcher asks the driver's tool.
+    """
+    from torch import cuda
+
+    if not here:
+        return next(iter(gpus().values()), "cpu")
+    return cuda.get_device_name() if cuda.is_available() else "cpu"
+
+
+@cached
+def packages() -> tuple[str, ...]:
+    """Name and version of every installed package; reading them all takes longer than a small run."""
+    described = (package.metadata for package in metadata.distributions())
+    return tuple(sorted({f"{about['Name']}=={about['Version']}" for about in described if about["Name"]}))
+
+
+def environment(results: Path) -> str:
+    """Keeps the list of installed packages once in the results folder and returns its name.
+
+    Returns:
+        Twelve hexadecimal digits: ``results/environments/<these>.json``.
+    """
+    content = json.dumps(
+        {"python": platform.python_version(), "platform": platform.platform(terse=True), "packages": packages()},
+        indent=1,
+    )
+    name = hashlib.sha256(content.encode()).hexdigest()[:12]
+    path = results / "environments" / f"{name}.json"
+    (results / ".locks").mkdir(parents=True, exist_ok=True)
+    with FileLock(results / ".locks" / "environments.lock"):
+        if not path.exists():
+            write(path, content.encode() + b"\n")
+    return name
+
+
+def describe(results: Path, started: str, attempts: int, here: bool = True) -> dict[str, Any]:
+    """Everything a record says about how it came to be.
+
+    Args:
+        results: The results folder.
+        started: When this attempt began, as from `now`.
+        attempts: How many were made, this one included.
+        here: Whether the run was computed in this process.
+    """
+    import torch
+
+    return {
+        **code(),
+        "device": device_class(here),
+        "threads": torch.get_num_threads(),
+        "environment": environment(results),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "lightning": metadata.version("pytorch-lightning"),
+        "started": started,
+        "finished": now(),
+        "attempts": attempts,
+    }

@@ -1,0 +1,148 @@
+"""Held-out loss over training tokens, one colour a cell."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from ablations.core.formatting import path_text, quantity, value_text
+from ablations.core.metrics import HELDOUT
+from ablations.core.schema import Cell, Grid
+from ablations.figures.style import FAINT, STYLE, blank, colours, draw_level, shown, spread, titles
+from ablations.measurements.frames import Lookup, done, reference_losses
+
+_Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
+
+
+def curves(
+    grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "", metric: str = HELDOUT[0]
+) -> Figure | None:
+    """Held-out loss over training tokens: one colour a cell, seeds as thin lines, their mean thick.
+
+    The losses of the unigram and the neighbour-count (bigram) baselines are horizontal lines: a model above the latter
+    has not left the plateau. Cells are named at the right edge in the order of their final losses.
+
+    Args:
+        grid: Whose question is the title.
+        cells: What may be drawn; cells without the metric are left out.
+        records: The records.
+        subtitle: A line below the title.
+        metric: One of ``HELDOUT``.
+
+    Returns:
+        None where no finished run has a curve.
+    """
+    drawn = [(cell, found) for cell in _distinct(cells) if (found := _runs(cell, records, metric))]
+    if not drawn:
+        return None
+    paths = list(dict.fromkeys(path for cell, _ in drawn for path in cell.values))
+    named = [[value_text(path, value) for path, value in cell.values.items()] for cell, _ in drawn]
+    names = [", ".join(values) or "one pretraining for all" for values in named]
+    hues = colours([cell.values.get(paths[0]) for cell, _ in drawn] if len(paths) == 1 else names)
+    with mpl.rc_context(STYLE):
+        figure = blank(4.8)
+        axes = figure.add_subplot()
+        ends = []
+        for i, ((_, found), colour, name) in enumerate(zip(drawn, hues, names, strict=True)):
+            for tokens, losses in found:
+                axes.plot(tokens, losses, "-", color=colour, lw=0.7, alpha=0.45)
+            tokens, losses = _mean_curve(found)
+            is_repeated = colour in hues[:i]  # more cells than hues: the second round is dashed
+            axes.plot(tokens, losses, "--" if is_repeated else "-", color=colour, lw=2.2, zorder=4)
+            ends.append((float(tokens[-1]), float(losses[-1]), colour, name))
+        axes.set_xscale("log")
+        levels = reference_losses([record for cell, _ in drawn for record in done(cell, records).values()], metric)
+        _limits(axes, [curve for _, found in drawn for curve in found], levels)
+        for name, value in levels.items():
+            if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
+                draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
+        name_ends(axes, ends, ", ".join(map(path_text, paths)))
+        axes.set_xlabel("training tokens (logarithmic)")
+        what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
+        axes.set_ylabel(f"held-out loss {f'of {what} tokens ' if what else ''}(nats)\nlower is better")
+        titles(figure, grid.question, subtitle)
+    return figure
+
+
+def _distinct(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells with pretrainings of their own; those that share theirs are one, named by the values they agree on."""
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(run.id for run in cell.runs), []).append(cell)
+    found = []
+    for first, *others in groups.values():
+        agreed = {path: v for path, v in first.values.items() if all(o.values.get(path) == v for o in others)}
+        found.append(first.model_copy(update={"values": agreed}) if others else first)
+    return found
+
+
+def _runs(cell: Cell, records: Lookup, metric: str) -> list[_Curve]:
+    found = []
+    for _, record in sorted(done(cell, records).items()):
+        tokens, losses = (np.asarray(record.curve.get(name, ()), dtype=float) for name in ("tokens", metric))
+        kept = tokens > 0 if len(tokens) == len(losses) else np.zeros(0, dtype=bool)
+        if kept.sum() > 1:
+            found.append((tokens[kept], losses[kept]))
+    return found
+
+
+def _mean_curve(found: Sequence[_Curve]) -> _Curve:
+    """The mean over seeds where all have values, read off between points in the logarithm of the tokens."""
+    low, high = max(tokens[0] for tokens, _ in found), min(tokens[-1] for tokens, _ in found)
+    grid = found[0][0][(found[0][0] >= low) & (found[0][0] <= high)]
+    values = [np.interp(np.log(grid), np.log(tokens), losses) for tokens, losses in found]
+    return grid, np.mean(values, axis=0)
+
+
+def _limits(axes: Axes, found: Sequence[_Curve], levels: Mapping[str, float]) -> None:
+    """From the first point below the unigram baseline (before it there is nothing to compare) to the last."""
+    highest = max(float(losses.max()) for _, losses in found)
+    bottom = min([float(losses.min()) for _, losses in found] + list(levels.values()))
+    lowest = min(float(losses.min()) for _, losses in found)
+    top = min(highest, max(lowest, levels.get("unigram", highest)))
+    top = highest if top == lowest else top  # nothing is below that baseline: all is shown
+    room = (top - bottom) or 1.0
+    axes.set_ylim(bottom - 0.06 * room, top + 0.1 * room)
+    low = min((float(x[y <= top + 0.1 * room].min()) for x, y in found if (y <= top + 0.1 * room).any()), default=1.0)
+    high = max(float(tokens[-1]) for tokens, _ in found)
+    axes.set_xlim(low / 1.25, high * 1.04)
+    subs = (1.0,) if high > 300 * low else (1.0, 3.0) if high > 20 * low else (1.0, 2.0, 5.0)
+    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(value)))
+
+
+def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading: str) -> None:
+    """Names right of the axes beside the ends of their curves, moved apart where they would meet; those in sight."""
+    bottom, top = axes.get_ylim()
+    order = sorted((end for end in ends if bottom <= end[1] <= top), key=lambda end: end[1])
+    if not order:
+        return
+    gap = min(0.052, 0.9 / len(order))
+    heights = spread([(end[1] - bottom) / (top - bottom) for end in order], gap)
+    beside = {"textcoords": "axes fraction", "va": "center", "ha": "left", "fontsize": min(9.0, 170 * gap)}
+    for (x, y, colour, name), height in zip(order, heights, strict=True):
+        leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1}
+        axes.annotate(
+            shown(name, 30),
+            (x, y),
+            xytext=(1.035, height),
+            color=colour,
+            fontweight="bold",
+            arrowprops=leader,
+            **beside,
+        )
+    if heading:
+        axes.annotate(
+            textwrap.fill(shown(heading, 60), 30),
+            (1, 0),
+            xytext=(1.035, heights[-1] + 0.6 * gap),
+            xycoords="axes fraction",
+            color=FAINT,
+            **(beside | {"va": "bottom"}),
+        )

@@ -1,0 +1,317 @@
+"""The metrics of a grid over its knob, and the published values of the same knob below."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from ablations.core.formatting import cell_text, is_share, path_text, value_text
+from ablations.core.schema import Cell, Grid
+from ablations.core.statistics import mean_interval
+from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, draw_level, is_number, shown, titles
+from ablations.literature.published_values import Published, chosen, same
+from ablations.measurements.frames import Lookup, as_printed, done, metric_by_seed, reference, references
+
+_FEW = 4  # ticks of a small panel
+
+
+class _KnobAxis:
+    """Where the values of a knob stand on the x axis: as numbers (linear or logarithmic), or evenly spaced as names."""
+
+    def __init__(self, path: str, values: Sequence[Any]) -> None:
+        self.path = path
+        self.values = [value for i, value in enumerate(values) if not any(same(value, v) for v in values[:i])]
+        self.is_numeric = len(self.values) > 1 and all(map(is_number, self.values))
+        if self.is_numeric:
+            self.values = sorted(self.values)
+        self.is_log = self.is_numeric and self._is_geometric()
+
+    def _is_geometric(self) -> bool:
+        """Steps are more even as ratios than as differences, over a factor of eight or more."""
+        low, high = self.values[0], self.values[-1]
+        if is_share(self.path) or low <= 0 or high < 8 * low or len(self.values) < 3:
+            return False
+        unevenness = [np.std(gaps) / np.mean(gaps) for gaps in (np.diff(self.values), np.diff(np.log(self.values)))]
+        return bool(unevenness[1] < unevenness[0])
+
+    def at(self, value: Any) -> float | None:
+        """The position of a value; None where it is not on the axis."""
+        if self.is_numeric:
+            return float(value) if is_number(value) else None
+        return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
+
+    def dress(self, axes: Axes, *, panels: int, is_small: bool = False) -> None:
+        """Ticks at the values themselves, as many as fit beside so many panels, and the knob's name."""
+        most = _FEW if is_small else 12 // panels
+        if self.is_log:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+        places = self.values if self.is_numeric else list(range(len(self.values)))
+        kept = places[:: max(1, -(-len(places) // most))] if self.is_numeric else places
+        texts = [shown(value_text(self.path, self.values[places.index(place)]), 22) for place in kept]
+        axes.set_xticks(kept, texts)
+        if not self.is_numeric:
+            axes.set_xlim(-0.5, len(self.values) - 0.5)
+            self._name(axes, texts, 80 // panels, is_small)
+        if not is_small:
+            axes.set_xlabel(shown(path_text(self.path)))
+
+    def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
+        """Names that are too long for their room in characters are broken; then turned, or below others left out."""
+        broken = ["\n".join(text.split(" ")) for text in texts]
+        widest = [max(map(len, text.split("\n"))) for text in broken]
+        if max(map(len, texts), default=0) * len(texts) <= room:
+            return
+        if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
+            axes.set_xticks(range(len(texts)), broken)
+        elif is_small and room < 80:
+            axes.set_xticks(range(len(texts)), [""] * len(texts))
+            axes.set_xlabel("in the same order", fontsize=8, color=FAINT)
+        else:
+            axes.set_xticks(range(len(texts)), texts, rotation=20, ha="right", rotation_mode="anchor")
+
+
+def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "") -> Figure | None:
+    """The grid's metrics over its knob: every seed a point, means joined, the 95 % interval shaded.
+
+    Each metric has a panel, with the scores of simple methods as lines. Further axes become one line each. Below, on
+    axes of their own, the published values of the same knob. Cells with unfinished runs say so. ``grid.figure`` names
+    the knob and the metrics.
+
+    Returns:
+        None where no run has finished.
+    """
+    if grid.figure is None:
+        return None
+    path, metrics = grid.figure.x, grid.figure.metrics
+    plotted = [cell for cell in cells if path in cell.values and _is_asked(cell, records, metrics)]
+    metrics = [m for m in metrics if any(metric_by_seed(cell, records, m) for cell in plotted)]
+    if not metrics:
+        return None
+    axis = _KnobAxis(path, [cell.values[path] for cell in plotted])
+    published = _published_curves(grid, plotted, axis)
+    with mpl.rc_context(STYLE):
+        figure = blank(4.4 + (1.9 if published else 0))
+        heights = [2.6, 1] if published else [1]
+        rows = figure.add_gridspec(len(heights), 1, height_ratios=heights, hspace=0.08)
+        above = rows[0].subgridspec(1, len(metrics), wspace=0.08)
+        panels = [figure.add_subplot(above[column]) for column in range(len(metrics))]
+        for panel, metric in zip(panels, metrics, strict=True):
+            _measured(panel, grid, plotted, records, axis, metric)
+            axis.dress(panel, panels=len(metrics))
+        _legend(panels[0], columns=3 if len(panels) == 1 else 2)
+        if published:
+            below = rows[1].subgridspec(1, len(published), wspace=0.08)
+            for column, (metric, series) in enumerate(published):
+                small = figure.add_subplot(below[column])
+                _printed(small, axis, metric, series, len(published))
+                papers = [_papers(one) for _, one in published[max(0, column - 1) : column + 1]]
+                if column == 0 or papers[0] != papers[1]:
+                    small.set_ylabel(f"published:\n{shown(papers[-1], 24)}", color=PAPER)
+                small.set_xlim(_limits(axis, panels[0]))
+        titles(figure, grid.question, subtitle)
+    return figure
+
+
+def _is_asked(cell: Cell, records: Lookup, metrics: Sequence[str]) -> bool:
+    """Whether a cell has one of the metrics, or may have once it is run: some models have no answer to a question."""
+    return not done(cell, records) or any(metric_by_seed(cell, records, metric) for metric in metrics)
+
+
+def _limits(axis: _KnobAxis, panel: Axes) -> tuple[float, float]:
+    return panel.get_xlim() if axis.is_numeric else (-0.5, len(axis.values) - 0.5)
+
+
+def _legend(panel: Axes, columns: int) -> None:
+    """Names the lines above the first panel, where there are several; a legend wider than the panel would widen it."""
+    lines, names = panel.get_legend_handles_labels()
+    if len(names) > 1:
+        panel.legend(
+            lines, names, loc="lower left", bbox_to_anchor=(0, 1.05), ncols=columns, borderaxespad=0.2, fontsize=9
+        )
+
+
+def _companions(grid: Grid, cells: Sequence[Cell], path: str) -> set[str]:
+    """Axes that move with one, zipped to it, and follow from its value: they make no lines of their own."""
+    zipped = {name for group in grid.zip if path in group for name in group} - {path}
+    found = set()
+    for name in zipped:
+        pairs = {(str(cell.values[path]), str(cell.values.get(name))) for cell in cells}
+        if len(pairs) == len({value for value, _ in pairs}):
+            found.add(name)
+    return found
+
+
+def _series(grid: Grid, cells: Sequence[Cell], path: str) -> list[tuple[dict[str, Any], list[Cell]]]:
+    """Cells grouped by everything but one path and what moves with it, in the order of the plan."""
+    left_out = {path} | _companions(grid, cells, path)
+    groups: list[tuple[dict[str, Any], list[Cell]]] = []
+    for cell in cells:
+        rest = {name: value for name, value in cell.values.items() if name not in left_out}
+        members = next((found for known, found in groups if known == rest), None)
+        if members is None:
+            groups.append((rest, [cell]))
+        else:
+            members.append(cell)
+    return groups
+
+
+def _hues(series: Sequence[tuple[dict[str, Any], list[Cell]]]) -> list[Any]:
+    single = [next(iter(rest.values())) for rest, _ in series if len(rest) == 1]
+    return colours(single if len(single) == len(series) else [cell_text(rest) for rest, _ in series])
+
+
+def _measured(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, axis: _KnobAxis, metric: str) -> None:
+    series = _series(grid, cells, axis.path)
+    for i, ((rest, members), colour) in enumerate(zip(series, _hues(series), strict=True)):
+        points = _points(members, metric, records, axis)
+        if not axis.is_numeric:  # side by side, not on top of each other
+            points = [(position + 0.14 * (i - (len(series) - 1) / 2), values) for position, values in points]
+        if points:
+            _line(axes, points, axis, colour=colour, label=shown(cell_text(rest)))
+    _notes_above(axes, grid, cells, records, axis)
+    named = {known.name: known for known in grid.metrics}.get(metric)
+    label = (named.label or named.name) if named else metric
+    axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
+    scores = {method: reference(cells, records, name) for method, name in references(metric).items()}
+    _levels(axes, scores, reach=0.6 if metric.endswith("loss") else 5.0)
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+
+
+def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
+    """The scores of simple methods that lie within so many heights of the data, each named where there is room."""
+    bottom, top = axes.get_ylim()
+    room = top - bottom
+    known = sorted((value, method) for method, value in scores.items() if value is not None)
+    known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
+    edges = [-np.inf, *(value for value, _ in known), np.inf]
+    values = [bottom, top, *(value for value, _ in known)]
+    beside = 0.06 * (max(values) - min(values))  # what a name needs
+    axes.set_ylim(min([bottom, *(value - beside for value, _ in known)]), max([top, *(v + beside for v, _ in known)]))
+    for (value, method), below, above in zip(known, edges, edges[2:], strict=False):
+        draw_level(axes, method, value, is_left=value - below >= above - value)
+
+
+_Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
+
+
+def _points(cells: Sequence[Cell], metric: str, records: Lookup, axis: _KnobAxis) -> _Points:
+    found = [(axis.at(cell.values[axis.path]), metric_by_seed(cell, records, metric)) for cell in cells]
+    kept = [(position, values) for position, values in found if position is not None and values]
+    return sorted(kept, key=lambda point: point[0])
+
+
+def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: str) -> None:
+    """Over numbers: one thin line a seed, which shows what pairing sees, and the mean in its band. Over names: bars."""
+    intervals = [mean_interval(list(values.values())) for _, values in points]
+    x, means, half = [p for p, _ in points], [i.mean for i in intervals], [i.half or 0.0 for i in intervals]
+    for seed in sorted({seed for _, values in points for seed in values}):
+        line = [(position, values[seed]) for position, values in points if seed in values]
+        at, seen = [p for p, _ in line], [value for _, value in line]
+        if axis.is_numeric:
+            axes.plot(at, seen, "-", lw=0.8, color=colour, alpha=0.35, zorder=3)
+        axes.plot(
+            at if axis.is_numeric else np.subtract(at, 0.04), seen, "o", ms=4, color=colour, alpha=0.6, mew=0, zorder=5
+        )
+    if axis.is_numeric:
+        axes.plot(x, means, "-", color=colour, lw=2.4, label=label, zorder=4)
+        axes.fill_between(x, np.subtract(means, half), np.add(means, half), color=colour, alpha=0.13, lw=0)
+    else:
+        bars = {"fmt": "D", "ms": 5, "capsize": 3, "lw": 1.5, "color": colour, "label": label, "zorder": 4}
+        axes.errorbar(np.add(x, 0.02), means, half, **bars)
+
+
+def _notes_above(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, axis: _KnobAxis) -> None:
+    """Above each value of the knob: whether it is the baseline, and how many of its runs finished if not all did."""
+    for value in axis.values:
+        members = [cell for cell in cells if same(cell.values[axis.path], value)]
+        is_baseline = axis.path in grid.baseline and any(
+            same(grid.baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
+        )
+        finished = sum(len(done(cell, records)) for cell in members)
+        planned = sum(len(cell.planned) for cell in members)
+        notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned)
+        position = axis.at(value)
+        if position is not None and notes:
+            at = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8, "color": FAINT}
+            axes.annotate("\n".join(notes), (position, 1.0), **at)
+        if position is not None and is_baseline and axis.is_numeric:
+            axes.axvline(position, color=FAINT, lw=1, ls=(0, (4, 3)), zorder=1)
+
+
+# name of a line -> its colour, and position, printed value of the knob and row of each of its points
+_Series = dict[str, tuple[Any, list[tuple[float, str, Published]]]]
+
+
+def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> list[tuple[str, _Series]]:
+    """For each published metric its lines: every printed value on the axis, whether or not the grid has its cell."""
+    places = {str(as_printed(cell)[axis.path]): axis.at(cell.values[axis.path]) for cell in cells}
+    own = any(axis.path in cell.printed for cell in cells)
+    lines, together = _series(grid, cells, axis.path), _companions(grid, cells, axis.path)
+    hues = {cell_text(rest): colour for (rest, _), colour in zip(lines, _hues(lines), strict=True)}
+    found: dict[str, _Series] = {}
+    for source in grid.published:
+        column = next((name for name, path in source.match.items() if path == axis.path), None)
+        for row in chosen(source) if column else ():
+            text = row.columns[column]
+            position = places.get(text) if own or not axis.is_numeric else axis.at(_number(text))
+            line = _line_of(lines, source.match, row)
+            if position is None or line is None or (source.metrics and row.metric not in source.metrics):
+                continue
+            if not _is_of_a_cell(cells, axis.path, source.match, row, together):
+                continue
+            says_which = any(path != axis.path for path in source.match.values())
+            colour = hues[line] if len(lines) > 1 and says_which else PAPER
+            found.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
+    wanted = [metric for source in grid.published for metric in source.metrics] or list(found)
+    return [(metric, found[metric]) for metric in dict.fromkeys(wanted) if metric in found][:4]
+
+
+def _line_of(lines: Sequence[tuple[dict[str, Any], list[Cell]]], match: dict[str, str], row: Published) -> str | None:
+    """The line of the figure that a printed value belongs to, by the other columns that are matched."""
+    for rest, members in lines:
+        printed = as_printed(members[0])
+        if all(same(printed[path], row.columns[name]) for name, path in match.items() if path in rest):
+            return cell_text(rest)
+    return None
+
+
+def _is_of_a_cell(cells: Sequence[Cell], path: str, match: dict[str, str], row: Published, together: set[str]) -> bool:
+    """Whether some cell at a printed value of the knob agrees in what moves with it, if there are any cells there."""
+    columns = {name: axis for name, axis in match.items() if axis in together}
+    text = next(row.columns[name] for name, axis in match.items() if axis == path)
+    there = [printed for cell in cells if same((printed := as_printed(cell))[path], text)]
+    agreeing = (all(same(one.get(axis), row.columns[name]) for name, axis in columns.items()) for one in there)
+    return not there or any(agreeing)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _papers(series: _Series) -> str:
+    return ", ".join(dict.fromkeys(row.paper for _, points in series.values() for *_, row in points))
+
+
+def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: int) -> None:
+    """A panel of printed values; where cells stand in for sizes of the paper, the paper's are named below."""
+    for colour, points in series.values():
+        x, values = zip(*sorted((position, row.number) for position, _, row in points), strict=True)
+        axes.plot(x, values, "-D" if axis.is_numeric else "D", ms=3.5, lw=1.2, color=colour)
+    unit = next(iter(series.values()))[1][0][-1].unit
+    axes.margins(y=0.14)
+    axes.set_title(shown(f"{metric}{f' ({unit})' if unit else ''}", 24), fontsize=9, color=PAPER)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.tick_params(labelsize=8)
+    axis.dress(axes, panels=panels, is_small=True)
+    if axis.is_numeric:
+        texts = {position: text for _, points in series.values() for position, text, _ in points}
+        places = sorted(texts)[:: max(1, -(-len(texts) // _FEW))]
+        axes.set_xticks(places, [shown(value_text(axis.path, _number(texts[place])), 22) for place in places])

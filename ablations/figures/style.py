@@ -1,0 +1,158 @@
+"""What every figure shares: the style, colours, names that can be drawn, and saving with the same bytes each time.
+
+Text is drawn as outlines of the DejaVu fonts that come with matplotlib, ids are hashed with a fixed salt, and no date
+is written. Names are drawn literally; nothing in them is read as mathematics.
+"""
+
+import io
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+
+from ablations.core.formatting import plain
+from ablations.core.store import write
+
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+INK, FAINT, PAPER = "#222222", "#8a8a8a", "#7a5195"
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#bbbbbb",
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#666666",
+    "ytick.color": "#666666",
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "ablations",
+    "savefig.dpi": 150,
+}
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG: the same text for the same figure."""
+    with mpl.rc_context(STYLE):
+        out = io.BytesIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue().decode()
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Writes a figure as ``.svg`` or ``.png``, by the ending of the path, whole or not at all."""
+    if path.suffix == ".svg":
+        write(path, svg(figure).encode())
+    else:
+        with mpl.rc_context(STYLE):
+            out = io.BytesIO()
+            figure.savefig(out, format=path.suffix[1:], metadata={"Software": None})
+        write(path, out.getvalue())
+    return path
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """One line that the font can draw; what it cannot is a question mark."""
+    drawn = "".join(c if ord(c) in _glyphs() else "?" for c in plain(text))
+    return drawn if len(drawn) <= limit else drawn[: limit - 1] + "…"
+
+
+def blank(height: float) -> Figure:
+    """An empty figure of the usual width and so many inches of height, with room at its edges."""
+    figure = Figure(figsize=(7.6, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
+    return figure
+
+
+def titles(figure: Figure, question: str, subtitle: str) -> None:
+    """A question as the title, flush left, broken so that it fits; what it rests on below it in small print."""
+    words, lines = shown(question, 200).split(" "), [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > 62:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    figure.suptitle("\n".join(lines), x=0.012, ha="left", fontsize=13, fontweight="bold")
+    if subtitle:
+        figure.supxlabel(shown(subtitle, 130), x=0.012, ha="left", fontsize=8, color=FAINT)
+
+
+def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any) -> tuple[Axes, np.ndarray]:
+    """Panels ``[rows columns]`` below a strip for a legend: a figure's own legend would lie on its title.
+
+    Args:
+        figure: An empty figure.
+        lines: How many lines of text the strip has room for.
+        rows: Of panels.
+        columns: Of panels.
+        options: Of ``GridSpec.subplots``.
+    """
+    share = 0.2 * lines / figure.get_figheight()
+    strip, rest = figure.add_gridspec(2, 1, height_ratios=[share, 1 - share])
+    key = figure.add_subplot(strip)
+    key.axis("off")
+    return key, rest.subgridspec(rows, columns).subplots(squeeze=False, **options)
+
+
+def colours(values: Sequence[Any]) -> list[Any]:
+    """One colour a value: along a colour map for numbers, which have an order, distinct hues for names."""
+    if len(values) > 1 and all(is_number(value) for value in values):
+        ranks = np.argsort(np.argsort(np.asarray(values, dtype=float), kind="stable"), kind="stable")
+        return [mpl.colormaps["viridis"](0.84 * rank / (len(values) - 1)) for rank in ranks]
+    return [OKABE_ITO[i % len(OKABE_ITO)] for i in range(len(values))]
+
+
+def is_number(value: Any) -> bool:
+    """Whether a knob's value has a place on a numeric axis; True and False have none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
+    """A named horizontal line: the name at the left below it, or at the right above."""
+    axes.axhline(value, color=FAINT, lw=1, ls=(0, (5, 3)), zorder=2)
+    axes.annotate(
+        name,
+        (0.008 if is_left else 0.992, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, -3 if is_left else 3),
+        textcoords="offset points",
+        ha="left" if is_left else "right",
+        va="top" if is_left else "bottom",
+        fontsize=8,
+        color=FAINT,
+    )
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """The nearest heights at least ``gap`` apart, in the same order: neighbours that meet share their mean place."""
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1 and _low(groups[-1], gap) < _low(groups[-2], gap) + gap * len(groups[-2]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return [_low(group, gap) + gap * i for group in groups for i in range(len(group))]
+
+
+def _low(group: Sequence[float], gap: float) -> float:
+    return sum(group) / len(group) - gap * (len(group) - 1) / 2

@@ -1,0 +1,161 @@
+"""Attention as pictures: all heads of a sentence, one of them large, and what every head does on average.
+
+Weights are drawn in viridis by their square roots, so that a hundredth is told from nothing; the scale is the same
+for all heads and is drawn beside them. Grey is where a head may not look.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
+
+from ablations.figures.style import INK, OKABE_ITO, STYLE, blank, keyed, shown, titles
+from lightning_modules.analysis.attention_maps import HeadStatistics
+
+_PICTURE = {
+    "cmap": "viridis",
+    "norm": PowerNorm(0.5, vmin=0.0, vmax=1.0),
+    "interpolation": "nearest",
+    "aspect": "equal",
+}
+_TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+_WRITTEN = 0.3  # weights from here on are written into the large picture
+_MOST_WRITTEN = 24  # tokens; of a longer sentence the cells are too small for numbers
+_PROFILE = {  # statistic -> panel title, and whether it is a share
+    "previous": ("on the token before", True),
+    "itself": ("on the token itself", True),
+    "following": ("on the token after", True),
+    "first": ("on [CLS]", True),
+    "separator": ("on [SEP]", True),
+    "distance": ("mean distance (tokens)", False),
+    "entropy": ("entropy (nats)", False),
+    "beyond": ("beyond position (nats)", False),
+}
+
+
+def all_heads(weights: np.ndarray, prior: np.ndarray, subtitle: str = "") -> Figure:
+    """One small picture a head: rows are layers, the first on top, columns are heads; turned where layers are more.
+
+    Args:
+        weights: ``[layer head t s]``.
+        prior: The same if queries and keys said nothing; zero where a head may not look, which is drawn in grey.
+        subtitle: Small print.
+    """
+    layers, heads = weights.shape[:2]
+    is_turned = layers > heads
+    rows, columns = (heads, layers) if is_turned else (layers, heads)
+    side = 5.9 / max(columns, 3)
+    with mpl.rc_context(STYLE):
+        figure = blank(1.1 + rows * (side + 0.1))
+        panels = figure.subplots(rows, columns, squeeze=False)
+        for layer, head in np.ndindex(layers, heads):
+            axes = panels[head, layer] if is_turned else panels[layer, head]
+            image = _picture(axes, weights[layer, head], prior[layer, head])
+            axes.set_xticks([])
+            axes.set_yticks([])
+        across, down = ("layer", "head") if is_turned else ("head", "layer")
+        for number, axes in enumerate(panels[0], 1):
+            axes.set_title(f"{across} {number}" if columns <= 8 else f"{number}", loc="center", fontsize=9)
+        for number, axes in enumerate(panels[:, 0], 1):
+            axes.set_ylabel(f"{down} {number}" if rows <= 8 else f"{number}", fontsize=9)
+        _scale(figure, image, panels)
+        titles(figure, "Who looks at whom in one sentence, head by head", subtitle)
+    return figure
+
+
+def one_head(weights: np.ndarray, prior: np.ndarray, pieces: Sequence[str], where: str, subtitle: str = "") -> Figure:
+    """One head, token by token, beside what its positions alone would make it look at.
+
+    Args:
+        weights: ``[t s]``.
+        prior: The same if queries and keys said nothing; zero where the head may not look, which is drawn in grey.
+        pieces: The tokens.
+        where: Which head.
+        subtitle: Small print.
+    """
+    with mpl.rc_context(STYLE):
+        figure = blank(4.7)
+        left, right = figure.subplots(1, 2, sharey=True)
+        names, size = [shown(piece, 12) for piece in pieces], min(8.5, 150 / len(pieces))
+        image = _picture(left, weights, prior)
+        _picture(right, prior, prior)
+        for axes, name in ((left, "as learnt"), (right, "if only positions counted")):
+            axes.set_title(name, loc="center")
+            axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
+            axes.set_xlabel("what is looked at")
+            axes.tick_params(length=0)
+        left.set_yticks(range(len(names)), names, fontsize=size)
+        left.set_ylabel("the token that looks")
+        for row, column in np.argwhere(weights >= _WRITTEN) if len(pieces) <= _MOST_WRITTEN else ():
+            colour = INK if weights[row, column] > 0.45 else "white"
+            text = f"{100 * weights[row, column]:.0f}"
+            left.text(column, row, text, ha="center", va="center", fontsize=0.72 * size, color=colour)
+        _scale(figure, image, np.array([left, right]))
+        titles(figure, f"{where}: who looks at whom, token by token", subtitle)
+    return figure
+
+
+def _picture(axes: Axes, weights: np.ndarray, prior: np.ndarray) -> AxesImage:
+    axes.grid(visible=False)
+    axes.set_facecolor("#e6e6e6")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return axes.imshow(np.ma.masked_where(prior <= 0, weights), **_PICTURE)
+
+
+def _scale(figure: Figure, image: AxesImage, panels: np.ndarray) -> None:
+    bar = figure.colorbar(image, ax=panels, shrink=0.8, aspect=28, pad=0.02, ticks=_TICKS)
+    bar.ax.set_yticklabels([f"{100 * tick:g} %" for tick in _TICKS], fontsize=8)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0)
+
+
+def profile(learnt: HeadStatistics, prior: HeadStatistics, subtitle: str = "") -> Figure:
+    """The averages of every head over a text, by layer: filled as learnt, hollow what positions alone would give.
+
+    A head has the same colour and the same place within its layer in all panels.
+    """
+    heads = learnt.entropy.shape[1]
+    with mpl.rc_context(STYLE):
+        figure = blank(5.9)
+        key, panels = keyed(figure, 1, 2, 4)
+        offsets = np.linspace(-0.3, 0.3, heads) if heads > 1 else np.zeros(1)
+        for axes, (name, (title, is_share)) in zip(panels.ravel(), _PROFILE.items(), strict=True):
+            factor = 100.0 if is_share else 1.0
+            values, alone = factor * getattr(learnt, name), factor * getattr(prior, name)
+            _dots(axes, values, alone, offsets)
+            axes.set_title(title, fontsize=9)
+            top = max(float(values.max()), float(alone.max()), 0.01)  # less is noise
+            axes.set_ylim(-0.04 * top, 1.08 * top)
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
+            axes.tick_params(labelsize=8)
+            if is_share:
+                axes.yaxis.set_major_formatter("{x:g} %")
+        for axes in panels[-1]:
+            axes.set_xlabel("layer", fontsize=9)
+        lines, known = panels[0, 0].get_legend_handles_labels()
+        most = min(heads, len(OKABE_ITO))
+        shown_lines, names = [*lines[:most], lines[-1]], [*known[:most], known[-1]]
+        key.legend(shown_lines, names, loc="center left", ncols=most + 1, fontsize=9, handletextpad=0.1,
+                   columnspacing=1.0)  # fmt: skip
+        titles(figure, "What each head spends its attention on, over held-out text", subtitle)
+    return figure
+
+
+def _dots(axes: Axes, values: np.ndarray, alone: np.ndarray, offsets: np.ndarray) -> None:
+    """One statistic of every head ``[layer head]``, the heads of a layer side by side."""
+    layers, heads = values.shape
+    for head in range(heads):
+        places, colour = np.arange(1, layers + 1) + offsets[head], OKABE_ITO[head % len(OKABE_ITO)]
+        axes.vlines(places, alone[:, head], values[:, head], color=colour, lw=0.8, alpha=0.5)
+        axes.plot(places, values[:, head], "o", color=colour, ms=5, label=f"head {head + 1}", zorder=3)
+    places = np.arange(1, layers + 1)[:, None] + offsets
+    axes.plot(places.ravel(), alone.ravel(), "o", mfc="none", mec=INK, mew=0.8, ms=5, zorder=4,
+              label="if only positions counted")  # fmt: skip
+    axes.set_xlim(0.4, layers + 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))

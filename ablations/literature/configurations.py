@@ -1,0 +1,156 @@
+"""Published configurations: the shapes that papers describe, as systems of ours, and the counts printed for them.
+
+``ablations/published/configurations.yaml`` is read strictly, as grids are: every problem has its file and line.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from ablations.core import strict_yaml
+from ablations.core.strict_yaml import Document, Path_
+from lightning_modules.config import ConfigError, Problem, Settings, did_you_mean, knob, problems
+from lightning_modules.system import System
+from lightning_modules.systems import SYSTEMS
+
+FILE = Path(__file__).parents[1] / "published" / "configurations.yaml"
+NUMBER = r"^[0-9]+(\.[0-9]+)?$"
+OPTIONAL = r"^([0-9]+(\.[0-9]+)?)?$"
+NAME = r"^[a-z][a-z0-9_]*$"
+
+
+class Configuration(Settings):
+    """A shape that a paper describes, as a system with some knobs changed."""
+
+    id: str = Field(description="Unique in the file.", pattern=NAME)
+    paper: str = Field(description="A key of the file's sources.")
+    table: str = Field(description="Where it is printed.", min_length=1)
+    name: str = Field(description="What the paper calls it.", min_length=1)
+    base: str = Field(description="The system to start from.")
+    set: dict[str, Any] = knob({}, "Knob -> value.")
+    printed: str = knob(
+        "", "The printed count in millions, as text; empty where the paper gives the shape alone.", pattern=OPTIONAL
+    )
+    includes: Literal["encoder", "pooler", "heads"] = knob(
+        "pooler",
+        "What the printed count is compared with: embeddings and layers; those and the dense layer on the first "
+        "position; or everything that is pre-trained.",
+    )
+    average: float | None = knob(None, "ALBERT's Avg of five tasks (per cent).", gt=0, le=100)
+    explanation: str = knob("", "Why the printed count and ours differ.")
+
+    @property
+    def system(self) -> System:
+        """The system itself.
+
+        Raises:
+            ConfigError: Naming each bad knob.
+        """
+        return SYSTEMS[self.base].but(**self.set)
+
+
+class Absent(Settings):
+    """A printed count of a network that cannot be built from the parts there are."""
+
+    id: str = Field(description="Unique in the file.", pattern=NAME)
+    paper: str = Field(description="A key of the file's sources.")
+    table: str = Field(description="Where it is printed.", min_length=1)
+    name: str = Field(description="What the paper calls it.", min_length=1)
+    printed: str = Field(description="The printed count in millions, as text.", pattern=NUMBER)
+    missing: str = Field(description="Which part there is not.", min_length=1)
+
+
+class Catalogue(Settings):
+    """Everything in the file."""
+
+    sources: dict[str, str]
+    configurations: tuple[Configuration, ...]
+    absent: tuple[Absent, ...]
+
+
+@cache
+def read(file: Path = FILE) -> Catalogue:
+    """Reads and checks the file, down to building the settings of every system.
+
+    Raises:
+        ConfigError: With every problem as ``file:line: path: what is wrong``.
+    """
+    document = strict_yaml.load(file)
+    document.check()
+    data = document.data
+    expected = {"sources": dict, "configurations": list, "absent": list}
+    shapes = {key: type(part) for key, part in data.items()} if isinstance(data, dict) else {}
+    if shapes != expected:
+        document.complain((), "must have the keys sources (a mapping), configurations and absent (lists), no others")
+        document.check()
+    found = {
+        key: [
+            (place, item) for place, item in enumerate(_items(document, key, kind, data["sources"])) if item is not None
+        ]
+        for key, kind in (("configurations", Configuration), ("absent", Absent))
+    }
+    _check_ids(document, found)
+    for place, item in found["configurations"]:
+        _check_system(document, ("configurations", place), item)
+    document.check()
+    return Catalogue(sources=data["sources"], **{key: tuple(item for _, item in rows) for key, rows in found.items()})
+
+
+def named(id: str, catalogue: Catalogue | None = None) -> Configuration:
+    """The configuration of a name.
+
+    Raises:
+        ConfigError: With the nearest name of a system or configuration if there is none; for a network that cannot
+            be built, with what it takes.
+    """
+    catalogue = catalogue or read()
+    found = {item.id: item for item in catalogue.configurations}
+    if id in found:
+        return found[id]
+    missing = next((item for item in catalogue.absent if item.id == id), None)
+    if missing is not None:
+        raise ConfigError([Problem("system", f"{missing.name} cannot be built yet: {missing.missing}")])
+    message = f"there is no system or published configuration '{id}'.{did_you_mean(id, [*SYSTEMS, *found])}"
+    raise ConfigError([Problem("system", message)])
+
+
+Item = TypeVar("Item", Configuration, Absent)
+
+
+def _items(document: Document, key: str, kind: type[Item], sources: dict[str, Any]) -> list[Item | None]:
+    """The entries of a list, None for each that is wrong."""
+    items: list[Item | None] = []
+    for place, entry in enumerate(document.data[key]):
+        item = None
+        try:
+            item = kind.model_validate(entry)
+        except ValidationError as error:
+            for problem in problems(error, kind):
+                document.complain((key, place, *problem.path.split(".")), problem.message)
+        if item and item.paper not in sources:
+            document.complain((key, place, "paper"), f"has no source.{did_you_mean(item.paper, sources)}")
+        items.append(item)
+    return items
+
+
+def _check_ids(document: Document, found: dict[str, list[tuple[int, Any]]]) -> None:
+    seen: dict[str, int] = {}
+    for key, rows in found.items():
+        for place, item in rows:
+            line = document.line((key, place, "id"))
+            if item.id in seen:
+                document.complain((key, place, "id"), f"'{item.id}' is on line {seen[item.id]} as well")
+            seen.setdefault(item.id, line)
+
+
+def _check_system(document: Document, path: Path_, item: Configuration) -> None:
+    if item.base not in SYSTEMS:
+        document.complain((*path, "base"), f"there is no system '{item.base}'.{did_you_mean(item.base, SYSTEMS)}")
+        return
+    try:
+        item.system  # noqa: B018, built for its complaints
+    except ConfigError as error:
+        for problem in error.problems:
+            document.complain((*path, "set", problem.path), problem.message)

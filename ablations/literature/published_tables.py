@@ -1,0 +1,179 @@
+"""The published record as tables: found by names such as ``albert.t4``, and laid out as the papers print them."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+from ablations.core.formatting import Sheet
+from ablations.literature.published_values import FOLDER, TEXT, Published, files, read
+from lightning_modules.config import ConfigError, Problem, did_you_mean
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """One table of one paper.
+
+    Attributes:
+        file: The file its rows stand in.
+        table: Its key and its title: ``T4 sharing``.
+        rows: In printed order.
+    """
+
+    file: str
+    paper: str
+    table: str
+    rows: tuple[Published, ...]
+
+    @property
+    def key(self) -> str:
+        """The first word of ``table``, in small letters: ``t4``."""
+        return self.table.split()[0].lower().rstrip(",")
+
+    @property
+    def title(self) -> str:
+        """The words after the key."""
+        return " ".join(self.table.split()[1:])
+
+    @property
+    def slug(self) -> str:
+        """The whole of ``table`` in small letters, digits, dots and hyphens: ``t9-glue-single``."""
+        return re.sub(r"[^a-z0-9.+]+", "-", self.table.lower()).strip("-")
+
+
+def catalogue(folder: Path = FOLDER) -> dict[str, PrintedTable]:
+    """Every table of the record by its name, papers by name, their tables in the order of the file.
+
+    The name is ``<paper>.<key>``; tables of a paper that share a key, such as the two halves of ALBERT's T9, are told
+    apart by their titles: ``albert.t9-glue-single``.
+
+    Raises:
+        ConfigError: If a file cannot be read.
+    """
+    found: dict[tuple[str, str, str], list[Published]] = {}
+    for file in files(folder):
+        for row in read(file, folder=folder):
+            found.setdefault((file, row.paper, row.table), []).append(row)
+    tables = [PrintedTable(*where, tuple(rows)) for where, rows in found.items()]
+    tables.sort(key=lambda table: plain_name(table.paper))
+    short = [f"{plain_name(table.paper)}.{table.key}" for table in tables]
+    return {
+        name if short.count(name) == 1 else f"{plain_name(table.paper)}.{table.slug}": table
+        for name, table in zip(short, tables, strict=True)
+    }
+
+
+def plain_name(paper: str) -> str:
+    """A paper's name in small letters and digits.
+
+    >>> plain_name("Transformer-XL")
+    'transformerxl'
+    """
+    return re.sub(r"[^a-z0-9]", "", paper.lower())
+
+
+def find(names: Iterable[str], tables: dict[str, PrintedTable]) -> dict[str, PrintedTable]:
+    """The tables that names mean: ``albert`` is all of a paper or file, ``albert.t9`` all with that key.
+
+    Raises:
+        ConfigError: For every name that means no table, with the nearest that does.
+    """
+    chosen: dict[str, PrintedTable] = {}
+    problems = []
+    for name in names:
+        paper, _, part = name.lower().partition(".")
+        wanted = (plain_name(paper), f"{plain_name(paper)}csv")
+        here = {f: t for f, t in tables.items() if plain_name(t.paper) in wanted or plain_name(t.file) in wanted}
+        meant = {full: table for full, table in here.items() if not part or _means(part, table)}
+        if not meant:
+            what = "there is no such table" if here else "there is no such paper or table"
+            problems.append(Problem(name, f"{what}.{_nearest(name, here or tables)}"))
+        chosen |= meant
+    if problems:
+        raise ConfigError(problems)
+    return chosen
+
+
+def _means(part: str, table: PrintedTable) -> bool:
+    return part in (table.key, table.slug, *table.key.split("+"))
+
+
+def _nearest(name: str, tables: dict[str, PrintedTable]) -> str:
+    papers = {plain_name(table.paper) for table in tables.values()}
+    keys = {f"{plain_name(table.paper)}.{table.key}" for table in tables.values()}
+    hint = did_you_mean(name.lower(), {*tables, *keys, *papers})
+    return hint if "Did you mean" in hint else did_you_mean(name.lower(), keys if len(papers) == 1 else papers)
+
+
+Column = tuple[str, str]  # metric, split
+
+
+def sheet(table: PrintedTable) -> Sheet:
+    """A table as the paper prints it: variants down, metrics across, every value as printed, notes below."""
+    columns = _columns(table.rows)
+    cells: dict[str, dict[Column, str]] = {}
+    for row in table.rows:
+        here = cells.setdefault(row.variant, {})
+        if (row.metric, row.split) in here:
+            message = f"line {row.line} repeats {row.metric} of {row.variant}"
+            raise ConfigError([Problem(f"{table.file}: {table.table}", message)])
+        here[row.metric, row.split] = row.value
+    return Sheet(
+        ["", *_headings(table.rows, columns)],
+        [[variant, *(here.get(column, "") for column in columns)] for variant, here in cells.items()],
+        notes=_notes(table),
+    )
+
+
+def _columns(rows: Sequence[Published]) -> list[Column]:
+    """Columns so that each variant has its own in the order of the file; where variants disagree, as first seen."""
+    seen = list(dict.fromkeys((row.metric, row.split) for row in rows))
+    order: TopologicalSorter[Column] = TopologicalSorter(dict.fromkeys(seen, ()))
+    for before, after in pairwise(rows):
+        if before.variant == after.variant:
+            order.add((after.metric, after.split), (before.metric, before.split))
+    try:
+        return list(order.static_order())
+    except CycleError:
+        return seen
+
+
+def _headings(rows: Sequence[Published], columns: Sequence[Column]) -> list[str]:
+    """The metric; its split and unit where those of the table differ."""
+    many_splits, many_units = len({row.split for row in rows} - {""}) > 1, len({row.unit for row in rows}) > 1
+    headings = []
+    for metric, split in columns:
+        unit = next(row.unit for row in rows if (row.metric, row.split) == (metric, split))
+        shown = f"({unit})" if many_units and unit not in ("", TEXT) else ""
+        headings.append(" ".join(filter(None, (metric, split if many_splits else "", shown))))
+    return headings
+
+
+def _notes(table: PrintedTable) -> list[str]:
+    rows = table.rows
+    sources = "; ".join(dict.fromkeys(row.source for row in rows))
+    confidence = ", ".join(dict.fromkeys(row.confidence for row in rows if row.confidence))
+    notes = [f"{table.paper}, {table.table}: {sources}" + (f" ({confidence})." if confidence else ".")]
+    for word, values in (("Unit", {row.unit for row in rows}), ("Split", {row.split for row in rows} - {""})):
+        if len(values) == 1 and (value := values.pop()) not in ("", TEXT):
+            notes.append(f"{word}: {value}.")
+    lower = list(dict.fromkeys(row.metric for row in rows if row.better == "lower"))
+    if lower:
+        all_of_them = {row.better for row in rows} == {"lower"}
+        notes.append(f"Lower is better{'' if all_of_them else ': ' + ', '.join(lower)}.")
+    return notes + [_about(note, rows) for note in dict.fromkeys(row.note for row in rows if row.note)]
+
+
+def _about(note: str, rows: Sequence[Published]) -> str:
+    """A note after what it is about: nothing for the whole table, variants, or single values."""
+    meant = [row for row in rows if row.note == note]
+    variants = list(dict.fromkeys(row.variant for row in meant))
+    others = {row.variant for row in rows if row.note != note}
+    if len(meant) == len(rows):
+        return f"{note[:1].upper()}{note[1:]}."
+    if others.isdisjoint(variants):
+        return f"{', '.join(variants)}: {note}."
+    metrics = list(dict.fromkeys(row.metric for row in meant))
+    return f"{', '.join(metrics)} of {', '.join(variants)}: {note}."

@@ -1,0 +1,232 @@
+"""Published values: the rows of ``ablations/published/*.csv``, read strictly and joined to the cells of a grid.
+
+One row is one printed value. The fixed columns say what was printed where; the further ones describe the variant: its
+configuration, and the names by which grids call it. ``published/README.md`` says what each column holds.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from lightning_modules.config import ConfigError, Problem, did_you_mean
+
+FOLDER = Path(__file__).parents[1] / "published"
+COLUMNS = (
+    "paper", "arxiv", "table", "variant", "metric", "value", "unit", "split", "better", "source", "confidence", "note",
+)  # fmt: skip
+NAMES = ("system", "objective", "layers", "rate", "strategy", "features", "model", "start", "examples")  # grids' own
+CONFIGURATION = (
+    "num_layers", "hidden_size", "embedding_size", "num_heads", "ffn_size", "parameters_M", "sharing", "pretraining",
+    "masking", "input_format", "steps", "batch_size", "peak_lr", "optimizer", "sequence_length", "data", "tokenizer",
+    "finetuning", "setting",
+)  # fmt: skip
+CONFIDENCE = ("checked", "repository", "copy", "second hand")
+TEXT = "text"  # the unit of a value in words, which has no order
+_REQUIRED = ("paper", "table", "variant", "metric", "value", "source")
+_DIRECTIONS = ("higher", "lower")
+
+
+@dataclass(frozen=True)
+class Published:
+    """One printed value.
+
+    Attributes:
+        value: As printed (``84.50`` keeps its zero, ``~1.0`` its tilde).
+        unit: Of the value; ``text`` for one in words, which then has no ``better``.
+        confidence: One of ``CONFIDENCE``, or empty.
+        knobs: The further columns, as text.
+        line: The line of the file it stands on.
+    """
+
+    paper: str
+    arxiv: str
+    table: str
+    variant: str
+    metric: str
+    value: str
+    unit: str
+    split: str
+    better: str
+    source: str
+    confidence: str
+    note: str
+    knobs: Mapping[str, str]
+    line: int
+
+    @property
+    def number(self) -> float:
+        """The printed value as a number; an error for one in words."""
+        return float(self.value.lstrip("~"))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What a grid may choose and join by: the further columns, and two of the fixed ones."""
+        return {"variant": self.variant, "split": self.split, **self.knobs}
+
+
+def printed_difference(a: Any, b: Any) -> str:
+    """``a - b`` of two printed values of one metric, with the decimals they were printed with.
+
+    >>> printed_difference(84.5, "84.2"), printed_difference("n/a", 1)
+    ('+0.3', '')
+    """
+    try:
+        return f"{Decimal(str(a).lstrip('~')) - Decimal(str(b).lstrip('~')):+}"
+    except InvalidOperation:
+        return ""
+
+
+def files(folder: Path = FOLDER) -> list[str]:
+    """The names of all files of published values."""
+    return sorted(path.name for path in folder.glob("*.csv"))
+
+
+def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
+    """Reads one file of published values, or one table of it.
+
+    Args:
+        name: A file name in ``folder``, with or without ``.csv``.
+        table: Which table; empty for all.
+        folder: Where the files lie.
+
+    Raises:
+        ConfigError: For an unknown file or table, and for every bad row at once, each with its line.
+    """
+    path = folder / (name if name.endswith(".csv") else f"{name}.csv")
+    if path.parent != folder or not path.is_file():
+        message = f"there is no such file of published values.{did_you_mean(name, files(folder))}"
+        raise ConfigError([Problem(name, message)])
+    with path.open(encoding="utf-8", newline="") as stream:
+        reader = csv.reader(stream, strict=True)
+        header = next(reader, [])
+        if wrong := _wrong_header(header):
+            raise ConfigError([Problem(f"{path.name}:1", wrong)])
+        rows, problems = [], []
+        for cells in reader:
+            row, wrong = _row(header, cells, reader.line_num)
+            problems += [Problem(f"{path.name}:{reader.line_num}", message) for message in wrong]
+            rows += [row] if row else []
+    problems += [Problem(f"{path.name}:{line}", message) for line, message in _repeated(rows)]
+    names = {row.table for row in rows}
+    if table and table not in names:
+        problems.append(Problem(path.name, f"there is no table '{table}'.{did_you_mean(table, names)}"))
+    if problems:
+        raise ConfigError(problems)
+    return [row for row in rows if table in ("", row.table)]
+
+
+def chosen(source: Any) -> list[Published]:
+    """The rows that a grid's ``published`` entry means: of its file and table, with the column values it asks for."""
+    rows = read(source.file, source.table)
+    return [row for row in rows if all(same(row.columns.get(name), value) for name, value in source.where.items())]
+
+
+def written(rows: Iterable[Published]) -> str:
+    """Rows as a file of published values, with the further columns that any of them has; :func:`read` takes it back."""
+    rows = list(rows)
+    further = [name for name in (*NAMES, *CONFIGURATION) if any(row.knobs.get(name) for row in rows)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*COLUMNS, *further])
+    for row in rows:
+        writer.writerow([*(getattr(row, name) for name in COLUMNS), *(row.knobs.get(name, "") for name in further)])
+    return out.getvalue()
+
+
+def _wrong_header(header: list[str]) -> str:
+    missing = [column for column in COLUMNS if column not in header]
+    if missing:
+        return f"the columns {', '.join(missing)} are missing"
+    if len(set(header)) != len(header):
+        return "a column appears twice"
+    known = (*COLUMNS, *NAMES, *CONFIGURATION)
+    for column in header:
+        if column not in known:
+            return f"there is no column '{column}'.{did_you_mean(column, known)}"
+    return ""
+
+
+def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | None, list[str]]:
+    if len(cells) != len(header):
+        return None, [f"{len(cells)} cells where the header has {len(header)}"]
+    row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+    wrong = [f"'{name}' is empty" for name in _REQUIRED if not row[name]]
+    if row["unit"] == TEXT:
+        if row["better"]:
+            wrong.append(f"better is {row['better']!r}, but a text has no order")
+    else:
+        if not _is_number(row["value"]):
+            wrong.append(f"the value {row['value']!r} is not a number")
+        if row["better"] not in _DIRECTIONS:
+            wrong.append(f"better is {row['better']!r}. Allowed: {', '.join(_DIRECTIONS)}.")
+    if row["confidence"] not in ("", *CONFIDENCE):
+        wrong.append(f"confidence is {row['confidence']!r}.{did_you_mean(row['confidence'], CONFIDENCE)}")
+    if wrong:
+        return None, wrong
+    knobs = {name: row.pop(name) for name in header if name not in COLUMNS}
+    return Published(**row, knobs=knobs, line=line), []
+
+
+def _is_number(printed: str) -> bool:
+    try:
+        return math.isfinite(float(printed.lstrip("~")))
+    except ValueError:
+        return False
+
+
+def _repeated(rows: list[Published]) -> list[tuple[int, str]]:
+    seen: dict[tuple[Any, ...], int] = {}
+    found = []
+    for row in rows:
+        key = (row.paper, row.table, row.variant, row.metric, row.split, *row.knobs.items())
+        if key in seen:
+            found.append((row.line, f"the same value as on line {seen[key]}: {row.variant}, {row.metric}"))
+        seen.setdefault(key, row.line)
+    return found
+
+
+def same(knob: Any, printed: Any) -> bool:
+    """Whether a knob has a printed value: numbers by their first twelve digits, everything else as text.
+
+    >>> same(0.1 + 0.05, "0.15"), same("post", "post"), same(True, "1")
+    (True, True, False)
+    """
+    if isinstance(knob, bool) or isinstance(printed, bool) or knob is None or printed is None:
+        return knob is printed
+    if isinstance(knob, (list, tuple)) and isinstance(printed, (list, tuple)):
+        return len(knob) == len(printed) and all(map(same, knob, printed))
+    try:
+        return math.isclose(float(knob), float(printed), rel_tol=1e-11, abs_tol=0.0)
+    except (TypeError, ValueError):
+        return str(knob) == str(printed)
+
+
+def beside(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Published]:
+    """The published values of one cell: metric -> row.
+
+    Args:
+        rows: Of one table, from :func:`read`.
+        match: Column of the file -> path of the axis that has to have its value.
+        values: The cell's value at each path.
+
+    Raises:
+        ConfigError: For a column the file has not, or if two rows of one metric match: the join is ambiguous.
+    """
+    found: dict[str, Published] = {}
+    for row in rows:
+        unknown = [column for column in match if column not in row.columns]
+        if unknown:
+            message = f"no such column of published values.{did_you_mean(unknown[0], row.columns)}"
+            raise ConfigError([Problem(unknown[0], message)])
+        if not all(path in values and same(values[path], row.columns[column]) for column, path in match.items()):
+            continue
+        if row.metric in found:
+            both = f"lines {found[row.metric].line} and {row.line} both give {row.metric} for {dict(values)}"
+            raise ConfigError([Problem(row.table, f"{both}; name the table or match one more column")])
+        found[row.metric] = row
+    return found

@@ -1,0 +1,55 @@
+"""Metrics made from the layer statistics of a record: one number for what is one number a layer.
+
+Lan et al. (2019, section 4.5) read two things off their Figure 1: that ALBERT's layers move what passes through them
+less than BERT's, and that the transitions from layer to layer are smoother. The paper has no numbers. Here "less" is a
+mean over layers, and "smoother" the mean absolute change from one layer to the next.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from ablations.core.schema import Cell, Record
+from ablations.measurements.derived import Lookup
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean over layers; None without layers."""
+    return sum(values) / len(values) if values else None
+
+
+def change(values: Sequence[float]) -> float | None:
+    """The mean absolute difference between neighbouring layers; None below two layers.
+
+    >>> change([10.0, 4.0, 5.0])
+    3.5
+    """
+    return mean([abs(after - before) for before, after in pairwise(values)])
+
+
+def last(values: Sequence[float]) -> float | None:
+    """What the last layer has; None without layers."""
+    return values[-1] if values else None
+
+
+LAYER_METRICS: dict[str, tuple[str, Callable[[Sequence[float]], float | None]]] = {  # name -> statistic, its summary
+    "layers.angle": ("angle", mean),
+    "layers.distance": ("distance", mean),
+    "layers.angle_change": ("angle", change),
+    "layers.distance_change": ("distance", change),
+    "layers.last_angle": ("angle", last),
+    "layers.last_distance": ("distance", last),
+}
+
+
+def gathered(cell: Cell, records: Lookup, metric: str) -> dict[int, Record]:
+    """The finished pretrainings of a cell by seed, each with this metric; those without statistics are left out."""
+    statistic, summary = LAYER_METRICS[metric]
+    found = {}
+    for run in cell.runs:
+        record = records.get(run.id)
+        if record is None or record.outcome != "done":
+            continue
+        value = summary(record.layers.get(statistic, ()))
+        if value is not None:
+            found[run.seed] = record.model_copy(update={"metrics": {**record.metrics, metric: value}})
+    return found

@@ -1,0 +1,186 @@
+"""The table and the figure of measured inference: `inference.json` and records in, the part of a page out."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from ablations.core import store
+from ablations.core.formatting import (
+    Entry,
+    Sheet,
+    comma_separated,
+    fixed,
+    markdown,
+    path_text,
+    places,
+    quantity,
+    value_text,
+)
+from ablations.core.schema import Cell, Grid
+from ablations.core.statistics import mean_interval
+from ablations.figures.style import OKABE_ITO, STYLE, blank, keyed, save, shown, titles
+from ablations.measurements.frames import Lookup, metric_by_seed
+from ablations.running import inference
+
+_CAPTION = "Score, or parameters, over the time of a pass"
+
+
+class Planned(Protocol):
+    """What the part of a page needs of a plan."""
+
+    grid: Grid
+    cells: Sequence[Cell]
+
+
+def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
+    """Writes ``inference.md``, ``.csv`` and ``.svg`` beside the measurements that a folder holds.
+
+    The bytes depend on the measurements and the records alone.
+
+    Returns:
+        The files written, by name; none where nothing was measured.
+    """
+    measured = inference.read(folder)
+    if not measured:
+        return {}
+    reading, everything = sheets(plan.cells, measured)
+    paths = {end: folder / f"{inference.NAME}.{end}" for end in ("md", "csv", "svg")}
+    store.write(paths["md"], markdown(reading).encode())
+    store.write(paths["csv"], comma_separated(everything).encode())
+    save(figure(plan, records, measured), paths["svg"])
+    return {path.name: path for path in paths.values()}
+
+
+def part(folder: Path) -> list[str]:
+    """The paragraphs of a page about what `publish` has written into its folder; none where nothing was measured."""
+    table = folder / f"{inference.NAME}.md"
+    if not inference.read(folder):
+        return []
+    links = ", ".join(f"[{end}]({inference.NAME}.{end})" for end in ("md", "csv", "json"))
+    drawing = f"![{_CAPTION}]({inference.NAME}.svg)"
+    return ["## Inference, measured", table.read_text(encoding="utf-8").rstrip("\n"), f"As files: {links}.", drawing]
+
+
+def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tuple[Sheet, Sheet]:
+    """The table to read and the table of every number: one row a cell and device."""
+    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    headings = [*map(path_text, paths), "encoder parameters"]
+    headings += [f"{what}, batch of {batch}" for batch in inference.BATCHES for what in ("ms a pass", "peak MB")]
+    every = ["cell", *paths, "device", "threads", "length", "parameters"]
+    every += [f"{what}, batch {b}" for b in inference.BATCHES for what in ("ms", "ms low", "ms high", "peak MB")]
+    reading: list[list[Entry]] = []
+    numbers: list[list[Entry]] = []
+    for one in measured:
+        where = f"{one['device']}{_threads(one)}"
+        for cell in _by_size(cells, [one]):
+            row = one["cells"][cell.label]
+            named: list[Entry] = [
+                value_text(path, cell.values[path]) if path in cell.values else None for path in paths
+            ]
+            by_batch = [row[str(batch)] for batch in inference.BATCHES]
+            reading.append([
+                *named, quantity(row["parameters"]),
+                *(text for b in by_batch for text in (_milliseconds(b), f"{b['mb']:.1f}")),
+                *([where] if len(measured) > 1 else []),
+            ])  # fmt: skip
+            raw: list[Entry] = [str(cell.values[path]) if path in cell.values else None for path in paths]
+            numbers.append([
+                cell.label, *raw, one["device"], one["threads"], one["length"], row["parameters"],
+                *(b[name] for b in by_batch for name in ("ms", "low", "high", "mb")),
+            ])  # fmt: skip
+    if len(measured) > 1:
+        headings.append("device")
+    return Sheet(headings, reading, left=len(paths), notes=_notes(measured)), Sheet(every, numbers)
+
+
+def _by_size(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """The cells that all have measured, the smallest first; a grid may have changed since it was measured."""
+    known = [cell for cell in cells if all(cell.label in one["cells"] for one in measured)]
+    return sorted(known, key=lambda cell: measured[0]["cells"][cell.label]["parameters"])
+
+
+def _milliseconds(row: Mapping[str, float]) -> str:
+    decimals = max(places((row["high"] - row["low"]) / 2, row["ms"]), 0)
+    return f"{fixed(row['ms'], decimals)} [{fixed(row['low'], decimals)}, {fixed(row['high'], decimals)}]"
+
+
+def _threads(one: Mapping[str, Any]) -> str:
+    count = one["threads"]
+    return "" if count is None else f", {count} thread{'s' * (count > 1)}"
+
+
+def _notes(measured: Sequence[Mapping[str, Any]]) -> list[str]:
+    where = "; ".join(
+        f"{one['device']}{_threads(one)}, torch {one['torch']}, {one['length']} positions, {one['turns']} turns, "
+        f"{'processor time of the one thread' if one['clock'] == 'cpu' else 'wall time'}, "
+        f"{one['measured'][:10]}"
+        for one in measured
+    )
+    return [
+        f"Measured on {where}. One forward pass of the encoder without a head, fp32, random weights, every position "
+        "real. Median over turns, in which all models were timed one after another, and the quartiles in brackets. "
+        "Peak MB: 10^6 bytes of weights and tensors together, by torch's allocator. Another machine has other figures; "
+        "no verdict rests on them."
+    ]
+
+
+def figure(plan: Planned, records: Lookup, measured: Sequence[Mapping[str, Any]]) -> Figure:
+    """The grid's main metric over the milliseconds a pass, one panel a batch, one row of panels a device.
+
+    While some cells have no finished run, the parameters of the encoder stand in for the metric.
+    """
+    cells = _by_size(plan.cells, measured)
+    main = plan.grid.metrics[0]
+    scores = {cell.label: mean_interval(list(metric_by_seed(cell, records, main.name).values())) for cell in cells}
+    is_scored = all(interval.mean is not None for interval in scores.values())
+    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    with mpl.rc_context(STYLE):
+        drawn = blank(1.6 + 0.2 * -(-len(cells) // 3) + 2.6 * len(measured))
+        key, panels = keyed(drawn, -(-len(cells) // 3) + 1, len(measured), len(inference.BATCHES), sharey=True)
+        for row, one in zip(panels, measured, strict=True):
+            for axes, batch in zip(row, inference.BATCHES, strict=True):
+                for i, cell in enumerate(cells):
+                    found, colour = one["cells"][cell.label], OKABE_ITO[i % len(OKABE_ITO)]
+                    time, interval = found[str(batch)], scores[cell.label]
+                    y = interval.mean if is_scored else found["parameters"]
+                    spread = [[time["ms"] - time["low"]], [time["high"] - time["ms"]]]
+                    up = interval.half if is_scored else None
+                    marker = "o" if i < len(OKABE_ITO) else "s"
+                    axes.errorbar(
+                        time["ms"], y, _up_and_down(up), spread, fmt=marker, ms=6, color=colour, lw=1.2, capsize=2
+                    )
+                _dress(axes, batch, is_log=not is_scored)
+            label = (main.label or main.name) + f"\n{main.better} is better" if is_scored else "encoder parameters"
+            row[0].set_ylabel(shown(label) if not is_scored else label)
+        names = [", ".join(value_text(path, value) for path, value in cell.values.items()) for cell in cells]
+        dots = [key.plot([], [], "o" if i < 7 else "s", color=OKABE_ITO[i % 7])[0] for i in range(len(cells))]
+        heading = shown(", ".join(map(path_text, paths)), 80)
+        key.legend(dots, [shown(n, 30) for n in names], ncols=3, loc="center left", title=heading, alignment="left",
+                   fontsize=9, title_fontsize=9, borderaxespad=0)  # fmt: skip
+        where = "; ".join(f"{one['device']}{_threads(one)}" for one in measured)
+        titles(drawn, "What does a forward pass take?", f"{plan.grid.name}: {where}; bars are quartiles")
+    return drawn
+
+
+def _up_and_down(half: float | None) -> list[list[float]] | None:
+    """Error bars of an interval; none where it has no width."""
+    return None if half is None else [[half], [half]]
+
+
+def _dress(axes: Axes, batch: int, *, is_log: bool) -> None:
+    axes.set_xscale("log")
+    axes.margins(0.12)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if is_log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(value)))
+    axes.set_xlabel(f"ms a pass, batch of {batch} (logarithmic)")

@@ -1,0 +1,265 @@
+"""The page of a grid and the index of all pages: records in, one folder of Markdown, tables and figures out.
+
+Everything here can be rebuilt from the records; no corpus is opened and nothing is trained.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ablations.claims import judging, scoreboard
+from ablations.claims.judging import Verdict
+from ablations.core import store
+from ablations.core.formatting import (
+    Sheet,
+    duration,
+    markdown,
+    markdown_text,
+    path_text,
+    plain,
+    quantity,
+    value_text,
+)
+from ablations.core.schema import Cell, Grid, Record
+from ablations.figures import grid_figures
+from ablations.measurements.frames import Lookup, device_class
+from ablations.pages import equal_compute, inference_page, search_report, tables, task_table
+from ablations.planning.cells import stand_in_pairs
+
+_VERDICT_NOTE = (
+    "Intervals here are widened by Holm's correction for the number of claims; those of the results below are not."
+)
+_SECTIONS = {"tasks": "Task by task", "equal_compute": "Read at equal compute", "search": "Search"}
+
+
+class Planned(Protocol):
+    """What a page needs of a plan."""
+
+    grid: Grid
+    scale: str
+    cells: Sequence[Cell]
+    excluded: Sequence[tuple[Mapping[str, Any], str]]
+    folder_name: str
+
+
+def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
+    """Writes the tables, verdicts, figures and page of a grid at a scale.
+
+    Args:
+        plan: The cells, in order; ``plan.folder_name`` differs from ``plan.scale`` where the grid was overridden.
+        records: Where the records are.
+        folder: ``results/<grid>/<folder name>``; made if need be. Other files in it stay (the executed notebook).
+
+    Returns:
+        Every file written, by name. A figure without data is not written, and an old one is removed.
+    """
+    verdicts = judging.verdicts(plan.grid, plan.cells, records)
+    results, found = tables.results(plan.grid, plan.cells, records), tables.claims(verdicts)
+    written = _named(tables.write(folder, "table", results))
+    if verdicts:
+        written |= _named(tables.write(folder, "claims", found))
+    by_task = task_table.per_task(plan.cells, records)
+    if by_task:
+        written |= _named(tables.write(folder, "tasks", by_task))
+    equal = equal_compute.sheets(plan.grid, plan.cells, records)
+    if equal:
+        written |= _named(tables.write(folder, "equal_compute", equal))
+    tried = search_report.searches(plan.grid, plan.cells, records)
+    if tried:
+        written |= _named(tables.write(folder, "search", tried))
+    for name, (draw, _) in grid_figures.FIGURES.items():
+        figure, path = draw(plan.grid, plan.cells, records, subtitle(plan, records)), folder / f"{name}.svg"
+        if figure is None:
+            path.unlink(missing_ok=True)
+        else:
+            written[path.name] = grid_figures.save(figure, path)
+    written |= inference_page.publish(plan, records, folder)
+    page = folder / "README.md"
+    parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": tried}
+    sheets = {name: found[0] for name, found in parts.items() if found}
+    store.write(page, _page(plan, records, folder, sheets, verdicts).encode())
+    card = folder / "page.json"
+    store.write(card, (json.dumps(_card(plan, records, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
+    return written | {page.name: page, card.name: card}
+
+
+def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
+    return {path.name: path for path in paths.values()}
+
+
+def _counts(plan: Planned, records: Lookup) -> tuple[int, int]:
+    """Distinct runs done and planned: cells that resolve to the same run share it. Searches count, until they end."""
+    ids, searched = _ids(plan)
+    found = {id: record for id in ids if (record := records.get(id)) is not None}
+    finished = sum(r.outcome == "done" or (r.final and id in searched) for id, r in found.items())
+    return finished, len(ids) + len({run.id for cell in plan.cells for run in cell.awaited})
+
+
+def _ids(plan: Planned) -> tuple[set[str], set[str]]:
+    """The ids of all runs of the cells, and of those in searches."""
+    searched = {run.id for cell in plan.cells for trial in cell.search for run in trial.work}
+    return {run.id for cell in plan.cells for run in cell.work} | searched, searched
+
+
+def subtitle(plan: Planned, records: Lookup) -> str:
+    """The small print of a figure: which grid, how much of it is done, what the marks are."""
+    finished, planned = _counts(plan, records)
+    done = f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
+    return f"{done}; thin lines and points are single seeds, bands 95 % intervals of the mean"
+
+
+def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    finished, planned = _counts(plan, records)
+    return {
+        "question": plan.grid.question,
+        "finished": finished,
+        "planned": planned,
+        "verdicts": judging.tally(verdicts),
+        "claims": [scoreboard.card(verdict, records) for verdict in verdicts],
+    }
+
+
+def _page(
+    plan: Planned, records: Lookup, folder: Path, sheets: Mapping[str, Sheet], verdicts: Sequence[Verdict]
+) -> str:
+    grid = plan.grid
+    finished, planned = _counts(plan, records)
+    overridden = " Axes, seeds or cells differ from the grid's own." if plan.folder_name != plan.scale else ""
+    description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
+    lead = [
+        f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}."
+        + overridden,
+        f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
+    ]
+    if grid.paper:
+        lead.append(f"The published ablation: {markdown_text(grid.paper)}.")
+    parts = ["\n\n".join(lead)]
+    if verdicts:
+        lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
+        parts += ["## Verdicts", lines, _VERDICT_NOTE, _links("claims")]
+    parts += ["## Results", markdown(sheets["table"]).rstrip("\n"), _links("table")]
+    drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
+    parts += [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
+    for name, title in _SECTIONS.items():
+        if name in sheets:
+            parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
+    parts += inference_page.part(folder)
+    parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
+    if (folder / "notebook.ipynb").exists():
+        parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")
+    return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _verdict_line(verdict: Verdict) -> str:
+    outcome, _, rest = verdict.sentence.partition(": ")
+    proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
+    claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(verdict.claim.source)})"
+    return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}"
+
+
+def _links(name: str) -> str:
+    files = (f"[{end}]({name}.{end})" for end in ("md", "csv", "tex", "json"))
+    return f"As files: {', '.join(files)}; the last names the runs behind each number."
+
+
+def _equal(plan: Planned) -> str:
+    grid = plan.grid
+    what = {
+        "steps": "the number of optimisation steps",
+        "tokens": "the number of training tokens",
+        "flops": "the number of floating-point operations",
+    }[grid.budget.equal]
+    lines = [
+        f"* Every cell gets {what} of the baseline.",
+        "* A seed sets initialisation, data order and corruption; each cell has the same seeds, and differences are "
+        "taken seed by seed.",
+        f"* Every cell starts from the system `{grid.base}`; only the knobs of the table differ.",
+    ]
+    scale = grid.scales.get(plan.scale)
+    lines += [f"* {markdown_text(rule)}" for rule in search_report.rules(grid, plan.scale)]
+    searched = {path for cell in plan.cells for trial in cell.search for path in trial.values}
+    both = {**grid.set, **(scale.set if scale else {})}
+    fixed = {path: value for path, value in both.items() if path not in searched}
+    if fixed:
+        knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
+        lines.append(f"* Set for all: {knobs}.")
+    for path in scale.stands_for if scale else ():
+        pairs = stand_in_pairs(grid, plan.scale, path)
+        listed = ", ".join(f"{value_text(path, ours)} for {value_text(path, theirs)}" for ours, theirs in pairs)
+        lines.append(f"* Published values of {markdown_text(path_text(path))} have stand-ins here: {listed}.")
+    for values, reason in plan.excluded:
+        left_out = ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items())
+        lines.append(f"* Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")
+    return "\n".join(lines)
+
+
+def _cost(plan: Planned, records: Lookup) -> str:
+    ids = sorted(_ids(plan)[0])
+    found = [record for id in ids if (record := records.get(id)) is not None]
+    if not found:
+        return "Nothing has been run."
+    total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in ("seconds", "tokens", "flops")}
+    devices = ", ".join(sorted({plain(device_class(record)) for record in found} - {""}))
+    where = f" on {markdown_text(devices)}" if devices else ""
+    return (
+        f"{len(found)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
+        f"{quantity(total['flops'])} floating-point operations{_generations(found)}."
+        + search_report.cost_sentence(plan.cells, records)
+    )
+
+
+def _generations(found: Sequence[Record]) -> str:
+    commits = sorted({str(record.provenance["commit"])[:10] for record in found if record.provenance.get("commit")})
+    return f"; at commit{'s' if len(commits) > 1 else ''} {', '.join(f'`{c}`' for c in commits)}" if commits else ""
+
+
+def _commands(plan: Planned) -> str:
+    return (
+        "From the records, without training or corpora: `make tables`. To train what is missing: "
+        f"`ablations run {plan.grid.name} --scale {plan.scale}`."
+    )
+
+
+def index(results_dir: Path) -> Path:
+    """Writes ``results/README.md``: every published page with its runs and its verdicts, one line each.
+
+    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order. Executed notebooks that belong
+    to no grid, ``essays/<name>/notebook.ipynb``, are listed at the end.
+    """
+    rows, details = [], []
+    for card in sorted(results_dir.glob("*/*/page.json")):
+        page, where = json.loads(card.read_text(encoding="utf-8")), card.parent.relative_to(results_dir).as_posix()
+        runs = f"{page['finished']} of {page['planned']}"
+        rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {markdown_text(page['question'])} | {runs} | "
+                    f"{markdown_text(page['verdicts'])} |")  # fmt: skip
+        if page["claims"]:
+            lines = (f"* *{markdown_text(c['statement'])}*: {markdown_text(c['sentence'])}." for c in page["claims"])
+            details.append(f"## [{markdown_text(where)}]({where}/README.md)\n\n" + "\n".join(lines))
+    head = "# Results\n\nEvery number here is rebuilt from `records/` by `make tables`.\n\n"
+    table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
+        f"{row}\n" for row in rows
+    )
+    if not rows:
+        table = "Nothing has been published yet.\n"
+    path, counts = results_dir / "README.md", "published/parameters.md"
+    if (results_dir / counts).is_file():
+        head += f"[Parameters of published configurations]({counts}), printed and counted, need no records.\n\n"
+    if (results_dir / "statistics" / "README.md").is_file():
+        head += "[How far the statistics can be trusted](statistics/README.md): simulated grids.\n\n"
+    if (results_dir / "claims.md").is_file():
+        head += "[Which published claims hold](claims.md): the scoreboard over all papers.\n\n"
+    details += _essays(results_dir)
+    body = table + "".join(f"\n{detail}\n" for detail in details)
+    store.write(path, (head + body).encode())
+    return path
+
+
+def _essays(results_dir: Path) -> list[str]:
+    """A section with a line an essay: its heading, as its first cell has it."""
+    lines = []
+    for path in sorted(results_dir.glob("essays/*/notebook.ipynb")):
+        first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).partition("\n")[0]
+        where = path.relative_to(results_dir).as_posix()
+        lines.append(f"* [{markdown_text(first.lstrip('# '))}]({where}): executed once; rebuilt from no record")
+    return ["## Essays\n\n" + "\n".join(lines)] if lines else []

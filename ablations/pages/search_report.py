@@ -1,0 +1,234 @@
+"""What plans, tables and pages say of the searches of cells: what was tried, what it cost, what it chose.
+
+A cell's search is charged to the cell: what it took stands beside the cell's own runs, with the runs that made it.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
+from ablations.core.schema import Cell, Grid, Trial
+from ablations.measurements.frames import Lookup
+from ablations.planning.search import combinations, direction, score, seeds, tune_at
+
+if TYPE_CHECKING:
+    from ablations.planning.plan import Plan
+
+_COSTS = ("tokens", "flops", "seconds")
+
+
+def rules(grid: Grid, scale: str) -> list[str]:
+    """How cells are tuned and what is equal about it, in a sentence or two; nothing where they are not."""
+    tune = tune_at(grid, scale)
+    if tune is None:
+        return []
+    tried = "; ".join(f"{path_text(p)} {', '.join(value_text(p, v) for v in vs)}" for p, vs in tune.axes.items())
+    own = seeds(tune)
+    listed = f"seed {own[0]}" if len(own) == 1 else f"seeds {own[0]} to {own[-1]}"
+    count = len(combinations(tune))
+    return [
+        f"Every cell is tuned by the same search: {count} combination{'s' * (count > 1)} ({tried}), each from {listed} "
+        f"and each with the budget of the cell's own runs. The best mean of {_named(grid)} is evaluated, from seeds "
+        "that no search has."
+    ]
+
+
+def _named(grid: Grid) -> str:
+    tune = grid.tune
+    if tune is None:
+        return ""
+    label = next((metric.label for metric in grid.metrics if metric.name == tune.metric), "") or tune.metric
+    return f"{label} ({direction(grid, tune)} is better)"
+
+
+# --- plans
+
+
+def planned(rows: pd.DataFrame) -> list[str]:
+    """The column of a plan's table: ``4 runs, 1.2 M tokens, 3 done, 1 missing``, beside the cell's own."""
+    return [
+        f"{row['search runs']} runs, {quantity(row['search tokens'])} tokens, {quantity(row['search flops'])} FLOPs: "
+        f"{row['search state']}"
+        for row in rows.to_dict("records")
+    ]
+
+
+def to_follow(plan: "Plan") -> str:
+    """What a plan cannot know yet, in a sentence with a space before it; empty where it knows everything."""
+    count = len(plan.awaited)
+    if not count:
+        return ""
+    return (
+        f" {len(plan.open)} of {len(plan.cells)} cells have not chosen: {count} evaluation run{'s' * (count > 1)} "
+        "follow their searches, with settings and ids that these decide, counted here at the cost of the first "
+        "combination."
+    )
+
+
+def missing(plan: "Plan", records: Lookup) -> list[str]:
+    """What keeps each open search from choosing, a sentence a cell."""
+    notes = []
+    for cell in plan.open:
+        scores = [score(trial, plan.grid.tune.metric, records) for trial in cell.search] if plan.grid.tune else []
+        runs = {run.id: run for one in scores for run in one.unended}
+        waiting = [f"{plan.label(id)} ({plan.states[id]})" for id in runs]
+        lacking = [
+            f"{trial.label} search {seed} (done, without {plan.grid.tune.metric})"
+            for trial, one in zip(cell.search, scores, strict=True)
+            for seed in one.unmeasured
+        ]
+        said = "; ".join([*waiting, *lacking])
+        notes.append(f"Search of {cell.label} waits for {said}. Then follow {len(cell.awaited)} evaluation runs.")
+    return notes
+
+
+# --- tables
+
+
+def spent(cell: Cell, records: Lookup) -> dict[str, float]:
+    """What a cell's search took: runs planned and ended, tokens, FLOPs and seconds, distinct runs once."""
+    ids = {run.id for trial in cell.search for run in trial.work}
+    found = [record for id in sorted(ids) if (record := records.get(id)) is not None and record.final]
+    costs = {name: sum(record.cost.get(name, 0.0) for record in found) for name in _COSTS}
+    return {"runs": len(ids), "ended": len(found), **costs}
+
+
+def _searched(cells: Sequence[Cell]) -> list[str]:
+    return list(dict.fromkeys(path for cell in cells for trial in cell.search for path in trial.values))
+
+
+def columns(cells: Sequence[Cell], records: Lookup) -> dict[str, list[Entry]]:
+    """The columns of the table to read: heading -> an entry a cell. None of them where nothing is searched."""
+    if not any(cell.search for cell in cells):
+        return {}
+    took = [spent(cell, records) for cell in cells]
+    found: dict[str, list[Entry]] = {
+        f"chosen {path_text(path)}": [
+            value_text(path, cell.chosen[path]) if path in cell.chosen else "open" for cell in cells
+        ]
+        for path in _searched(cells)
+    }
+    found["search runs"] = [f"{one['ended']} of {one['runs']}" for one in took]
+    found["search tokens"] = [quantity(one["tokens"]) for one in took]
+    found["search FLOPs"] = [quantity(one["flops"]) for one in took]
+    found["search time"] = [duration(one["seconds"]) for one in took]
+    return found
+
+
+def numbers(cells: Sequence[Cell], records: Lookup) -> dict[str, list[Entry]]:
+    """The same for the table of every number."""
+    if not any(cell.search for cell in cells):
+        return {}
+    took = [spent(cell, records) for cell in cells]
+    chosen = {f"chosen {path}": [_entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)}
+    return chosen | {f"search {name}": [one[name] for one in took] for name in ("runs", "ended", *_COSTS)}
+
+
+def _entry(value: Any) -> Entry:
+    return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value)
+
+
+def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
+    """What to know of those columns."""
+    if not any(cell.search for cell in cells):
+        return []
+    return [
+        f"Chosen: by the best mean of {_named(grid)}, over seeds that take no part in the means of this table. Search: "
+        "what choosing cost, all its runs together and on top of the runs of the row; diverged runs leave no cost. A "
+        "search that is open has not chosen, and its row has not been run.",
+        *_edges(cells),
+    ]
+
+
+def _edges(cells: Sequence[Cell]) -> list[str]:
+    """Choices at the end of what was tried, beyond which a better one may lie."""
+    ends: dict[str, list[str]] = {}
+    for cell in cells:
+        for path, value in cell.chosen.items():
+            tried = [trial.values[path] for trial in cell.search]
+            is_ordered = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in tried)
+            if is_ordered and min(tried) < max(tried) and value in (min(tried), max(tried)):
+                end = "lowest" if value == min(tried) else "highest"
+                said = f"the {end} {path_text(path)} tried, {value_text(path, value)}"
+                ends.setdefault(said, []).append(cell.label)
+    wider = "A wider search may find a better one."
+    return [f"Chosen at an end of the search: {end} ({'; '.join(named)}). {wider}" for end, named in ends.items()]
+
+
+def trace(cell: Cell) -> dict[str, Any]:
+    """What the sidecar of a table has of a cell's search; nothing for cells without one."""
+    if not cell.search:
+        return {}
+    tried = [{"values": dict(trial.values), "runs": [run.id for run in trial.work]} for trial in cell.search]
+    return {"chosen": dict(cell.chosen), "search": tried}
+
+
+# --- the page's own table of searches
+
+
+def searches(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
+    """A row a cell and combination: the table to read, the table of every number, and the runs behind them.
+
+    Returns:
+        None where nothing is searched.
+    """
+    if grid.tune is None or not any(cell.search for cell in cells):
+        return None
+    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    knobs, metric = _searched(cells), grid.tune.metric
+    found = [(cell, trial, score(trial, metric, records)) for cell in cells for trial in cell.search]
+    heads = [path_text(path) for path in (*paths, *knobs)]
+    reading = Sheet(
+        [*heads, f"mean of {_named(grid)}", "seeds", "diverged", "choice", "runs"],
+        [
+            [*_texts(cell, trial, paths, knobs), "" if one.mean is None else f"{one.mean:.4f}", _seeds(trial, one.n),
+             one.lost or "", _choice(cell, trial), ", ".join(run.id[:8] for run in trial.work)]
+            for cell, trial, one in found
+        ],
+        left=len(heads),
+        notes=[
+            "Every combination of every cell, tried with the search's own seeds. Fewest diverged seeds count first, "
+            "then the mean; of equals the first is chosen. Nothing is chosen before every run of a cell's search has "
+            "ended."
+        ],
+    )  # fmt: skip
+    everything = Sheet(
+        ["cell", *paths, *knobs, f"{metric} mean", "n", "lost", "unended", "chosen"],
+        [
+            [cell.label, *_texts(cell, trial, paths, knobs), one.mean, one.n, one.lost, len(one.unended),
+             cell.chosen == trial.values]
+            for cell, trial, one in found
+        ],
+    )  # fmt: skip
+    return reading, everything, {"searches": [{"cell": cell.label, **trace(cell)} for cell in cells]}
+
+
+def _texts(cell: Cell, trial: Trial, paths: Sequence[str], knobs: Sequence[str]) -> list[str]:
+    return [
+        *(value_text(path, cell.values[path]) for path in paths),
+        *(value_text(path, trial.values[path]) for path in knobs),
+    ]
+
+
+def _seeds(trial: Trial, n: int) -> str:
+    return f"{n} of {len(trial.runs)}"
+
+
+def _choice(cell: Cell, trial: Trial) -> str:
+    return "open" if not cell.chosen else "chosen" if cell.chosen == trial.values else ""
+
+
+def cost_sentence(cells: Sequence[Cell], records: Lookup) -> str:
+    """How much of a page's cost is search, with a space before it; empty where nothing is searched."""
+    runs = {run.id for cell in cells for trial in cell.search for run in trial.work}
+    found = [record for id in sorted(runs) if (record := records.get(id)) is not None]
+    if not runs:
+        return ""
+    total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in _COSTS}
+    return (
+        f" Of these, searches: {len(found)} runs, {duration(total['seconds'])}, {quantity(total['tokens'])} tokens, "
+        f"{quantity(total['flops'])} floating-point operations; the table has each cell's own."
+    )

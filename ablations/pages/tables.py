@@ -1,0 +1,343 @@
+"""The tables of a grid: records in, Markdown, CSV, LaTeX and a sidecar with the run ids behind every number out.
+
+The Markdown and LaTeX tables are for reading: a mean with its interval, the difference to the baseline, what did not
+finish, and the published values in columns of their own. The CSV holds every number in a column of its own. Published
+and measured values are different metrics of different models: they stand side by side and are never subtracted.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ablations.claims.judging import Verdict
+from ablations.claims.verdict_text import amount, split_unit
+from ablations.core import store
+from ablations.core.formatting import (
+    Entry,
+    Sheet,
+    cell_text,
+    comma_separated,
+    difference_text,
+    duration,
+    latex,
+    markdown,
+    mean_text,
+    path_text,
+    quantity,
+    range_text,
+    value_text,
+)
+from ablations.core.schema import Cell, Grid, Metric
+from ablations.core.statistics import LEVEL, mean_interval
+from ablations.literature.published_values import Published, beside, chosen
+from ablations.measurements.example_scores import entries as resampled_entries
+from ablations.measurements.frames import (
+    COSTS,
+    Lookup,
+    Summary,
+    as_printed,
+    baseline_of,
+    done,
+    numbers,
+    planned_metrics,
+    reference,
+    references,
+    summarise,
+)
+from ablations.pages import search_report
+
+_PERCENT = f"{100 * LEVEL:g} %"
+RENDERERS = {"md": markdown, "csv": comma_separated, "tex": latex}
+
+
+def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Published]]:
+    """The published values beside each cell: ``{metric: row}``, in the order that ``grid.published`` names."""
+    found: list[dict[str, Published]] = [{} for _ in cells]
+    for source in grid.published:
+        rows = chosen(source)
+        wanted = source.metrics or list(dict.fromkeys(row.metric for row in rows))
+        for row, cell in zip(found, cells, strict=True):
+            here = beside(rows, source.match, as_printed(cell))
+            row |= {metric: here[metric] for metric in wanted if metric in here and metric not in row}
+    return found
+
+
+def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]]:
+    """The results of a grid: the table to read, the table of every number, and the run ids behind them."""
+    cells = in_order(cells)
+    summaries, published = summarise(grid, cells, records), published_values(grid, cells)
+    return (
+        _reading(grid, cells, records, summaries, published),
+        _numbers(planned_metrics(grid, cells), summaries, published, search_report.numbers(cells, records)),
+        {"cells": [_trace(*item) for item in zip(summaries, published, strict=True)]},
+    )
+
+
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
+    """Numbers ascend, names keep the order of the plan; the first axis counts most."""
+    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    seen = {path: list(dict.fromkeys(json.dumps(cell.values.get(path)) for cell in cells)) for path in paths}
+
+    def place(path: str, value: Any) -> float:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return value if is_number else seen[path].index(json.dumps(value))
+
+    return sorted(cells, key=lambda cell: [place(path, cell.values.get(path)) for path in paths])
+
+
+def _varied(summaries: Sequence[Summary]) -> list[str]:
+    return list(dict.fromkeys(path for item in summaries for path in item.cell.values))
+
+
+def _knobs(item: Summary, paths: Sequence[str]) -> list[Entry]:
+    return [value_text(path, item.cell.values[path]) if path in item.cell.values else None for path in paths]
+
+
+def _reading(
+    grid: Grid,
+    cells: Sequence[Cell],
+    records: Lookup,
+    summaries: Sequence[Summary],
+    published: Sequence[dict[str, Published]],
+) -> Sheet:
+    paths, printed = _varied(summaries), _printed(published)
+    headings = [*(path_text(path) for path in paths), "runs"]
+    columns: list[list[Entry]] = [[f"{item.finished} of {item.planned}" for item in summaries]]
+    searched = search_report.columns([item.cell for item in summaries], records)
+    headings += searched
+    columns += searched.values()
+    for position, metric in enumerate(planned_metrics(grid, cells)):
+        measured = [item.metrics[metric.name] for item in summaries]
+        headings.append(metric.label or metric.name)
+        columns.append([mean_text(one.interval) for one in measured])
+        if position == 0 and any(one.pairing for one in measured):
+            headings.append("minus baseline")
+            columns.append([
+                difference_text(one.difference) if one.difference
+                else "baseline" if baseline_of(grid, cells, item.cell) is item.cell else ""
+                for one, item in zip(measured, summaries, strict=True)
+            ])  # fmt: skip
+    if any(item.plateau for item in summaries):
+        headings.append("on the plateau")
+        columns.append([f"{item.plateau} of {item.finished}" if item.plateau else "" for item in summaries])
+    if any(item.unfinished for item in summaries):
+        headings.append("not done")
+        columns.append([", ".join(item.unfinished) for item in summaries])
+    for cost in ("parameters", "tokens"):
+        headings.append(cost)
+        columns.append([quantity(item.costs.get(cost)) for item in summaries])
+    headings += [f"published: {_metric(published, metric)}" for metric in printed]
+    columns += [[row[metric].value if metric in row else "" for row in published] for metric in printed]
+    rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
+    rows += _reference_rows(grid, cells, records, headings)
+    return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, summaries, published))
+
+
+def _reference_rows(grid: Grid, cells: Sequence[Cell], records: Lookup, headings: Sequence[str]) -> list[list[Entry]]:
+    """Below the cells: what simple methods score, one row each, where all runs agree."""
+    places: dict[str, dict[int, str]] = {}
+    for metric in planned_metrics(grid, cells):
+        for method, name in references(metric.name).items():
+            score = reference(cells, records, name)
+            if score is not None:
+                places.setdefault(method, {})[headings.index(metric.label or metric.name)] = f"{score:.3f}"
+    return [
+        [method, *(scores.get(column, "") for column in range(1, len(headings)))] for method, scores in places.items()
+    ]
+
+
+def _printed(published: Sequence[dict[str, Published]]) -> list[str]:
+    return list(dict.fromkeys(metric for row in published for metric in row))
+
+
+def _metric(published: Sequence[dict[str, Published]], metric: str) -> str:
+    row = next(row[metric] for row in published if metric in row)
+    return " ".join(filter(None, (metric, row.split, f"({row.unit})" if row.unit else "")))
+
+
+def _notes(grid: Grid, summaries: Sequence[Summary], published: Sequence[dict[str, Published]]) -> list[str]:
+    notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds; only finished runs count."]
+    cells = [item.cell for item in summaries]
+    home = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
+    metrics = planned_metrics(grid, cells)
+    if home and any(item.metrics[metrics[0].name].pairing for item in summaries if metrics):
+        main, named = metrics[0], cell_text({path: home.values[path] for path in grid.baseline})
+        notes.append(
+            f"Minus baseline: {split_unit(main.label or main.name)[0]} of the row minus that of the baseline "
+            f"({named}), paired by seed, with its {_PERCENT} interval, not adjusted for the "
+            f"number of comparisons; {main.better} is better."
+        )
+    notes += search_report.notes(grid, cells)
+    notes += _left_out(summaries)
+    if any(item.plateau for item in summaries):
+        notes.append(
+            "On the plateau: finished runs that predict no better than counts of the neighbouring words that they see."
+        )
+    if len({device for item in summaries for device in item.devices}) > 1:
+        notes.append("The runs come from different device classes; a mean may mix them, a difference never does.")
+    sources = dict.fromkeys(f"{one.paper}, {one.table} ({one.source})" for row in published for one in row.values())
+    if sources:
+        notes.append(
+            f"Published: {'; '.join(sources)}. The paper's models and metrics are not ours: read down the columns, "
+            "never across."
+        )
+    return notes
+
+
+def _left_out(summaries: Sequence[Summary]) -> list[str]:
+    """What differences leave out, each reason once, with the rows it holds for."""
+    rows: dict[str, list[str]] = {}
+    for item in summaries:
+        reasons = [note for one in item.metrics.values() if one.pairing for note in one.pairing.notes]
+        for note in dict.fromkeys(reasons):
+            rows.setdefault(note, []).append(cell_text(item.cell.values))
+    return [f"Differences: {note} ({'; '.join(cells)})." for note, cells in rows.items()]
+
+
+def _numbers(
+    metrics: Sequence[Metric],
+    summaries: Sequence[Summary],
+    published: Sequence[dict[str, Published]],
+    searched: Mapping[str, Sequence[Entry]],
+) -> Sheet:
+    paths, printed = _varied(summaries), _printed(published)
+    headings = ["cell", *paths, "planned", "done", "unfinished", "plateau"]
+    rows: list[list[Entry]] = []
+    for position, (item, beside_it) in enumerate(zip(summaries, published, strict=True)):
+        row = [item.cell.label, *(_entry(item.cell.values.get(path)) for path in paths)]
+        row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau]
+        for metric in metrics:
+            row += numbers(item.metrics[metric.name]).values()
+        row += [item.costs.get(cost) for cost in COSTS]
+        row += [column[position] for column in searched.values()]
+        rows.append([*row, *(beside_it[m].value if m in beside_it else None for m in printed)])
+    for metric in metrics:
+        names = numbers(summaries[0].metrics[metric.name]) if summaries else ()
+        headings += [f"{metric.name} {name}" for name in names]
+    return Sheet([*headings, *COSTS, *searched, *(f"published {metric}" for metric in printed)], rows)
+
+
+def _entry(value: Any) -> Entry:
+    return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value)
+
+
+def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
+    return {
+        "cell": item.cell.label,
+        "values": dict(item.cell.values),
+        "metrics": {
+            name: {"runs": measured.runs, "pairs": measured.pairing.runs if measured.pairing else ()}
+            for name, measured in item.metrics.items()
+        },
+        "published": {
+            metric: {"value": row.value, "table": row.table, "variant": row.variant, "line": row.line}
+            for metric, row in published.items()
+        },
+        **search_report.trace(item.cell),
+    }
+
+
+def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
+    """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
+    reading = Sheet(
+        ("claim", "source", "published", "verdict", "measured in", "a better than b by", "adjusted interval", "n",
+         "detectable", "computing", "what to know"),
+        [
+            (v.claim.statement, v.claim.source, v.published, v.outcome, _measure(v), amount(v),
+             range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
+             "; ".join(filter(None, (v.reason, v.proxy))))
+            for v in verdicts
+        ],
+        left=5,
+        notes=_claim_notes(verdicts),
+    )  # fmt: skip
+    everything = Sheet(
+        ("claim", "statement", "source", "a", "b", "relation", "margin", "metric", "unit", "verdict", "effect", "low",
+         "high", "adjusted low", "adjusted high", "adjusted level", "n", "p", "adjusted p", "rank p", "detectable",
+         "family", "published", "reason", "proxy", "ratio", "runs", "flops", "seconds", "bootstrap low",
+         "bootstrap high", "seeds and examples low", "seeds and examples high", "examples"),
+        [
+            (v.claim.id, v.claim.statement, v.claim.source, v.a, v.b, v.claim.relation, v.claim.margin, v.claim.metric,
+             v.unit, v.outcome, v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.n,
+             v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy,
+             v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds, *resampled_entries(v.resampled))
+            for v in verdicts
+        ],
+    )  # fmt: skip
+    trace = {"claims": [{"claim": v.claim.id, "verdict": v.outcome, "pairs": v.runs} for v in verdicts]}
+    return reading, everything, trace
+
+
+def _computing(verdict: Verdict) -> str:
+    """``10 runs, 35 min, 221 TFLOP``: what the runs behind a verdict took."""
+    spent = verdict.computing
+    if not spent.runs:
+        return ""
+    return f"{spent.runs} run{'s' * (spent.runs > 1)}, {duration(spent.seconds)}, {quantity(spent.flops)}FLOP"
+
+
+def _measure(verdict: Verdict) -> str:
+    return f"{verdict.metric} ({verdict.unit})" if verdict.unit else verdict.metric
+
+
+def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
+    if not verdicts:
+        return []
+    family = verdicts[0].family
+    return [
+        "The adjusted interval decides: Holm's correction over the "
+        f"{family} distinct contrast{'s' * (family > 1)} of the claims. "
+        f"The {_PERCENT} interval beside the effect is not adjusted. Positive means that a is better than b. "
+        "Detectable: the smallest true effect seen with 80 % power at the adjusted level. Published values are in the "
+        "paper's own metric. The CSV adds bootstrap intervals, over seeds, and over seeds and examples: they decide "
+        "nothing."
+    ]
+
+
+def tokens_to_reach(cells: Sequence[Cell], records: Lookup, loss: float) -> pd.DataFrame:
+    """How many training tokens each cell needs to bring the held-out loss down to ``loss`` (nats).
+
+    The first crossing of each run's curve, interpolated linearly between its points in the logarithm of the tokens.
+    Runs that never get there are counted (``reached`` of ``done``), and then there is no mean: one over the others
+    alone would flatter.
+
+    Returns:
+        One row a cell: knob values, ``done``, ``reached``, and ``mean``, ``low``, ``high`` in tokens, which are empty
+        unless every finished run reached the loss.
+    """
+    rows = []
+    for cell in cells:
+        finished = done(cell, records)
+        reached = [tokens for record in finished.values() if (tokens := _crossing(record.curve, loss)) is not None]
+        interval = mean_interval(reached if len(reached) == len(finished) else [])
+        counts = {"cell": cell.label, **cell.values, "done": len(finished), "reached": len(reached)}
+        rows.append(counts | {"mean": interval.mean, "low": interval.low, "high": interval.high})
+    return pd.DataFrame(rows)
+
+
+def _crossing(curve: dict[str, list[float]], loss: float) -> float | None:
+    points = [(t, y) for t, y in zip(curve.get("tokens", ()), curve.get("heldout.loss", ()), strict=False) if t > 0]
+    for (t0, y0), (t1, y1) in zip(points[:1] + points, points, strict=False):
+        if y1 <= loss:
+            part = (y0 - loss) / (y0 - y1) if y0 > y1 else 1.0
+            return float(np.exp(np.log(t0) + part * (np.log(t1) - np.log(t0)))) if y0 > loss else float(t1)
+    return None
+
+
+def write(folder: Path, name: str, sheets: tuple[Sheet, Sheet, dict[str, Any]]) -> dict[str, Path]:
+    """Writes ``<name>.md``, ``.csv``, ``.tex`` and the sidecar ``<name>.json``; returns the paths by ending.
+
+    The bytes depend on the sheets alone: no locale, no time, no hash seed.
+    """
+    reading, everything, trace = sheets
+    texts = {end: render(everything if end == "csv" else reading) for end, render in RENDERERS.items()}
+    texts["json"] = json.dumps(trace, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    paths = {}
+    for end, text in texts.items():
+        paths[end] = folder / f"{name}.{end}"
+        store.write(paths[end], text.encode())
+    return paths

@@ -1,0 +1,80 @@
+"""What runs take, known before they run: parameters, steps, tokens, FLOPs, and the speed at which those are made."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ablations.core.provenance import gpus
+from ablations.core.schema import Record, Run
+from ablations.core.store import Damage
+from lightning_modules.config import Settings, flat, once
+from lightning_modules.system import System
+from lightning_modules.tasks import expected_work
+
+# What one slot is taken to do where no finished run of the same device class says better, in FLOP a second:
+# one thread of a current server core in bfloat16, one data-centre GPU at small models.
+ASSUMED_SPEED = {"cpu": 2e11, "gpu": 3e13}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run takes, known before it runs."""
+
+    parameters: int
+    steps: int
+    tokens: int
+    flops: float
+
+
+def _architecture(system: System) -> tuple[Any, ...]:
+    """What the number of parameters depends on: every setting of the networks that is not a fraction.
+
+    Rates and probabilities shape no weight (the tests change each of them and count), and counting once for each
+    of a thousand dropouts would take most of a plan's time.
+    """
+    return system.data.tokenizer.vocab_size, _shape(system.model), _shape(system.objectives)
+
+
+@once
+def _shape(part: Settings) -> tuple[Any, ...]:
+    return tuple(leaf for leaf in flat(part).items() if not isinstance(leaf[1], float))
+
+
+def costs(runs: Sequence[Run]) -> dict[str, Cost]:
+    """What each run takes, by id."""
+    sizes: dict[tuple[Any, ...], int] = {}  # one count an architecture
+    pretraining: dict[int, Cost] = {}  # by object: the seeds of a cell share their system
+    found: dict[str, Cost] = {}
+    for run in runs:
+        cost = pretraining.get(id(run.system)) or _pretraining(run.system, sizes)
+        pretraining[id(run.system)] = cost
+        if run.finetuning is not None:
+            cost = Cost(cost.parameters, *expected_work(run.system, run.task, run.finetuning))
+        found[run.id] = cost
+    return found
+
+
+def _pretraining(system: System, sizes: dict[tuple[Any, ...], int]) -> Cost:
+    architecture = _architecture(system)
+    if architecture not in sizes:
+        sizes[architecture] = system.parameters()
+    steps = system.training.steps
+    return Cost(sizes[architecture], steps, steps * system.tokens_per_step(), steps * system.flops_per_step())
+
+
+def speed(found: Mapping[str, Record | Damage]) -> tuple[float, str]:
+    """FLOP a second of one slot here, and where the figure comes from: finished pretrainings, or an assumption."""
+    here = gpus()
+    device = next(iter(here.values()), "cpu")
+    measured = [
+        record.cost["flops"] / record.cost["seconds"]
+        for record in found.values()
+        if isinstance(record, Record)
+        and record.outcome == "done"
+        and record.kind == "pretrain"
+        and record.provenance.get("device") == device
+    ]
+    if measured:
+        return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"
+    return ASSUMED_SPEED["gpu" if here else "cpu"], f"assumed for {device}; no run has finished on it yet"

@@ -1,0 +1,322 @@
+"""What a grid must be beyond its shape: knobs that exist, values that build, references that refer to something."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ablations.core.metrics import COSTS, METRICS
+from ablations.core.schema import STEPS, SYSTEM_AXIS, TUNING, Grid
+from ablations.core.strict_yaml import Document, Path_
+from ablations.literature import published_values
+from ablations.literature.published_values import same
+from ablations.measurements.derived import DERIVED, missing, possible
+from ablations.planning import claim_checks
+from ablations.planning.cells import (
+    PROTOCOL,
+    Layout,
+    Values,
+    Workshop,
+    agrees,
+    as_printed,
+    axes_at,
+    dimensions,
+    label,
+    layout,
+    names_of,
+    own_values,
+    probes,
+    tasks_at,
+)
+from lightning_modules.config import ConfigError, did_you_mean, knob, paths
+from lightning_modules.system import System
+from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import TASKS, FineTuning
+from lightning_modules.tasks.protocols import PROTOCOLS
+
+_KNOB = re.compile(r"[a-z][a-z0-9_.]*")
+_MOST_BUILT = 2_000  # cells of a scale that are all built when a grid is read; a plan builds every one it holds
+
+
+def check(grid: Grid, document: Document) -> None:
+    """Notes in ``document`` everything that is wrong with a grid of the right shape."""
+    names_known = _check_names(grid, document)
+    names_known &= _check_references(grid, document)
+    _check_metrics(grid, document)
+    for n, claim in enumerate(grid.claims):
+        _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
+        if claim.official:
+            _check_measured(grid, ("claims", n, "official"), claim.official, document)
+    claim_checks.check(grid, document)
+    if not names_known or not _check_zips(grid, document):
+        return
+    _check_stand_ins(grid, document)
+    layouts = {scale: layout(grid, scale) for scale in grid.scales}
+    _check_baseline(grid, layouts, document)
+    _check_selections(grid, layouts, document)
+    for scale, plan in layouts.items():
+        if not plan.kept:
+            document.complain(("scales", scale), "every combination is excluded; nothing is left to run")
+        elif _check_settings(grid, scale, plan, document):
+            _check_cells(grid, scale, plan, document)
+
+
+def _check_names(grid: Grid, document: Document) -> bool:
+    """Knobs, systems and axes that are named where they can be varied or set."""
+    before = len(document.problems)
+    if grid.base not in SYSTEMS:
+        document.complain(("base",), f"there is no system '{grid.base}'.{did_you_mean(grid.base, SYSTEMS)}")
+    _check_variants(grid, document)
+    _check_tasks(grid, document)
+    for path in grid.axes:
+        _check_knob(grid, ("axes", path), path, document, axis=True)
+    for path in grid.set:
+        _check_knob(grid, ("set", path), path, document)
+    for name, scale in grid.scales.items():
+        for path in scale.set:
+            _check_knob(grid, ("scales", name, "set", path), path, document)
+    zipped = {path for group in grid.zip for path in group}
+    for where, path, values in _axis_values(grid):
+        _check_values(where, path, values, names_of(grid, path), document)
+        for index, value in enumerate(() if path in zipped else values):
+            if any(same(value, earlier) for earlier in values[:index]):
+                document.complain((*where, index), f"{value!r} is listed twice")
+    return len(document.problems) == before
+
+
+def _axis_values(grid: Grid) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
+    yield from ((("axes", path), path, values) for path, values in grid.axes.items())
+    for name, scale in grid.scales.items():
+        yield from ((("scales", name, "axes", path), path, values) for path, values in scale.axes.items())
+
+
+def _check_values(
+    where: Path_, path: str, values: tuple[Any, ...], names: list[str] | None, document: Document
+) -> None:
+    if not values:
+        document.complain(where, "an axis needs at least one value")
+    for index, value in enumerate(values):
+        if names is not None and value not in names:
+            document.complain((*where, index), f"there is no {path} {value!r}.{did_you_mean(str(value), names)}")
+
+
+def _check_variants(grid: Grid, document: Document) -> None:
+    for axis, variants in grid.variants.items():
+        if axis not in grid.axes:
+            document.complain(("variants", axis), f"is not an axis of this grid.{did_you_mean(axis, grid.axes)}")
+        if "." in axis or axis == SYSTEM_AXIS:
+            document.complain(("variants", axis), "the name of an axis that is no knob has no dot, and is not 'system'")
+        for name, knobs in variants.items():
+            for path in knobs:
+                _check_knob(grid, ("variants", axis, name, path), path, document)
+
+
+def _check_tasks(grid: Grid, document: Document) -> None:
+    places: list[tuple[Path_, tuple[str, ...]]] = [(("tasks",), grid.tasks)]
+    places += [(("scales", name, "tasks"), scale.tasks or ()) for name, scale in grid.scales.items()]
+    for where, tasks in places:
+        for n, task in enumerate(tasks):
+            if task not in TASKS:
+                document.complain((*where, n), f"there is no task '{task}'.{did_you_mean(task, TASKS)}")
+
+
+def _check_knob(grid: Grid, where: Path_, path: str, document: Document, axis: bool = False) -> None:
+    known = known_knobs()
+    if axis and path in grid.variants:
+        return
+    if path == SYSTEM_AXIS:
+        if not axis:
+            document.complain(where, "whole systems are chosen by 'base', or varied by an axis 'system'")
+    elif not _KNOB.fullmatch(path):
+        document.complain(where, "a knob is lower-case letters, digits, _ and dots, and starts with a letter")
+    elif path not in known:
+        document.complain(where, f"there is no such knob.{did_you_mean(path, known)}")
+    elif axis and (known[path].json_schema_extra or {}).get("label"):
+        document.complain(where, "is a label, which changes no number: nothing would vary")
+    elif axis and path == STEPS and grid.budget.equal != "steps":
+        document.complain(where, f"the budget (equal: {grid.budget.equal}) sets the steps; they cannot vary as well")
+
+
+def _check_axis(grid: Grid, where: Path_, path: str, document: Document) -> None:
+    if path not in grid.axes:
+        subject = "" if where[-1] == path else f"'{path}' "
+        document.complain(where, f"{subject}is not an axis of this grid.{did_you_mean(path, grid.axes)}")
+
+
+def _check_references(grid: Grid, document: Document) -> bool:
+    """Axes that are mentioned away from ``axes``."""
+    before = len(document.problems)
+    mentioned: list[tuple[Path_, str]] = [(("baseline", path), path) for path in grid.baseline]
+    for name, scale in grid.scales.items():
+        mentioned += [(("scales", name, "axes", path), path) for path in scale.axes]
+    for n, rule in enumerate(grid.exclude):
+        mentioned += [(("exclude", n, "when", path), path) for path in rule.when]
+    for n, claim in enumerate(grid.claims):
+        mentioned += [((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side]
+    for n, source in enumerate(grid.published):
+        mentioned += [(("published", n, "match", column), path) for column, path in source.match.items()]
+    for name, scale in grid.scales.items():
+        mentioned += [(("scales", name, "stands_for", path), path) for path in scale.stands_for]
+    if grid.figure:
+        mentioned.append((("figure", "x"), grid.figure.x))
+    fine = {SYSTEM_AXIS, *grid.variants, *known_knobs()}
+    misspelt = {path for path in grid.axes if path not in fine}
+    for where, path in mentioned:
+        if misspelt.isdisjoint(difflib.get_close_matches(path, grid.axes, n=1)):  # else the axis is what is wrong
+            _check_axis(grid, where, path, document)
+    return len(document.problems) == before
+
+
+def _check_metrics(grid: Grid, document: Document) -> None:
+    names = [metric.name for metric in grid.metrics]
+    for n, name in enumerate(names):
+        if name not in known_metrics() and not name.startswith("train."):
+            hint = did_you_mean(name, known_metrics())
+            document.complain(("metrics", n, "name"), f"there is no metric '{name}'.{hint}")
+        if name in names[:n]:
+            document.complain(("metrics", n, "name"), f"'{name}' is listed twice")
+        if name in DERIVED and not any(possible(name, tasks_at(grid, scale)) for scale in grid.scales):
+            document.complain(("metrics", n, "name"), missing(name, grid.tasks))
+    if grid.figure:
+        for name in grid.figure.metrics:
+            _check_measured(grid, ("figure", "y"), name, document)
+    _check_published(grid, document)
+
+
+def _check_published(grid: Grid, document: Document) -> None:
+    for n, source in enumerate(grid.published):
+        try:
+            rows = published_values.read(source.file, source.table)
+        except ConfigError as error:
+            for problem in error.problems:
+                document.complain(("published", n, "file"), str(problem))
+            continue
+        for kind, column in [("match", c) for c in source.match] + [("where", c) for c in source.where]:
+            if rows and column not in rows[0].columns:
+                hint = did_you_mean(column, rows[0].columns)
+                document.complain(("published", n, kind, column), f"is no column of {source.file}.{hint}")
+
+
+def known_metrics() -> dict[str, str]:
+    """Every metric that a record may have, with what it is."""
+    tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
+    return METRICS | COSTS | tasks
+
+
+def known_knobs() -> dict[str, Any]:
+    """Every knob that a grid may vary or set: those of systems, and those of fine-tuning, for all tasks or for one."""
+    protocol = knob("", f"Published settings to start from, task by task: {', '.join(PROTOCOLS)}.")
+    tuning = {TUNING + path: info for path, info in paths(FineTuning).items()}
+    for_one = {f"{TUNING}{task}.{path}": info for task in TASKS for path, info in paths(FineTuning).items()}
+    return {**paths(System), **tuning, **for_one, TUNING + PROTOCOL: protocol}
+
+
+def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> None:
+    names = [metric.name for metric in grid.metrics]
+    if name not in names:
+        document.complain(where, f"'{name}' is not among the metrics.{did_you_mean(name, names)}")
+
+
+def _check_stand_ins(grid: Grid, document: Document) -> None:
+    for name, scale in grid.scales.items():
+        for path, theirs in scale.stands_for.items():
+            count = len(axes_at(grid, name)[path])
+            if len(theirs) != count:
+                text = f"{len(theirs)} published values for the {count} values of the axis at scale '{name}'"
+                document.complain(("scales", name, "stands_for", path), text)
+
+
+def _check_zips(grid: Grid, document: Document) -> bool:
+    before = len(document.problems)
+    placed: set[str] = set()
+    for n, group in enumerate(grid.zip):
+        for m, path in enumerate(group):
+            _check_axis(grid, ("zip", n, m), path, document)
+            if path in placed:
+                document.complain(("zip", n, m), f"'{path}' moves together with two groups")
+            placed.add(path)
+    if len(document.problems) > before:
+        return False
+    for scale in grid.scales:
+        try:
+            dimensions(axes_at(grid, scale), grid.zip)
+        except ConfigError as error:
+            for problem in error.problems:
+                document.complain(("zip",), f"at scale '{scale}': {problem.message}")
+    return len(document.problems) == before
+
+
+def _check_baseline(grid: Grid, layouts: Mapping[str, Layout], document: Document) -> None:
+    for scale, plan in layouts.items():
+        own = own_values(grid, scale, grid.baseline)
+        absent = [p for p, v in own.items() if p in plan.axes and not any(same(v, o) for o in plan.axes[p])]
+        for path in absent:
+            listed = ", ".join(map(str, plan.axes[path]))
+            text = f"{grid.baseline[path]!r} is not among its values at scale '{scale}': {listed}"
+            document.complain(("baseline", path), text)
+        known = {path: value for path, value in own.items() if path in plan.axes}
+        if not absent and known and plan.kept and not any(agrees(row, known) for row in plan.kept):
+            text = f"no cell has these values at scale '{scale}': they are excluded or never meet"
+            document.complain(("baseline",), text)
+
+
+def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Document) -> None:
+    """Exclusions that exclude nothing, and sides of claims that are no cell, at any scale."""
+    every: list[Values] = [as_printed(grid, scale, row) for scale, plan in layouts.items() for row in plan.kept]
+    dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
+    for n, rule in enumerate(grid.exclude):
+        if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):
+            document.complain(("exclude", n), "excludes nothing: no combination has these values at any scale")
+    for n, claim in enumerate(grid.claims):
+        for where, wanted in claim_checks.places(n, claim):
+            at = {**grid.baseline, **wanted}
+            if set(wanted) <= set(grid.axes) and not any(agrees(row, at) for row in every):
+                document.complain(where, f"no cell of any scale has {label(wanted)}")
+
+
+def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) -> bool:
+    """Values that do not build, each at its own line: one direction at a time, the others at the baseline."""
+    workshop, before = Workshop(grid, scale, plan.baseline), len(document.problems)
+    noted: set[tuple[Path_, str]] = set()
+    for values in probes(grid, scale):
+        try:
+            workshop.system(values)
+            for task in tasks_at(grid, scale) or ("",):
+                workshop.finetuning(values, task)
+        except ConfigError as error:
+            for problem in error.problems:
+                where = _written(grid, scale, values, problem.path)
+                if (where, problem.message) not in noted:
+                    noted.add((where, problem.message))
+                    example = f" (for example with {label(values)})" if where == ("scales", scale) else ""
+                    document.complain(where, f"{problem}{example}" if example else problem.message)
+    return len(document.problems) == before
+
+
+def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:
+    """Where the file says what a knob is: a variant, an axis value, the scale's or the grid's ``set``, or the scale."""
+    for axis, variants in grid.variants.items():
+        if path in variants[values[axis]]:
+            return ("variants", axis, values[axis], path)
+    if path in values:
+        own = grid.scales[scale].axes
+        where: Path_ = ("scales", scale, "axes", path) if path in own else ("axes", path)
+        options = own.get(path, grid.axes[path])
+        return (*where, next(n for n, option in enumerate(options) if same(option, values[path])))
+    if path in grid.scales[scale].set:
+        return ("scales", scale, "set", path)
+    return ("set", path) if path in grid.set else ("scales", scale)
+
+
+def _check_cells(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
+    """Values that build one by one but not together."""
+    workshop, said = Workshop(grid, scale, plan.baseline), set()
+    for values in plan.kept[:_MOST_BUILT]:
+        try:
+            workshop.system(values)
+        except ConfigError as error:
+            why = "; ".join(map(str, error.problems))
+            if why not in said:
+                said.add(why)
+                text = f"{label(values)} do not go together: {why}. Exclude such combinations, with the reason"
+                document.complain(("scales", scale), text)

@@ -1,0 +1,73 @@
+"""Writing a new grid file: one question, one base, some axes, and the two scales that any machine can afford."""
+
+import re
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from ablations.core import strict_yaml
+from ablations.planning import grids
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.system import System
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TEMPLATE = Path(__file__).with_name("new_grid.yaml")
+
+
+def write(name: str, axes: list[str], base: System, question: str | None = None) -> Path:
+    """Writes ``ablations/grids/<name>.yaml`` and checks it.
+
+    Args:
+        name: Lower-case letters, digits and underscores; not taken.
+        axes: ``PATH=V1,V2,...`` each.
+        base: The system that cells start from.
+        question: What is asked; by default "What does <knob> change?".
+
+    Raises:
+        ConfigError: With everything wrong; the file is not left behind.
+    """
+    values, wrong = {}, []
+    for text in axes:
+        path, _, listed = text.partition("=")
+        if not path or not listed:
+            wrong.append(Problem("--axis", f"{text!r} is not of the form PATH=V1,V2,..."))
+        if path in values:
+            wrong.append(Problem("--axis", f"{path!r} is given twice; list all its values in one"))
+        values[path] = strict_yaml.value(f"[{listed}]")
+    if not _NAME.fullmatch(name):
+        wrong.append(Problem("name", f"{name!r} must be lower-case letters, digits and underscores"))
+    if name in grids.available():
+        wrong.append(Problem("name", f"there is a grid '{name}' already"))
+    if wrong:
+        raise ConfigError(wrong)
+    path = grids.FOLDER / f"{name}.yaml"
+    path.write_text(_text(values, base, question), encoding="utf-8")
+    try:
+        grids.read(name)
+    except ConfigError:
+        path.unlink()
+        raise
+    return path
+
+
+def _text(axes: dict[str, list[Any]], base: System, question: str | None) -> str:
+    knobs = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
+    template = Template(_TEMPLATE.read_text(encoding="utf-8"))
+    filled = template.substitute(
+        question=yaml.safe_dump(question or f"What does {knobs} change?").removesuffix("...\n").strip(),
+        base=base.name,
+        axes=_block(axes),
+        baseline=_block({path: values[0] for path, values in axes.items()}),
+        x=next(iter(axes)),
+    )
+    # a knob that is an axis is not also fixed by a scale
+    return "".join(
+        line for line in filled.splitlines(keepends=True) if not any(line.startswith(f"      {path}:") for path in axes)
+    )
+
+
+def _block(values: dict[str, Any]) -> str:
+    dumped = yaml.safe_dump(values, default_flow_style=None, sort_keys=False, allow_unicode=True)
+    return "\n".join(f"  {line}" for line in dumped.splitlines())

@@ -1,0 +1,328 @@
+"""What a grid at a scale would do: its cells, its distinct runs and how they stand, and what they cost."""
+
+import gc
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import pandas as pd
+
+from ablations.core.provenance import gpus
+from ablations.core.schema import FIRST_SEARCH_SEED, Cell, Grid, Outcome, Record, Run
+from ablations.core.store import Damage, Records
+from ablations.planning import cells as grid_cells
+from ablations.planning.cells import Layout, Values, agrees, label
+from ablations.planning.cost import ASSUMED_SPEED, Cost, costs
+from ablations.planning.cost import speed as measured_speed
+from ablations.planning.resolve import Resolver
+from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
+
+_RECORD_BYTES = 8_000
+_WEIGHT_BYTES = 4  # a parameter in the weights that a run leaves
+_CHECKPOINT_BYTES = 12  # a parameter with its two moments while a run goes on
+
+State = Outcome | Literal["stale", "newer", "missing", "orphaned"]
+SETTLED: tuple[State, ...] = ("done", "diverged", "invalid", "newer", "orphaned")  # what executing a plan leaves alone
+
+_BARREN = ("diverged", "invalid", "orphaned")  # states of runs that leave no weights for others
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid at a scale, resolved.
+
+    Attributes:
+        grid: The grid.
+        scale: The name of the scale.
+        cells: Its cells, the baseline first.
+        runs: The distinct runs in the order of execution: searches, then all cells of seed 0, of seed 1, and so on, so
+            that whatever is finished is a smaller grid of its own. Cells whose search has not chosen have no others.
+        excluded: Combinations left out, with the reasons.
+        baseline: The cell that the others are compared with; None where a filter left it out.
+        costs: Run id -> what it takes.
+        states: Run id -> how it stands in the store.
+        overrides: What was asked for beyond the grid and the scale; empty for the plain scale.
+        speed: FLOP a second of one slot, by which times are estimated.
+        speed_source: Where that figure comes from, in words.
+        slots: Runs that go on at once.
+    """
+
+    grid: Grid
+    scale: str
+    cells: tuple[Cell, ...]
+    runs: tuple[Run, ...]
+    excluded: tuple[tuple[Values, str], ...]
+    baseline: Cell | None
+    costs: Mapping[str, Cost]
+    states: Mapping[str, State]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    speed: float = ASSUMED_SPEED["cpu"]
+    speed_source: str = ""
+    slots: int = 1
+
+    @property
+    def folder_name(self) -> str:
+        """Where tables and figures go: the scale, and six digits behind it where axes, seeds or cells differ."""
+        return f"{self.scale}-{identity(self.overrides)[:6]}" if self.overrides else self.scale
+
+    @property
+    def pending(self) -> tuple[Run, ...]:
+        """The runs that executing the plan would make."""
+        return tuple(run for run in self.runs if self.states[run.id] not in SETTLED)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs stand how."""
+        return dict(Counter(self.states[run.id] for run in self.runs))
+
+    @property
+    def parameters(self) -> tuple[int, int]:
+        """Parameters of the smallest and of the largest cell."""
+        counts = [cost.parameters for cost in self.costs.values()]
+        return min(counts), max(counts)
+
+    @property
+    def open(self) -> tuple[Cell, ...]:
+        """The cells whose search has not chosen: what is evaluated, and under which ids, is not known yet."""
+        return tuple(cell for cell in self.cells if cell.awaited)
+
+    @property
+    def awaited(self) -> tuple[Run, ...]:
+        """The evaluation runs that follow open searches, as their first combinations would have them: only a size."""
+        return tuple({run.id: run for cell in self.open for run in cell.awaited}.values())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every run is done; in searches some may have diverged."""
+        first = FIRST_SEARCH_SEED if self.grid.tune else math.inf
+        is_done = all(self.states[run.id] == "done" or run.seed >= first for run in self.runs)
+        return is_done and not self.pending and not self.open
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the runs that are pending or follow."""
+        return sum(self.costs[run.id].tokens for run in (*self.pending, *self.awaited))
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the runs that are pending or follow."""
+        return sum(self.costs[run.id].flops for run in (*self.pending, *self.awaited))
+
+    @property
+    def seconds(self) -> float:
+        """Estimated wall time over all slots of the pending runs, and then of those that follow."""
+        return sum(map(self._wall_time, (self.pending, self.awaited)))
+
+    def _wall_time(self, runs: Sequence[Run]) -> float:
+        flops = [self.costs[run.id].flops for run in runs]
+        return max(sum(flops) / min(self.slots, len(runs)), *flops) / self.speed if flops else 0.0
+
+    @property
+    def disk(self) -> int:
+        """Bytes that these runs add: records, weights, and the checkpoints of those that go on at once."""
+        weights = [self.costs[run.id].parameters for run in (*self.pending, *self.awaited)]
+        moving = sum(sorted(weights)[-self.slots :])
+        return len(weights) * _RECORD_BYTES + sum(weights) * _WEIGHT_BYTES + moving * _CHECKPOINT_BYTES
+
+    def label(self, run_id: str) -> str:
+        """``rate=0.15 seed 0``: the first cell that a run belongs to, and its seed."""
+        return self._labels[run_id]
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        named: dict[str, str] = {}
+        for cell in self.cells:
+            for run in cell.runs:
+                named.setdefault(run.id, f"{cell.label} seed {run.seed}")
+            for run in cell.tuned:
+                named.setdefault(run.id, f"{cell.label} seed {run.seed} on {run.task}")
+            for trial in cell.search:
+                for run in trial.work:
+                    named.setdefault(run.id, f"{trial.label} search {run.seed}{f' on {run.task}' * bool(run.task)}")
+        for run in self.runs:  # those that others start from, and that are no cell of their own
+            named.setdefault(run.id, f"{run.system.model.num_layers} layers to start from, seed {run.seed}")
+        return named
+
+    def table(self) -> pd.DataFrame:
+        """One row a cell: its values, size and cost, and how many of its runs stand how."""
+        rows = []
+        for cell in self.cells:
+            cost = self.costs[cell.planned[0].id]
+            states = Counter(self.states[run.id] for run in cell.work)
+            states |= Counter({"to follow": len(cell.awaited)} if cell.awaited else {})
+            row: dict[str, Any] = {"cell": cell.label, **cell.values}
+            row |= {"parameters": cost.parameters, "steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
+            row |= {"flops a token": cost.flops / cost.tokens, "flops a step": cost.flops / cost.steps}
+            row |= {"seeds": len(cell.planned), "seconds a run": cost.flops / self.speed}
+            row["tasks"] = ", ".join(cell.tasks)
+            row["state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+            rows.append(row | self._searched(cell))
+        return pd.DataFrame(rows)
+
+    def _searched(self, cell: Cell) -> dict[str, Any]:
+        """What a cell's search takes, how it stands, what it chose; nothing for cells without one."""
+        if not cell.search:
+            return {}
+        runs = {run.id: self.costs[run.id] for trial in cell.search for run in trial.work}
+        states = Counter(self.states[run_id] for run_id in runs)
+        row: dict[str, Any] = {"search runs": len(runs)}
+        row |= {f"search {name}": sum(getattr(cost, name) for cost in runs.values()) for name in ("tokens", "flops")}
+        row["search state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        return row | {"chosen": label(cell.chosen) if cell.chosen else "open"}
+
+
+def plan(
+    grid: Grid,
+    scale: str,
+    *,
+    axes: Mapping[str, Sequence[Any]] | None = None,
+    seeds: int | None = None,
+    filters: Mapping[str, Any] | None = None,
+    records: Records | None = None,
+) -> Plan:
+    """Resolves a grid at a scale, without opening a corpus or building a network.
+
+    Args:
+        grid: From `grids.read`.
+        scale: One of its scales.
+        axes: Axis -> values instead of those of the grid and the scale.
+        seeds: How many seeds instead of the grid's.
+        filters: Axis -> value or list of values; only cells that agree with all are kept.
+        records: Where finished runs are looked up; None takes every run as missing.
+
+    Raises:
+        ConfigError: For unknown scales, axes or values, each with the nearest valid spelling.
+    """
+    _check_arguments(grid, scale, seeds, filters)
+    layout = grid_cells.layout(grid, scale, axes)
+    kept = [values for values in layout.kept if agrees(values, filters or {})]
+    if not kept:
+        said = f"no cell has {label(dict(filters))}" if filters else "every combination is excluded"
+        listed = "; ".join(f"{path}: {', '.join(map(str, options))}" for path, options in layout.axes.items())
+        raise ConfigError([f"{said}. The axes at scale '{scale}' are {listed}."])
+    found = dict(records.survey()) if records else {}
+    with _no_collection():
+        sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
+        cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
+        runs = _ordered(cells)
+        taken = costs((*runs, *(run for cell in cells for run in cell.awaited)))
+    speed, source = measured_speed(found)
+    return Plan(
+        grid=grid,
+        scale=scale,
+        cells=cells,
+        runs=runs,
+        excluded=tuple(layout.excluded),
+        baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
+        costs=taken,
+        states=_states(runs, found),
+        overrides=_overrides(grid, scale, layout, seeds, filters),
+        speed=speed,
+        speed_source=source,
+        slots=slots(),
+    )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Ten thousand cells are a million objects and no garbage; looking for some takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def slots() -> int:
+    """How many runs go on at once here: one a GPU, else one a processor core that this process may use."""
+    return len(gpus()) or cores()
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping[str, Any] | None) -> None:
+    wrong = []
+    if scale not in grid.scales:
+        wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, grid.scales)}"))
+    if seeds is not None and seeds < 1:
+        wrong.append(Problem("seeds", f"{seeds} is not a number of seeds; at least 1 is needed"))
+    if seeds is not None and seeds > FIRST_SEARCH_SEED and grid.tune is not None:
+        text = f"{seeds} would reach the seeds of the search, which start at {FIRST_SEARCH_SEED}"
+        wrong.append(Problem("seeds", text))
+    for path in filters or {}:
+        if path not in grid.axes:
+            wrong.append(Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, grid.axes)}"))
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _overrides(
+    grid: Grid, scale: str, layout: Layout, seeds: int | None, filters: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What differs from the plain scale; asking for what the scale has anyway is no override."""
+    usual_axes = grid_cells.axes_at(grid, scale)
+    changed = {p: list(v) for p, v in layout.axes.items() if canonical(v) != canonical(usual_axes[p])}
+    usual = grid.scales[scale].seeds or grid.seeds
+    found = {"axes": changed, "seeds": seeds if seeds != usual else None, "filters": dict(filters or {})}
+    return {key: value for key, value in found.items() if value}
+
+
+def _ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
+    """The distinct runs of cells, searches first, then seed by seed, each after the run whose weights it starts from.
+
+    Cells whose search has not chosen have none of their own yet.
+    """
+    distinct: dict[str, Run] = {}
+    searches = [trial for cell in cells for trial in cell.search]
+    for trials in (searches, [cell for cell in cells if cell.runs]):
+        for seed in [run.seed for run in trials[0].runs] if trials else ():
+            for trial in trials:
+                _put(trial.runs[seed - trial.runs[0].seed], distinct)
+            for trial in trials:
+                for run in trial.tuned:
+                    if run.seed == seed:
+                        _put(run, distinct)
+    return tuple(distinct.values())
+
+
+def _put(run: Run, distinct: dict[str, Run]) -> None:
+    if run.id not in distinct:
+        if run.parent is not None:
+            _put(run.parent, distinct)
+        distinct[run.id] = run
+
+
+def _states(runs: Sequence[Run], found: Mapping[str, Record | Damage]) -> dict[str, State]:
+    sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
+    written = {json.dumps(record.config.get("numerics"), sort_keys=True) for record in sound.values()}
+    generations = [json.loads(text) for text in sorted(written)]
+    states: dict[str, State] = {}
+    for run in runs:
+        here = found.get(run.id)
+        if isinstance(here, Record):
+            states[run.id] = here.outcome
+        elif isinstance(here, Damage) and here.flaw == "newer":
+            states[run.id] = "newer"
+        else:
+            states[run.id] = "stale" if _elsewhen(run, generations, sound) else "missing"
+            if any(states[parent] in _BARREN for parent in run.parents):
+                states[run.id] = "orphaned"  # what it would start from will never be there
+    return states
+
+
+def _elsewhen(run: Run, generations: list[dict[str, int]], sound: Mapping[str, Record]) -> bool:
+    """Whether the same run was finished by code of another generation of numerics."""
+    kin = (n for n in generations if n and n.keys() == run.numerics.keys() and n != run.numerics)
+    others = (run.of_generation(numerics).id for numerics in kin)
+    return any(run_id in sound and sound[run_id].final for run_id in others)

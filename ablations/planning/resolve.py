@@ -1,0 +1,81 @@
+"""From combinations to cells with their runs: each seed's pretraining, its fine-tunings, and the search before them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ablations.core.schema import Cell, Grid, Run, Trial, Tune
+from ablations.measurements.frames import Lookup
+from ablations.planning import cells as grid_cells
+from ablations.planning import search
+from ablations.planning.cells import Values, Workshop, label, stand_ins
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.data import Data, fingerprints
+from lightning_modules.tasks import fingerprint
+
+
+class Resolver:
+    """Makes the cells of a grid at a scale.
+
+    Args:
+        grid: The grid.
+        scale: One of its scales.
+        baseline: A value for each axis; budgets are measured by it.
+        seeds: Evaluation seeds of a cell; None for the grid's.
+        records: Where the outcomes of searches are read.
+    """
+
+    def __init__(self, grid: Grid, scale: str, baseline: Values, seeds: int | None, records: Lookup) -> None:
+        self.grid, self.scale, self.records = grid, scale, records
+        self.seeds = range(seeds or grid.scales[scale].seeds or grid.seeds)
+        self.tune = search.tune_at(grid, scale)
+        self._workshop = Workshop(grid, scale, baseline)
+        self._tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
+        self._pins: dict[Data, dict[str, str]] = {}
+
+    def cells(self, kept: Iterable[Values]) -> tuple[Cell, ...]:
+        """A cell a combination.
+
+        Raises:
+            ConfigError: With everything wrong, each thing once, and a cell that has it.
+        """
+        wrong: dict[str, Problem] = {}
+        found = []
+        for values in kept:
+            try:
+                found.append(self._searched(values, self.tune) if self.tune else self._cell(values))
+            except ConfigError as error:
+                for problem in error.problems:
+                    wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
+        if wrong:
+            raise ConfigError(wrong.values())
+        return tuple(found)
+
+    def _cell(self, values: Values) -> Cell:
+        made = self._made(values, self.seeds, tuple(self._tasks))
+        return Cell(values=values, label=label(values), printed=stand_ins(self.grid, self.scale, values), **made)
+
+    def _searched(self, values: Values, tune: Tune) -> Cell:
+        """A cell after its search; before that is complete, one without runs of its own."""
+        tried, tasks = search.combinations(tune), search.tasks_behind(tune.metric, self._tasks)
+        named = [{"values": one, "label": label({**values, **one})} for one in tried]
+        trials = tuple(
+            Trial(**name, **self._made({**values, **name["values"]}, search.seeds(tune), tasks)) for name in named
+        )
+        best = search.choose(trials, tune, self.records)
+        made = self._made({**values, **tried[best or 0]}, self.seeds, tuple(self._tasks))
+        more: dict[str, Any] = {"search": trials, "chosen": {} if best is None else tried[best]}
+        if best is None:
+            more["awaited"] = (*made["runs"], *made["tuned"])
+            made |= {"runs": (), "tuned": ()}
+        printed = stand_ins(self.grid, self.scale, values)
+        return Cell(values=values, label=label(values), printed=printed, **made, **more)
+
+    def _made(self, values: Values, seeds: Sequence[int], tasks: Sequence[str]) -> dict[str, Any]:
+        """The system of some values and its runs."""
+        system = self._workshop.system(values)
+        tunings = {task: self._workshop.finetuning(values, task) for task in tasks}
+        if system.data not in self._pins:
+            self._pins[system.data] = fingerprints(system.data)
+        runs = tuple(Run.pretraining(system, seed, self._pins[system.data]) for seed in seeds)
+        tuned = tuple(Run.tuning(run, task, self._tasks[task], tunings[task]) for run in runs for task in tasks)
+        return {"system": system, "runs": runs, "tuned": tuned}

@@ -1,0 +1,111 @@
+"""The search that each cell of a grid makes for itself: what is tried, with which seeds, and which of it is chosen.
+
+Searches are a sweep over all combinations, the same for every cell (Lan et al. 2019 and Liu et al. 2019 tell theirs in
+a table; most papers tell the winner alone). Choosing sees the search's own seeds and no seed of an evaluation: the best
+of several noisy means is better than it will be again, and a seed that chose must not also judge.
+"""
+
+import itertools
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ablations.core.schema import FIRST_SEARCH_SEED, Grid, Run, Trial, Tune
+from ablations.measurements.derived import DERIVED
+from ablations.measurements.frames import Lookup, metric_by_seed
+from ablations.planning.cells import Values
+from lightning_modules.tasks import TASKS
+
+
+def tune_at(grid: Grid, scale: str) -> Tune | None:
+    """The search of a grid's cells at a scale, its direction filled in; None where they make none."""
+    own = grid.scales[scale].tune if scale in grid.scales else None
+    if grid.tune is None or own is None:
+        return None
+    axes = {path: own.axes.get(path, values) for path, values in grid.tune.axes.items()}
+    changes = {"axes": axes, "seeds": own.seeds or grid.tune.seeds, "better": direction(grid, grid.tune)}
+    return grid.tune.model_copy(update=changes)
+
+
+def direction(grid: Grid, tune: Tune) -> Literal["lower", "higher"] | None:
+    """Which direction of the metric that decides is better: as stated, else as the grid's metrics have it."""
+    return tune.better or next((metric.better for metric in grid.metrics if metric.name == tune.metric), None)
+
+
+def combinations(tune: Tune) -> list[Values]:
+    """What is tried, the last knob varying fastest.
+
+    >>> combinations(Tune(axes={"optimizer.peak_lr": (1e-3, 3e-3)}, metric="heldout.loss"))
+    [{'optimizer.peak_lr': 0.001}, {'optimizer.peak_lr': 0.003}]
+    """
+    return [dict(zip(tune.axes, values, strict=True)) for values in itertools.product(*tune.axes.values())]
+
+
+def seeds(tune: Tune) -> range:
+    """The seeds of a search: none that an evaluation has."""
+    return range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + tune.seeds)
+
+
+def tasks_behind(metric: str, tasks: Iterable[str]) -> tuple[str, ...]:
+    """Of a scale's tasks, those that a metric needs fine-tunings on; none for metrics of pretraining."""
+    if metric in DERIVED:
+        return tuple(task for task in tasks if not DERIVED[metric].tasks or task in DERIVED[metric].tasks)
+    name = metric.partition(".")[0]
+    return tuple(task for task in tasks if task == name and task in TASKS)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one combination did.
+
+    Attributes:
+        mean: Mean of the metric over the seeds that have it, in its unit; None where none has.
+        n: How many have it.
+        lost: Seeds that will never have it: a run diverged or was invalid, or what it starts from did.
+        unended: Runs that have not ended for good: not made yet, or attempts that are made again.
+        unmeasured: Seeds whose runs are done, without the metric.
+    """
+
+    mean: float | None
+    n: int
+    lost: int
+    unended: tuple[Run, ...]
+    unmeasured: tuple[int, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be compared with others."""
+        return not self.unended and not self.unmeasured
+
+
+def score(trial: Trial, metric: str, records: Lookup) -> Score:
+    """How a combination did by the records."""
+    ends = [(run, _end(run, records)) for run in trial.work]
+    lost = {run.seed for run, end in ends if end == "lost"}
+    unended = tuple(run for run, end in ends if not end)
+    values = {seed: v for seed, v in metric_by_seed(trial, records, metric).items() if seed not in lost}
+    waiting = {run.seed for run in unended}
+    unmeasured = sorted({run.seed for run in trial.runs} - values.keys() - lost - waiting)
+    mean = statistics.fmean(values.values()) if values else None
+    return Score(mean, len(values), len(lost), unended, tuple(unmeasured))
+
+
+def _end(run: Run, records: Lookup) -> Literal["done", "lost", ""]:
+    record = records.get(run.id)
+    if record is not None and record.final:
+        return "done" if record.outcome == "done" else "lost"
+    return "lost" if run.parent is not None and _end(run.parent, records) == "lost" else ""
+
+
+def choose(trials: Sequence[Trial], tune: Tune, records: Lookup) -> int | None:
+    """The place of the best combination; None until every run of all of them has ended for good.
+
+    Fewest lost seeds first, since a diverged run is worse than any that is not; then the best mean; of equals the
+    first in the file.
+    """
+    scores = [score(trial, tune.metric, records) for trial in trials]
+    if not all(one.is_known for one in scores):
+        return None
+    sign = -1 if tune.better == "higher" else 1
+    return min(range(len(scores)), key=lambda n: (scores[n].lost, sign * (scores[n].mean or 0.0)))

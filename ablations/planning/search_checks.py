@@ -1,0 +1,159 @@
+"""What the search of a grid's cells must be beyond its shape: knobs that can be searched, a metric that can decide."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ablations.core.metrics import COST
+from ablations.core.schema import STEPS, SYSTEM_AXIS, TUNING, Grid, ScaleTune, Tune
+from ablations.core.strict_yaml import Document, Path_
+from ablations.literature.published_values import same
+from ablations.measurements.derived import DERIVED, possible
+from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at
+from ablations.planning.grid_checks import known_knobs, known_metrics
+from ablations.planning.search import combinations, tasks_behind, tune_at
+from lightning_modules.config import ConfigError, canonical, did_you_mean
+from lightning_modules.tasks import TASKS
+
+_MEASURING = ("data.", "evaluation.")  # knobs that change what is measured, so that no metric can choose between them
+_TOKENS_A_STEP = ("training.batch_size", "format.sequence_length")
+_MOST_BUILT = 500  # systems that are built a scale; a plan builds every one it holds
+
+
+def check(grid: Grid, document: Document) -> None:
+    """Notes in ``document`` everything that is wrong with ``tune``; what builds, only where nothing else is wrong."""
+    if grid.tune is None:
+        for name, scale in grid.scales.items():
+            if scale.tune not in (None, ScaleTune()):
+                document.complain(("scales", name, "tune"), "the grid has no 'tune' that a scale could change")
+        return
+    for path in grid.tune.axes:
+        _check_knob(grid, grid.tune, path, document)
+    for where, path, values in _values(grid, grid.tune):
+        _check_values(grid.tune, where, path, values, document)
+    if _check_metric(grid, grid.tune, document) and not document.problems:
+        for scale in grid.scales:
+            if tune := tune_at(grid, scale):
+                _check_systems(grid, scale, tune, document)
+
+
+def _values(grid: Grid, tune: Tune) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
+    yield from ((("tune", "axes", path), path, values) for path, values in tune.axes.items())
+    for name, scale in grid.scales.items():
+        own = scale.tune.axes if scale.tune else {}
+        yield from ((("scales", name, "tune", "axes", path), path, values) for path, values in own.items())
+
+
+def _check_values(tune: Tune, where: Path_, path: str, values: Sequence[Any], document: Document) -> None:
+    if path not in tune.axes:
+        document.complain(where, f"is not searched by this grid.{did_you_mean(path, tune.axes)}")
+    if not values:
+        document.complain(where, "a search needs at least one value")
+    for n, value in enumerate(values):
+        if any(same(value, earlier) for earlier in values[:n]):
+            document.complain((*where, n), f"{value!r} is listed twice")
+
+
+def _check_knob(grid: Grid, tune: Tune, path: str, document: Document) -> None:
+    where, known = ("tune", "axes", path), known_knobs()
+    by_variants = [
+        axis for axis, variants in grid.variants.items() if any(path in knobs for knobs in variants.values())
+    ]
+    if path == SYSTEM_AXIS:
+        document.complain(where, "whole systems are no knob to search; make 'system' an axis")
+    elif path in grid.axes or by_variants:
+        named = f"the axis '{path if path in grid.axes else by_variants[0]}'"
+        document.complain(where, f"is varied by {named}: a knob is either compared or searched")
+    elif path not in known:
+        document.complain(where, f"there is no such knob.{did_you_mean(path, known)}")
+    elif (known[path].json_schema_extra or {}).get("label"):
+        document.complain(where, "is a label, which changes no number: there is nothing to choose")
+    elif path == STEPS:
+        document.complain(where, f"is what the budget (equal: {grid.budget.equal}) holds equal; it cannot be searched")
+    elif path in _TOKENS_A_STEP and grid.budget.equal == "steps":
+        document.complain(where, "changes the tokens of a step, and the budget holds steps equal: more would win")
+    elif path.startswith(_MEASURING):
+        document.complain(where, "changes what is measured, so that scores of its values are not to be compared")
+    elif path.startswith(TUNING):
+        _check_finetuning(grid, tune, path, document)
+
+
+def _check_finetuning(grid: Grid, tune: Tune, path: str, document: Document) -> None:
+    """A knob of fine-tuning is searched by the score of a fine-tuning that it has a part in."""
+    behind = tasks_behind(tune.metric, TASKS)
+    task = path.removeprefix(TUNING).partition(".")[0]
+    if not behind:
+        text = f"no fine-tuning is behind '{tune.metric}', which decides; such knobs need the metric of a task"
+        document.complain(("tune", "axes", path), text)
+    elif task in TASKS and task not in behind:
+        document.complain(("tune", "axes", path), f"has no part in '{tune.metric}', which decides")
+
+
+def _check_metric(grid: Grid, tune: Tune, document: Document) -> bool:
+    before = len(document.problems)
+    listed = {metric.name: metric.better for metric in grid.metrics}
+    if tune.metric.startswith(COST):
+        document.complain(
+            ("tune", "metric"), f"'{tune.metric}' is a cost: a search by it finds the cheapest, not the best"
+        )
+    elif tune.metric not in {**known_metrics(), **listed}:
+        hint = did_you_mean(tune.metric, known_metrics())
+        document.complain(("tune", "metric"), f"there is no metric '{tune.metric}'.{hint}")
+    elif tune.metric not in listed and tune.better is None:
+        text = f"'{tune.metric}' is not among the grid's metrics; say here what is better: 'lower' or 'higher'"
+        document.complain(("tune",), text)
+    elif tune.better not in (None, listed.get(tune.metric, tune.better)):
+        document.complain(("tune", "better"), f"among the grid's metrics {listed[tune.metric]} is better")
+    for name, scale in grid.scales.items():
+        if scale.tune is not None and not _is_measured(tune.metric, tasks_at(grid, name)):
+            text = f"is not measured at scale '{name}', for want of fine-tunings; 'tune: null' there switches this off"
+            document.complain(("tune", "metric"), f"'{tune.metric}' {text}")
+    return len(document.problems) == before
+
+
+def _is_measured(metric: str, tasks: Sequence[str]) -> bool:
+    task = metric.partition(".")[0]
+    return possible(metric, tasks) if metric in DERIVED else task in tasks or task not in TASKS
+
+
+def _check_systems(grid: Grid, scale: str, tune: Tune, document: Document) -> None:
+    """Combinations that do not build, and knobs that make no difference to any cell."""
+    start, tried = layout(grid, scale), combinations(tune)
+    workshop, tasks = Workshop(grid, scale, start.baseline), tasks_behind(tune.metric, tasks_at(grid, scale))
+    few = list(probes(grid, scale))
+    said: set[tuple[Path_, str]] = set()
+    for values in [*few, *(row for row in start.kept[: _MOST_BUILT // len(tried)] if row not in few)]:
+        for one in tried:
+            try:
+                _essence(workshop, {**values, **one}, tasks)
+            except ConfigError as error:
+                for problem in error.problems:
+                    where = _written(grid, scale, one, problem.path)
+                    if (where, problem.message) not in said:
+                        said.add((where, problem.message))
+                        example = f" (for example with {label({**values, **one})})" if where[-1] == "tune" else ""
+                        document.complain(where, f"{problem}{example}" if example else problem.message)
+    if said:
+        return
+    for path, options in tune.axes.items():
+        rows = [[{**values, **tried[0], path: option} for option in options] for values in few]
+        if len(options) > 1 and all(len({_essence(workshop, one, tasks) for one in row}) == 1 for row in rows):
+            where = ("scales", scale, "tune", "axes", path)
+            own = grid.scales[scale].tune
+            text = f"makes no difference to '{tune.metric}' at scale '{scale}': there is nothing to choose"
+            document.complain(where if own and path in own.axes else where[2:], text)
+
+
+def _essence(workshop: Workshop, values: Values, tasks: Sequence[str]) -> str:
+    """What determines the metric that decides."""
+    system = workshop.system(values)
+    return canonical([system.essence(), *(workshop.finetuning(values, task).essence() for task in tasks)])
+
+
+def _written(grid: Grid, scale: str, one: Values, path: str) -> Path_:
+    """Where the file says what a searched knob is."""
+    own = grid.scales[scale].tune
+    if path not in one or own is None or grid.tune is None:
+        return ("tune",)
+    where: Path_ = ("scales", scale, "tune", "axes", path) if path in own.axes else ("tune", "axes", path)
+    options = own.axes.get(path, grid.tune.axes[path])
+    return (*where, next(n for n, option in enumerate(options) if same(option, one[path])))

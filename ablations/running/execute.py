@@ -1,0 +1,116 @@
+"""Executing a plan: every pending run is made once, whoever else works on the same results."""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from ablations.core.store import Records
+from ablations.pages.search_report import missing
+from ablations.planning.plan import Plan
+from ablations.running.inline import Inline
+from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
+from ablations.running.local import Local
+from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data import open_store
+from lightning_modules.tasks.pins import checked
+
+__all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute", "execute_phases"]
+
+# To add an executor, write an `Executor` and list it here.
+EXECUTORS: dict[str, Callable[[], Executor]] = {"local": Local, "inline": Inline}
+
+
+def execute(
+    plan: Plan,
+    records: Records,
+    executor: str = "local",
+    *,
+    retries: int = 1,
+    deadline: float | None = None,
+    on_event: OnEvent = lambda event: None,
+) -> Summary:
+    """Makes every pending run of a plan.
+
+    Args:
+        plan: From `plan.plan`, made with the same records.
+        records: Where records go, and where finished ones are found.
+        executor: One of `EXECUTORS`.
+        retries: Further attempts at a run that failed or was killed.
+        deadline: Seconds a run may take (``local`` only); None for no limit.
+        on_event: Told what happens; `progress.display` makes one.
+
+    Raises:
+        ConfigError: For an unknown executor; for a results folder that cannot be written; for a corpus that is not at
+            hand, with the ways to get it.
+        KeyboardInterrupt: After Ctrl-C, once the runs that went on have written their checkpoints. Executing the
+            plan again goes on from there.
+    """
+    if executor not in EXECUTORS:
+        raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
+    launch = Launch(plan, records, retries, deadline, on_event)
+    _check_writable(records)
+    _prepare_text(plan)
+    EXECUTORS[executor]().run(launch)
+    return launch.finish()
+
+
+def execute_phases(
+    resolve: Callable[[], Plan],
+    records: Records,
+    executor: str = "local",
+    *,
+    retries: int = 1,
+    watch: Callable[[Plan], AbstractContextManager[OnEvent]],
+) -> Summary:
+    """Executes a plan and, as long as that completes searches, the plan that they lead to.
+
+    Each phase is read off the records, so one that was interrupted goes on where it was. What failed in a phase is
+    tried again in the next.
+
+    Args:
+        resolve: Makes the plan as the records stand.
+        records: See `execute`.
+        executor: See `execute`.
+        retries: See `execute`.
+        watch: Makes what is told of a phase.
+
+    Returns:
+        All phases together. Searches that stay open are among its problems.
+
+    Raises:
+        ConfigError: See `execute`.
+        KeyboardInterrupt: See `execute`.
+    """
+    plan, whole = resolve(), Summary()
+    while True:
+        with watch(plan) as on_event:
+            whole = whole.then(execute(plan, records, executor, retries=retries, on_event=on_event))
+        before, plan = len(plan.open), resolve()
+        if whole.problems or len(plan.open) >= before:
+            break
+    if plan.open:
+        named = "; ".join(cell.label for cell in plan.open)
+        whole.problems.append(f"nothing is evaluated where a search has not chosen: {named}")
+        whole.problems += missing(plan, records)
+    return whole
+
+
+def _check_writable(records: Records) -> None:
+    folder = records.folder
+    try:
+        (folder / "records").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError([f"results cannot be kept in {folder}: {error.strerror}"]) from None
+    if not os.access(folder / "records", os.W_OK):
+        raise ConfigError([f"results cannot be kept in {folder}: it may not be written to"])
+
+
+def _prepare_text(plan: Plan) -> None:
+    """Builds and opens the text of pending runs and of those to follow, here, where the user sees what is missing."""
+    ahead = (*plan.pending, *plan.awaited) if plan.pending else ()
+    for data in dict.fromkeys(run.system.data for run in ahead):
+        for split in ("train", "heldout"):
+            open_store(data, split)
+    for task in dict.fromkeys(run.task for run in ahead if run.task):
+        for split in ("train", "dev"):
+            checked(task, split)

@@ -1,0 +1,249 @@
+"""What a forward pass of a grid's models takes: time and memory, measured on the machine at hand.
+
+The encoder alone, embeddings and layers, without a head, with random weights: neither depends on what was learnt.
+Cells whose encoder is the same are measured once. Models take turns, so that all of them see the same machine; what is
+kept are medians over turns, and the quartiles beside them. No verdict rests on these figures.
+"""
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablations.core import provenance, store
+from ablations.core.schema import Cell
+from lightning_modules.config import ConfigError, Problem, did_you_mean
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ablations.planning.plan import Plan
+    from lightning_modules.batch import Example
+
+BATCHES = (1, 32)
+TURNS = 15
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+TURN_SECONDS = 0.1  # for each model and batch; twice that before the first turn
+NAME = "inference"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How models are measured.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        threads: Of torch on a CPU.
+        turns: How often each model and batch has its turn.
+        seconds: How long a turn goes on at least.
+        clock: ``wall``, or ``cpu``: the processor time of this process, which for one thread is the time on a quiet
+            machine, whatever else the machine at hand is busy with.
+    """
+
+    device: str = "cpu"
+    threads: int = 1
+    turns: int = TURNS
+    seconds: float = TURN_SECONDS
+    clock: str = "wall"
+
+
+def chosen(device: str) -> str:
+    """``cpu`` or ``cuda``: what was asked for; by default the latter where there is one.
+
+    Raises:
+        ConfigError: For another name, and for cuda where there is none.
+    """
+    from torch import cuda
+
+    if device == "cuda" and not cuda.is_available():
+        raise ConfigError([Problem("--device", "there is no CUDA device here. Allowed: cpu.")])
+    if device not in ("", "cpu", "cuda"):
+        raise ConfigError([Problem("--device", f"{device!r} is no device.{did_you_mean(device, ('cpu', 'cuda'))}")])
+    return device or ("cuda" if cuda.is_available() else "cpu")
+
+
+def measure(found: "Plan", setting: Setting, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
+    """Measures every cell of a plan at batches of 1 and 32 whole sequences of the pretraining's length, fp32.
+
+    Returns:
+        What was measured where, as plain data: ``device``, ``threads``, ``torch``, ``length`` and ``cells``, a mapping
+        of each cell's label to ``parameters`` of the encoder, and for each batch ``ms`` (median of the turns, with
+        ``low`` and ``high`` quartiles, milliseconds a pass) and ``mb`` (10^6 bytes, weights and all, at the peak).
+
+    Raises:
+        ConfigError: For processor time of anything but one thread on a CPU.
+    """
+    import torch
+
+    if setting.clock == "cpu" and (setting.device, setting.threads) != ("cpu", 1):
+        raise ConfigError([Problem("--clock", "processor time is that of one thread on a CPU. Allowed here: wall.")])
+    torch.set_num_threads(setting.threads)
+    models = _distinct(found.cells)
+    passes = {}
+    for key, cells in models.items():
+        say(f"building {cells[0].label}")
+        passes |= {(key, batch): _pass(cells[0], batch, setting.device) for batch in BATCHES}
+    times: dict[Any, list[float]] = {name: [] for name in passes}
+    for forward in passes.values():
+        _seconds(forward, 2 * setting.seconds, CLOCKS[setting.clock])
+    for turn in range(setting.turns):
+        say(f"turn {turn + 1} of {setting.turns}")
+        for name, forward in passes.items():
+            times[name].append(1e3 * _seconds(forward, setting.seconds, CLOCKS[setting.clock]))
+    rows: dict[str, Any] = {}
+    for key, cells in models.items():
+        row: dict[str, Any] = {"parameters": _weights(passes[key, 1].model)}
+        for batch in BATCHES:
+            forward = passes[key, batch]
+            low, median, high = _quartiles(times[key, batch])
+            row[str(batch)] = {"ms": median, "low": low, "high": high, "mb": forward.peak() / 1e6}
+        rows |= {cell.label: row for cell in cells}
+    ordered = {cell.label: rows[cell.label] for cell in found.cells}
+    return {**_machine(setting), "length": found.cells[0].system.format.sequence_length, "cells": ordered}
+
+
+def _distinct(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Cells by their encoder and the length of their sequences."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        system = cell.system
+        what = [system.model.resolved().plain(), system.data.tokenizer.vocab_size, system.format.sequence_length]
+        groups.setdefault(json.dumps(what, sort_keys=True), []).append(cell)
+    return groups
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One forward pass of a model, ready to be repeated."""
+
+    model: "torch.nn.Module"
+    example: "Example"
+
+    def __call__(self) -> "Tensor":
+        """Runs it to its end, on whatever device."""
+        import torch
+
+        with torch.inference_mode():
+            last = self.model(self.example).last
+            if last.is_cuda:
+                torch.cuda.synchronize(last.device)
+        return last
+
+    def peak(self) -> float:
+        """Bytes that weights and tensors of the pass take at most, by what torch's allocator gives out."""
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        weights = sum(p.numel() * p.element_size() for p in (*self.model.parameters(), *self.model.buffers()))
+        if next(self.model.parameters()).is_cuda:
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            self()
+            return weights + torch.cuda.max_memory_allocated() - before
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+            kept = self()
+        held = highest = 0
+        for event in seen.profiler.kineto_results.events():  # type: ignore[union-attr]
+            if event.name() == "[memory]":
+                held += event.nbytes()
+                highest = max(highest, held)
+        del kept
+        return float(weights + highest)
+
+
+def _pass(cell: Cell, batch: int, device: str) -> _Pass:
+    import torch
+
+    from lightning_modules.batch import Example, Tokens
+
+    system = cell.system
+    size, shape = system.data.tokenizer.vocab_size, (batch, system.format.sequence_length)
+    draws = torch.Generator().manual_seed(0)
+    tokens = Tokens(
+        ids=torch.randint(size, shape, generator=draws),
+        begins_word=torch.ones(shape, dtype=torch.bool),
+        special=torch.zeros(shape, dtype=torch.bool),
+        real=torch.ones(shape, dtype=torch.bool),
+        sample=torch.arange(batch),
+        tables={"segment": torch.zeros(shape, dtype=torch.long)} if system.model.segment_types else {},
+    )
+    with torch.device(device):
+        model = system.model.build(size).to(device).eval()
+    return _Pass(model, Example.of(tokens).to(device))
+
+
+def _seconds(forward: Callable[[], object], wanted: float, clock: Callable[[], float]) -> float:
+    """Seconds a pass: the mean over as many as fill the wanted seconds."""
+    began, count = clock(), 0
+    while (passed := clock() - began) < wanted or not count:
+        forward()
+        count += 1
+    return passed / count
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
+
+
+def _weights(model: "torch.nn.Module") -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _machine(setting: Setting) -> dict[str, Any]:
+    import torch
+
+    name = torch.cuda.get_device_name() if setting.device == "cuda" else _processor()
+    return {
+        "device": name,
+        "threads": setting.threads if setting.device == "cpu" else None,
+        "turns": setting.turns,
+        "clock": setting.clock,
+        "torch": torch.__version__,
+        "commit": provenance.code()["commit"],
+        "measured": provenance.now(),
+    }
+
+
+def _processor() -> str:
+    """The name of the processor, as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
+
+
+def keep(folder: Path, measured: Mapping[str, Any]) -> Path:
+    """Adds a measurement to ``inference.json``; an older one of the same device and threads is replaced."""
+    path = folder / f"{NAME}.json"
+    others = [
+        one for one in read(folder) if (one["device"], one["threads"]) != (measured["device"], measured["threads"])
+    ]
+    text = json.dumps({"measurements": [*others, measured]}, indent=1, ensure_ascii=False, allow_nan=False)
+    store.write(path, f"{text}\n".encode())
+    return path
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """The measurements that a page's folder holds; none where nothing was measured.
+
+    Raises:
+        ConfigError: For a file that is not what `keep` writes.
+    """
+    path = folder / f"{NAME}.json"
+    if not path.exists():
+        return []
+    try:
+        return list(json.loads(path.read_text(encoding="utf-8"))["measurements"])
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"is no file of measurements ({error}); delete it and run `ablations inference` again"
+        raise ConfigError([Problem(str(path), what)]) from None

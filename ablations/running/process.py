@@ -1,0 +1,58 @@
+"""The process of a run, from its first line: signals, and its end with the launcher's.
+
+Only the standard library is imported before these are in place: what a run needs takes up to seconds to import on a
+busy machine, and a launcher may die meanwhile.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from multiprocessing.connection import wait
+
+INTERRUPTED = 143  # exit code of a run that ended before its record: asked to, or without a launcher
+
+
+def main(config_path: str) -> None:
+    """Entry point of a worker process: does the job of a file and exits with a code of `ablations.running.worker`.
+
+    Args:
+        config_path: A file from `ablations.running.worker.Job.save`.
+    """
+    stop = _take_over_signals()
+    _follow_launcher()
+    from ablations.running import worker
+
+    sys.exit(worker.work(config_path, stop.is_set))
+
+
+def _take_over_signals() -> threading.Event:
+    """SIGTERM asks for a checkpoint and an end; SIGINT, which a terminal sends to all, is the launcher's affair.
+
+    SIGTERM is blocked and waited for in a thread rather than handled: Lightning adds a handler of its own, which
+    ends a training in the middle of an evaluation without a checkpoint.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def listen() -> None:
+        signal.sigwait({signal.SIGTERM})
+        stop.set()
+
+    threading.Thread(target=listen, name="listen for SIGTERM", daemon=True).start()
+    return stop
+
+
+def _follow_launcher() -> None:
+    """Ends this process when the one that launched it is gone, whatever it died of."""
+    launcher = multiprocessing.parent_process()
+    if launcher is None:
+        return
+
+    def follow() -> None:
+        wait([launcher.sentinel])
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=follow, name="follow the launcher", daemon=True).start()

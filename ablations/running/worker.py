@@ -1,0 +1,295 @@
+"""One run, start to record. A process of its own (`work`), or a call in this one (`attempt`)."""
+
+import errno
+import json
+import math
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import Timeout
+
+from ablations.core import provenance
+from ablations.core.metrics import HELDOUT
+from ablations.core.schema import Outcome, Record, Run
+from ablations.core.store import Records, write
+from ablations.running.process import INTERRUPTED
+from lightning_modules import speed
+from lightning_modules.config import ConfigError
+from lightning_modules.data import fingerprints, open_store
+from lightning_modules.places import project
+from lightning_modules.tasks import fingerprint
+from lightning_modules.tasks.pins import checked
+
+if TYPE_CHECKING:
+    from lightning_modules.training.recorder import Fitted
+
+# How a worker ends. 0: there is a record, whatever its outcome.
+RECORDED, HELD, DISK_FULL = 0, 75, 74
+
+PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
+_PROGRESS_EVERY = 1.0  # seconds
+_TRACEBACK_LINES = 6
+_SAME_LOSS = 0.01  # relative difference between two trainings of one run: other processors round otherwise
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is asked to do; the content of its one file.
+
+    Attributes:
+        run: The run as plain data.
+        results_dir: Where the record goes.
+        work_dir: Where log, progress and checkpoint go.
+        threads: Threads of torch, None for its own choice.
+        environment: Variables set before anything else.
+    """
+
+    run: dict[str, Any]
+    results_dir: str
+    work_dir: str
+    threads: int | None = None
+    environment: dict[str, str] | None = None
+
+    def save(self) -> Path:
+        """Writes the job into its work folder and returns the file."""
+        path = Path(self.work_dir) / CONFIG
+        own = path.with_name(f".{CONFIG}.{os.getpid()}")  # several launchers may write it at once, before any lock
+        write(own, json.dumps(asdict(self)).encode())
+        os.replace(own, path)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Job":
+        """Reads what `save` wrote."""
+        return cls(**json.loads(Path(path).read_bytes()))
+
+
+def work(config_path: str, stop: Callable[[], bool]) -> int:
+    """Does the job of a file in this process, which belongs to it: output and threads are taken over.
+
+    Args:
+        config_path: A file from `Job.save`.
+        stop: See `attempt`.
+
+    Returns:
+        One of the exit codes above.
+    """
+    job = Job.load(config_path)
+    os.environ.update(job.environment or {})
+    _log_to(Path(job.work_dir) / LOG)
+    speed.settle(job.threads)
+    return attempt(job, stop)
+
+
+def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str, Any]], None] | None = None) -> int:
+    """Makes one attempt at a run: takes its lock, looks whether it is done by now, trains, writes the record.
+
+    Args:
+        job: What to do.
+        stop: Asked after every step; True ends the attempt with a checkpoint and no record.
+        on_progress: Told what ``progress.json`` is told, as often.
+    """
+    run, records = Run.read(job.run), Records(job.results_dir)
+    lock = records.lock(run.id)
+    try:
+        lock.acquire(timeout=0.2, poll_interval=0.05)  # whoever only looks whether it is held lets go at once
+    except Timeout:
+        return HELD
+    try:
+        return _attempt(run, records, Path(job.work_dir), stop, on_progress)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        sys.stderr.write(f"disk full: {error}\n")
+        return DISK_FULL
+    finally:
+        lock.release()
+
+
+def _attempt(
+    run: Run,
+    records: Records,
+    folder: Path,
+    stop: Callable[[], bool],
+    on_progress: Callable[[dict[str, Any]], None] | None,
+) -> int:
+    from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+
+    earlier = records.get(run.id)
+    if earlier is not None and earlier.final:
+        return RECORDED
+    attempts = 1 + (int(earlier.provenance.get("attempts", 0)) if earlier else 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    started, report = provenance.now(), _Reporter(folder / PROGRESS, on_progress)
+    _note(folder, f"run {run.id} attempt {attempts} started")
+    found: dict[str, Any]
+    try:
+        _check_text(run)
+        fitted = _made(run, records, folder, report, stop)
+        found = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
+        found |= {"layers": fitted.layers, "examples": fitted.examples}
+    except Interrupted:
+        _note(folder, f"run {run.id} attempt {attempts} interrupted; it goes on from its checkpoint")
+        return INTERRUPTED
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise
+        traceback.print_exc()
+        outcome, detail = judge(error)
+        found = {"outcome": outcome, "detail": detail}
+    keep(run, records, found, started, attempts)
+    if found["outcome"] == "done":
+        (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
+    _note(folder, f"run {run.id} attempt {attempts} {found['outcome']}")
+    return RECORDED
+
+
+def _made(
+    run: Run, records: Records, folder: Path, report: Callable[[Any], None], stop: Callable[[], bool]
+) -> "Fitted":
+    """Trains, from the weights of the run's parent where it has one."""
+    from lightning_modules.pretraining import fit
+
+    start = weights_of(run.parent, records, report, stop) if run.parent else None
+    if run.finetuning is None:
+        return fit(run.system, run.seed, folder, start=start, on_progress=report, stop=stop)
+    from lightning_modules.finetuning.run import Tuning, tune
+
+    tuning = Tuning(run.system, run.task, run.finetuning, run.seed, start)
+    return tune(tuning, folder, on_progress=report, stop=stop)
+
+
+def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
+    """The weights that a run has left; trained again where they are not at hand, as in a fresh clone.
+
+    Raises:
+        NotReproducedError: When the second training does not end where the record says that the first did.
+    """
+    from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS
+
+    folder = records.work_folder(run.id)
+    with records.lock(run.id):  # whoever trains the same parent now is waited for
+        if not (folder / WEIGHTS).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            _note(folder, f"run {run.id} is trained again: another run needs its weights")
+            fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
+            (folder / CHECKPOINT).unlink(missing_ok=True)
+            if record is not None:
+                losses = (f"{run.task}.dev_loss",) if run.task else HELDOUT
+                loss = next(name for name in losses if name in record.metrics)
+                _compare(run, fitted.metrics[loss], record.metrics[loss], folder / WEIGHTS)
+    return folder / WEIGHTS
+
+
+class NotReproducedError(Exception):
+    """A training, made again, came out differently."""
+
+
+def _compare(run: Run, now: float, then: float, weights: Path) -> None:
+    if not math.isclose(now, then, rel_tol=_SAME_LOSS):
+        weights.unlink()
+        raise NotReproducedError(
+            f"run {run.id} was trained again for its weights and ended at a loss of {now:.4f} where "
+            f"its record says {then:.4f}"
+        )
+
+
+class TextUnavailableError(Exception):
+    """The text that a run names is not there, or is another; it may be there for the next attempt."""
+
+
+def _check_text(run: Run) -> None:
+    found = fingerprints(run.system.data)
+    tasks = [run.task, run.finetuning.first] if run.finetuning else []
+    found |= {task: fingerprint(task) for task in tasks if task}
+    if found != run.fingerprints:
+        raise TextUnavailableError(
+            f"the text has changed since the run was planned: {found} instead of {run.fingerprints}"
+        )
+    try:
+        for split in ("train", "heldout"):
+            open_store(run.system.data, split)
+        for split in ("train", "dev") if run.task else ():
+            checked(run.task, split)
+    except ConfigError as error:
+        raise TextUnavailableError(str(error)) from error
+
+
+def _note(folder: Path, text: str) -> None:
+    """A line of the run's log with its time; in a process of its own the libraries' output goes there too."""
+    with open(folder / LOG, "a", encoding="utf-8") as log:
+        log.write(f"{provenance.now()} {text}\n")
+
+
+def keep(run: Run, records: Records, found: dict[str, Any], started: str, attempts: int, here: bool = True) -> Record:
+    """Writes the record of an attempt, with where it comes from.
+
+    Args:
+        run: The run.
+        records: Where to; the caller holds the run's lock.
+        found: Outcome, and what there is of detail, metrics, curve and cost.
+        started: When the attempt began.
+        attempts: Which attempt it was, from 1.
+        here: Whether it was made in this process.
+    """
+    origin = provenance.describe(records.folder, started, attempts, here)
+    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), provenance=origin, **found))
+
+
+def judge(error: Exception) -> tuple[Outcome, str]:
+    """The outcome an exception stands for, and its detail without any path of this machine."""
+    import torch
+
+    from lightning_modules.training.recorder import Diverged
+
+    if isinstance(error, Diverged):
+        return "diverged", f"loss not finite at step {error.step}"
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return "oom", str(error)[:1000]
+    if isinstance(error, ConfigError):
+        return "invalid", str(error)[:1000]
+    lines = [f"{_place(f.filename)}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
+    said = f"{type(error).__name__}: {_place(str(error))}"[:1000]
+    return "failed", "\n".join([*lines[-_TRACEBACK_LINES:], said])
+
+
+def _place(text: str) -> str:
+    for prefix in (str(project()), *sorted(filter(None, sys.path), key=len, reverse=True), str(Path.home())):
+        if len(prefix) > 1:
+            text = text.replace(prefix + os.sep, "")
+    return text
+
+
+class _Reporter:
+    """Writes progress for whoever watches, at most once a second, and the end always."""
+
+    def __init__(self, path: Path, also: Callable[[dict[str, Any]], None] | None) -> None:
+        self.path, self.also, self.last = path, also, 0.0
+
+    def __call__(self, progress: Any) -> None:
+        if time.monotonic() - self.last < _PROGRESS_EVERY and progress.step < progress.steps:
+            return
+        self.last = time.monotonic()
+        data = asdict(progress)
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        temporary.write_text(json.dumps(data))  # no flush to the disk: it is worth nothing after a crash
+        os.replace(temporary, self.path)
+        if self.also:
+            self.also(data)
+
+
+def _log_to(path: Path) -> None:
+    """Sends everything this process says, libraries in C included, to the end of a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with open(path, "ab", buffering=0) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)

@@ -1,0 +1,131 @@
+"""Words as vectors: the rows of the embedding table, and the states of a word in the layers of its sentence."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+
+from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data.text.encode import Encoder, as_example
+from lightning_modules.data.text.tokenizer import SPECIALS
+from lightning_modules.training.pretrain import Pretrain
+
+
+class Neighbour(NamedTuple):
+    """A word and the cosine of its vector with that of the word it was asked for."""
+
+    word: str
+    cosine: float
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """The rows of an embedding table that are whole words.
+
+    Attributes:
+        words: One a row.
+        vectors: ``[w e]``.
+    """
+
+    words: tuple[str, ...]
+    vectors: np.ndarray
+
+    @classmethod
+    def of(cls, module: Pretrain, encoder: Encoder) -> Self:
+        """The words of a pretrained model: pieces that start a word, of letters alone."""
+        vocabulary, table = encoder.vocabulary, module.backbone.embeddings.word.weight.detach().float().numpy()
+        names = [piece.removeprefix("Ġ") for piece in vocabulary.pieces]
+        kept = [
+            number
+            for number, name in enumerate(names)
+            if vocabulary.begins_word[number] and name.isalpha() and vocabulary.pieces[number] not in SPECIALS
+        ]
+        return cls(tuple(names[number] for number in kept), table[kept])
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Word -> row."""
+        return {word: row for row, word in enumerate(self.words)}
+
+    def take(self, words: Sequence[str]) -> np.ndarray:
+        """The vectors of words ``[n e]``.
+
+        Raises:
+            ConfigError: Naming the words that are no single piece of the vocabulary.
+        """
+        missing = [word for word in words if word not in self.number]
+        if missing:
+            near = did_you_mean(missing[0], self.words)
+            raise ConfigError([f"not whole words of the vocabulary: {', '.join(missing[:12])}.{near}"])
+        return self.vectors[[self.number[word] for word in words]]
+
+    def neighbours(self, word: str, count: int = 5) -> list[Neighbour]:
+        """The words whose vectors have the largest cosine with that of a word, largest first, without itself.
+
+        The mean vector is taken off first: all rows share a large part of it, which says nothing of any word (Mu and
+        Viswanath 2018, who take off further directions too).
+
+        Raises:
+            ConfigError: For a word that is no single piece of the vocabulary.
+        """
+        cosines = self._unit @ (unit(self.take([word]) - self.vectors.mean(0))[0])
+        order = [row for row in np.argsort(-cosines, kind="stable").tolist() if row != self.number[word]]
+        return [Neighbour(self.words[row], float(cosines[row])) for row in order[:count]]
+
+    @cached_property
+    def _unit(self) -> np.ndarray:
+        return unit(self.vectors - self.vectors.mean(0))
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows scaled to length 1; rows of zeros stay."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)
+
+
+@torch.no_grad()
+def word_states(module: Pretrain, encoder: Encoder, sentences: Sequence[str], word: str) -> np.ndarray:
+    """The states of a word in each sentence and layer ``[layer n d]``; layer 0 is the output of the embeddings.
+
+    Each sentence is read alone, between [CLS] and [SEP]. A word of several pieces has their mean.
+
+    Args:
+        module: A pretrained model.
+        encoder: Its tokenizer.
+        sentences: Each with the word in it; the first place counts.
+        word: In any case.
+
+    Raises:
+        ConfigError: For a sentence without the word, or too long.
+    """
+    found = []
+    for sentence in sentences:
+        place = re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE)
+        if place is None:
+            raise ConfigError([f"the word '{word}' is not in the sentence {sentence!r}"])
+        encoded = encoder.fast.encode(sentence, add_special_tokens=False)
+        where = [n for n, (start, end) in enumerate(encoded.offsets, 1) if start < place.end() and end > place.start()]
+        try:
+            layers = module.backbone(as_example(encoded.ids, encoder.vocabulary)).layers
+        except ValueError as error:  # the position table is too short
+            raise ConfigError([f"the sentence is too long: {error}"]) from None
+        found.append(torch.stack([layer[0, where].float().mean(0) for layer in layers]))
+    return torch.stack(found, 1).numpy()
+
+
+def nearest_alike(vectors: np.ndarray, groups: Sequence[str]) -> int | None:
+    """How many vectors ``[n d]`` have the nearest of the others, by the cosine around their mean, in their own group.
+
+    Returns:
+        None where the vectors do not differ, so that none is nearest.
+    """
+    if np.allclose(vectors, vectors[0], rtol=1e-4, atol=1e-6):
+        return None
+    rows = unit(vectors - vectors.mean(0))
+    cosines = rows @ rows.T
+    np.fill_diagonal(cosines, -np.inf)
+    return sum(groups[row] == groups[near] for row, near in enumerate(cosines.argmax(1).tolist()))

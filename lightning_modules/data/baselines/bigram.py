@@ -1,0 +1,185 @@
+"""The neighbour baseline: how well the two tokens beside a hidden one predict it.
+
+A masked LM that does no better than this has learned nothing from the wider context: it is on the plateau. The
+baseline interpolates three count models, ``p(w) = l1 P(w | left) + l2 P(w | right) + l3 P(w)``, with weights fitted by
+expectation maximisation on text whose counts were left out (deleted interpolation; Jelinek and Mercer 1980).
+It sees what the model sees: a neighbour that is hidden, special or padding, or that was never counted, says nothing,
+and its weight goes to the others in proportion. What stands at the predicted position itself is not used. Where a model
+looks one way only, so does the baseline, and its weights are fitted for that.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from scipy import sparse
+
+from lightning_modules.batch import STEP, Example, Visibility
+from lightning_modules.data.store import TokenStore
+
+MOST_TOKENS = 20_000_000  # counted at most, evenly spread over the store
+_STRETCH = 1 << 14  # tokens counted, or kept for the weights, as one
+_KEPT = 20  # every 20th stretch fits the weights
+_MOST_FITTED = 500_000  # positions the weights are fitted on at most
+_RECIPE = 1  # bumped when the same text would give other numbers
+_NOTHING = -1  # a neighbour that says nothing
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Held-out losses in nats per prediction."""
+
+    bigram: float
+    unigram: float
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Counts of a text: pairs of adjacent tokens ``[left right]`` within documents, and single tokens ``[v]``."""
+
+    pairs: sparse.csr_matrix
+    tokens: np.ndarray
+    weights: tuple[float, float, float] = (0.4, 0.4, 0.2)
+
+    def chances(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Each of the three models' probability of ``word``, and whether it has anything to say ``[n 3]``."""
+        after, before = self._totals
+        known_left = (left >= 0) & (after[left] > 0)
+        known_right = (right >= 0) & (before[right] > 0)
+        from_left = _at(self.pairs, left, word) / np.maximum(after[left], 1)
+        from_right = _at(self.pairs, word, right) / np.maximum(before[right], 1)
+        alone = (self.tokens[word] + 1) / (self.tokens.sum() + len(self.tokens))
+        known = np.stack([known_left, known_right, np.ones_like(known_left)], axis=1)
+        return np.stack([from_left, from_right, alone], axis=1) * known, known
+
+    @property
+    def _totals(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(self.pairs.sum(1)).ravel(), np.asarray(self.pairs.sum(0)).ravel()
+
+    def probability(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """``p(word | left, right)`` ``[n]``; -1 stands for a neighbour that says nothing."""
+        chances, known = self.chances(word, left, right)
+        shares = known * np.array(self.weights)
+        return (chances * shares).sum(1) / shares.sum(1)
+
+    def fitted(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> "Neighbours":
+        """With the weights that make some text most probable; a side of which nothing is known gets none."""
+        chances, known = self.chances(word, left, right)
+        chances = chances[known[:, known.any(0)].all(1)]
+        weights = np.array(self.weights)
+        for _ in range(50 if len(chances) else 0):
+            responsibility = chances * weights
+            responsibility /= responsibility.sum(1, keepdims=True)
+            weights = responsibility.mean(0)
+        return Neighbours(self.pairs, self.tokens, tuple(weights.tolist()))
+
+
+def _at(pairs: sparse.csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    if not len(rows):  # scipy answers an empty question with a matrix
+        return np.zeros(0)
+    return np.asarray(pairs[rows, columns], dtype=np.float64).ravel()
+
+
+def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Neighbours:
+    """The neighbour model of a store's text, its weights fitted for the use of left and right neighbours or of one."""
+    ids, size = store.ids, store.vocabulary.size
+    stretches = -(-len(ids) // _STRETCH)
+    wanted = min(stretches, -(-MOST_TOKENS // _STRETCH))
+    chosen = np.unique(np.linspace(0, stretches - 1, wanted).astype(np.int64))
+    kept = chosen[_KEPT // 2 :: _KEPT]
+    counted = np.setdiff1d(chosen, kept)
+    ends = np.zeros(len(ids) + 1, dtype=bool)  # where a document starts
+    ends[store.document_starts] = True
+    pairs = sparse.csr_matrix((size, size), dtype=np.int64)
+    tokens = np.zeros(size, dtype=np.int64)
+    for group in np.array_split(counted, max(1, len(counted) // 64)):  # a million tokens at once
+        places = _places(group, len(ids))
+        first = places[(places + 1 < len(ids)) & ~ends[places + 1]]
+        first = first[first % _STRETCH != _STRETCH - 1]  # both tokens in the stretch
+        left, right = ids[first].astype(np.int32), ids[first + 1].astype(np.int32)
+        pairs = pairs + sparse.coo_matrix((np.ones(len(first), np.int64), (left, right)), shape=(size, size)).tocsr()
+        tokens += np.bincount(ids[places], minlength=size)
+    model = Neighbours(pairs, tokens)
+    places = _places(kept, len(ids))
+    inner = places[(places > 0) & (places + 1 < len(ids))]
+    inner = inner[~ends[inner] & ~ends[inner + 1]]
+    inner = inner[:: max(1, len(inner) // _MOST_FITTED)]
+    word, left, right = (ids[inner + shift].astype(np.int64) for shift in (0, -1, 1))
+    shown = (np.where(used, side, _NOTHING) for side, used in zip((left, right), sides, strict=True))
+    return model.fitted(word, *shown)
+
+
+def _places(stretches: np.ndarray, end: int) -> np.ndarray:
+    places = (stretches[:, None] * _STRETCH + np.arange(_STRETCH)).ravel()
+    return places[places < end]
+
+
+def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The words an example asks for and the neighbours that it shows, -1 where one says nothing ``[n]`` each.
+
+    The next token is asked for where its left neighbour stands, the previous one where its right neighbour does.
+    """
+    inputs, sides = example.inputs, _sides(target, example.visible)
+    telling = inputs.real & ~inputs.special & (inputs.ids != mask)
+    visible = np.where(telling.numpy(), inputs.ids.numpy(), _NOTHING)
+    padded = np.pad(visible, ((0, 0), (1, 1)), constant_values=_NOTHING)
+    row, column = np.divmod(example.targets[target].where.numpy(), visible.shape[1])
+    column = column + STEP.get(target, 0)
+    left, right = (
+        padded[row, column + shift] if used else np.full(len(column), _NOTHING)
+        for shift, used in zip((0, 2), sides, strict=True)
+    )
+    return example.targets[target].ids.numpy(), left, right
+
+
+def _sides(target: str, visible: Visibility) -> tuple[bool, bool]:
+    """Whether a model may see the left neighbour of what it predicts, and the right one."""
+    step = STEP.get(target, 0)
+    return step >= 0 and not visible.anticausal, step <= 0 and not visible.causal
+
+
+def prefix(target: str) -> str:
+    """What stands before the names of a target's measures."""
+    return f"{target}_" if target in STEP else ""
+
+
+def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm") -> Baseline:
+    """The losses of the neighbour model and of token frequencies on held-out examples.
+
+    Args:
+        train: Where the counts come from: at most ``MOST_TOKENS`` tokens, evenly spread.
+        heldout: The very examples the model is evaluated on.
+        target: Which of their targets.
+    """
+    examples = list(heldout)
+    asked = [seen(example, target, train.vocabulary.mask) for example in examples]
+    word, left, right = (np.concatenate(part) for part in zip(*asked, strict=True))
+    model = count(train, _sides(target, examples[0].visible))
+    alone = (model.tokens[word] + 1) / (model.tokens.sum() + len(model.tokens))
+    return Baseline(
+        bigram=float(-np.log(model.probability(word, left, right)).mean()),
+        unigram=float(-np.log(alone).mean()),
+    )
+
+
+def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "mlm") -> Baseline:
+    """`baseline`, kept beside the store under a hash of the very examples it was computed for."""
+    digest = hashlib.sha256(repr([_RECIPE, MOST_TOKENS]).encode())
+    if not all(sides := _sides(target, heldout[0].visible)):
+        digest.update(repr((target, sides)).encode())
+    for example in heldout:
+        wanted = example.targets[target]
+        for tensor in (example.inputs.ids, example.inputs.special, wanted.where, wanted.ids):
+            digest.update(np.ascontiguousarray(tensor.numpy()))
+    path = train.folder / f"baseline-{digest.hexdigest()[:16]}.json"
+    try:
+        return Baseline(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        found = baseline(train, heldout, target)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps(asdict(found)), encoding="utf-8")
+    os.replace(temporary, path)
+    return found

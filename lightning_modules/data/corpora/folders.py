@@ -1,0 +1,91 @@
+"""Corpora that the user's folder of data sets holds: novels and a 2015 extract of Wikipedia."""
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.data.corpora.wikipedia_mini import prose
+
+_OTHERWISE = (
+    "Or train on something else: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files, 'hub:<dataset>' "
+    "the Hugging Face hub."
+)
+NOVELS = Origin(
+    "The corpus 'novels'",
+    dict.fromkeys(("train", "heldout"), ("pretrain/english_novels_100/*.txt",)),
+    otherwise=_OTHERWISE,
+)
+WIKIPEDIA = Origin(
+    "The corpus 'wikipedia-2015'",
+    {
+        "train": tuple(f"pretrain/wiki_en_2015/wiki_A{letter}.txt" for letter in "ABC"),
+        "heldout": ("pretrain/wiki_en_2015/wiki_AD.txt",),
+    },
+    otherwise=_OTHERWISE,
+)
+
+_WIDEST_WRAP = 125  # characters; a file whose lines are longer holds one paragraph a line
+_SENTENCE_ENDS = tuple(".!?:\"'”’")
+
+
+def _files(origin: Origin, split: str) -> list[Path]:
+    if not (found := origin.find(split)):
+        raise origin.absent(split)
+    return found
+
+
+def novels() -> Iterator[list[str]]:
+    """The paragraphs of each novel, by file name. A document is a book."""
+    for path in sorted(_files(NOVELS, "train")[0].parent.glob("*.txt"), key=lambda p: p.name):
+        paragraphs = unwrapped(path.read_text(encoding="utf-8-sig"))
+        if paragraphs:
+            yield paragraphs
+
+
+def unwrapped(text: str) -> list[str]:
+    """The paragraphs of a plain-text book.
+
+    Books come in three layouts: one paragraph a line; lines broken at a fixed width with blank lines (or
+    indentation) between paragraphs; and broken lines with nothing between paragraphs, where a paragraph is
+    taken to end at a short line that ends as a sentence ends.
+    """
+    lines = [line.rstrip() for line in re.sub(r"\r\n?|\u2028", "\n", text).replace("\f", " ").split("\n")]
+    widths = np.array([len(line) for line in lines if line])
+    if not len(widths):
+        return []
+    wrap = float(np.quantile(widths, 0.98))
+    if wrap > _WIDEST_WRAP:
+        return [flat for line in lines if (flat := " ".join(line.split()))]
+    unmarked = lines.count("") < 0.02 * len(lines)
+    paragraphs: list[str] = []
+    current: list[str] = []
+    for line in lines:
+        if not line or line[0].isspace():
+            paragraphs.append(" ".join(current))
+            current = []
+        current += line.split()
+        if unmarked and len(line) < 0.8 * wrap and line.endswith(_SENTENCE_ENDS):
+            paragraphs.append(" ".join(current))
+            current = []
+    return [p for p in (*paragraphs, " ".join(current)) if p]
+
+
+def wikipedia_2015(split: str) -> Iterator[list[str]]:
+    """The paragraphs of each article; the files AA-AC train, AD is held out."""
+    for path in _files(WIKIPEDIA, split):
+        paragraphs: list[str] = []
+        with open(path, encoding="utf-8-sig") as file:
+            for line in file:
+                if line.startswith("<doc "):
+                    paragraphs, title = [], True
+                elif line.startswith("</doc>"):
+                    if paragraphs:
+                        yield paragraphs
+                elif title:  # the line after <doc ...> repeats the title
+                    title = False
+                elif text := prose(html.unescape(line)):
+                    paragraphs.append(text)

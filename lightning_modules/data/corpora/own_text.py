@@ -1,0 +1,133 @@
+"""Corpora the user names: text files by a glob, data sets of the Hugging Face hub or in its formats on disk."""
+
+import glob
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora.sources import Unavailable, loaded
+from lightning_modules.places import data_home, project
+
+HELDOUT_EVERY = 20
+
+# What a row of a hub data set is, where it is not a document. "headings": lines of wiki text, a document starts
+# at a line "= Title ="; "lines": sentences without document boundaries, cut into runs of 256 rows.
+ROWS = {"wikitext": "headings", "bookcorpus": "lines"}
+_RUN = 256
+_TITLE = re.compile(r"^\s*= [^=].* =\s*$")
+
+
+def text_files(pattern: str) -> list[Path]:
+    """The files of ``text:<glob>``, sorted; a relative pattern is relative to the project."""
+    full = str(project() / Path(pattern).expanduser())
+    found = sorted(Path(p) for p in glob.glob(full, recursive=True) if Path(p).is_file())
+    if not found:
+        raise ConfigError(
+            [
+                f"No file matches 'text:{pattern}' (looked for {full}). Write a glob of UTF-8 text files, "
+                "such as 'text:~/corpus/*.txt'."
+            ]
+        )
+    return found
+
+
+def text_documents(pattern: str) -> Iterator[list[str]]:
+    """The lines of each document: blank lines separate documents; a file without any is one document."""
+    for path in text_files(pattern):
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                for blank, lines in itertools.groupby(file, key=lambda line: not line.strip()):
+                    if not blank:
+                        yield [" ".join(line.split()) for line in lines]
+        except UnicodeDecodeError as error:
+            raise ConfigError([f"{path} is not UTF-8 text (byte {error.start}). Convert it first."]) from None
+
+
+def split_by_position(documents: Iterable[list[str]], split: str, every: int, name: str) -> Iterator[list[str]]:
+    """Holds out every ``every``-th document; where there are fewer, the last one.
+
+    Raises:
+        ConfigError: When there is but one document, so that nothing could be held out.
+    """
+    waiting: list[str] | None = None
+    number = -1
+    for number, document in enumerate(documents):
+        if waiting is not None and split == "train":
+            yield waiting
+        waiting = document if number % every != every - 1 else None
+        if waiting is None and split == "heldout":
+            yield document
+    if number < 1:
+        raise ConfigError(
+            [
+                f"'{name}' holds {'one document' if number == 0 else 'no text'}; at least two are needed, one "
+                "to train on and one to hold out. Separate documents by blank lines or by files."
+            ]
+        )
+    if waiting is not None and (split == "heldout") == (number < every - 1):
+        yield waiting
+
+
+def hub_place(name: str) -> tuple[str, str | None, bool]:
+    """``<dataset>[/<config>]`` -> (path, configuration, whether it lies on this disk): a folder, then the hub.
+
+    A folder is an absolute path or one below ``ABLATIONS_DATA``. On the hub a data set is ``name`` or
+    ``owner/name``; with one slash the text is read as ``owner/name``, with two the last part is the configuration.
+    """
+    home = data_home()
+    for folder in (Path(name).expanduser(), *((home / name, home / "pretrain" / name) if home else ())):
+        if folder.is_absolute() and folder.is_dir():
+            return str(folder), None, True
+    owner, _, rest = name.partition("/")
+    if rest.count("/") or owner in ROWS:
+        path, _, config = name.rpartition("/")
+        return (path, config, False) if path else (name, None, False)
+    return name, None, False
+
+
+def hub_documents(name: str, split: str) -> Iterator[list[str]]:
+    """The lines of each document of a data set with a text column.
+
+    A data set with a validation or test part holds that out; another holds out every 20th document.
+    """
+    path, parts = _loaded(name)
+    rows = ROWS.get(path.rpartition("/")[2], "documents")
+    official = next((part for part in ("validation", "test") if part in parts), None)
+    if official:
+        yield from _documents(parts["train" if split == "train" else official], rows, name)
+    else:
+        yield from split_by_position(_documents(parts["train"], rows, name), split, HELDOUT_EVERY, f"hub:{name}")
+
+
+def _loaded(name: str) -> tuple[str, dict]:
+    path, config, _ = hub_place(name)
+    ways = (
+        "Put the data set as parquet or JSON lines under ABLATIONS_DATA, connect to the hub, or train on something "
+        "else: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files."
+    )
+    try:
+        parts = loaded(path, config, streaming=True)
+    except Unavailable as reason:
+        raise ConfigError([f"'hub:{name}' {reason}. {ways}"]) from None
+    if "train" not in parts:
+        raise ConfigError([f"'hub:{name}' has no part 'train'; it has {', '.join(sorted(map(str, parts)))}."])
+    return path, parts
+
+
+def _documents(rows: Iterable[dict], layout: str, name: str) -> Iterator[list[str]]:
+    current: list[str] = []
+    for row in rows:
+        if "text" not in row:
+            raise ConfigError([f"'hub:{name}' has no column 'text'; it has {', '.join(sorted(row))}."])
+        lines = [flat for line in row["text"].split("\n") if (flat := " ".join(line.split()))]
+        starts = layout == "documents" or (
+            len(current) >= _RUN if layout == "lines" else bool(_TITLE.match(row["text"]))
+        )
+        if starts and current:
+            yield current
+            current = []
+        current += [] if layout == "headings" and row["text"].lstrip().startswith("= ") else lines
+    if current:
+        yield current

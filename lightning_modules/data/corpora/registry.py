@@ -1,0 +1,93 @@
+"""Where text comes from: named corpora, each a stream of documents in a train and a held-out part.
+
+A document is a list of sentences; a sentence is one line of text with single spaces. Held-out text is held out
+by whole documents, by a rule fixed here, so that no run ever trains on what another is measured by.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data.corpora import folders, own_text, wikipedia_mini
+from lightning_modules.data.corpora.sources import Origin
+
+Split = Literal["train", "heldout"]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A named source of text.
+
+    Attributes:
+        name: What grids call it.
+        description: What it is, its size and its licence, in a line.
+        paragraphs: Split -> documents as lists of paragraphs.
+        origin: Where its files are had.
+        package: The Python package that holds it instead.
+    """
+
+    name: str
+    description: str
+    paragraphs: Callable[[Split], Iterator[list[str]]]
+    origin: Origin | None = None
+    package: str = ""
+
+    def documents(self, split: Split) -> Iterator[list[str]]:
+        """The documents of a split as lists of sentences, streaming, always in the same order."""
+        from sentencex import segment
+
+        for paragraphs in self.paragraphs(split):
+            found = [" ".join(piece.split()) for text in paragraphs for piece in segment("en", text)]
+            if sentences := [sentence for sentence in found if sentence]:
+                yield sentences
+
+
+def _every(documents: Callable[[], Iterator[list[str]]], every: int) -> Callable[[Split], Iterator[list[str]]]:
+    """Holds out every ``every``-th document."""
+    return lambda split: (d for n, d in enumerate(documents()) if (n % every == every // 2) == (split == "heldout"))
+
+
+CORPORA: dict[str, Corpus] = {
+    "wikipedia-mini": Corpus(
+        "wikipedia-mini",
+        "about 100 Wikipedia articles inside the package gensim, 0.4 M words; CC BY-SA 3.0; every 10th held out",
+        _every(wikipedia_mini.articles, 10),
+        package="gensim",
+    ),
+    "novels": Corpus(
+        "novels",
+        "98 English novels of 1839-1930, 14 M words; public domain; every 20th book held out",
+        _every(folders.novels, 20),
+        folders.NOVELS,
+    ),
+    "wikipedia-2015": Corpus(
+        "wikipedia-2015",
+        "10,322 English Wikipedia articles of 2015, 22 M words; CC BY-SA 3.0; the last file held out",
+        folders.wikipedia_2015,
+        folders.WIKIPEDIA,
+    ),
+}
+
+
+def corpus(name: str) -> Corpus:
+    """The corpus of that name: a named one, ``text:<glob>`` or ``hub:<dataset>[/<config>]``.
+
+    Raises:
+        ConfigError: For an unknown name, with the nearest one.
+    """
+    if name in CORPORA:
+        return CORPORA[name]
+    kind, colon, rest = name.partition(":")
+    if colon and rest and kind == "text":
+        return Corpus(
+            name,
+            "your own files",
+            lambda split: own_text.split_by_position(
+                own_text.text_documents(rest), split, own_text.HELDOUT_EVERY, name
+            ),
+        )
+    if colon and rest and kind == "hub":
+        return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
+    near = did_you_mean(name, CORPORA)
+    raise ConfigError([f"there is no corpus '{name}'.{near} Your own text: 'text:<glob>'; the hub: 'hub:<dataset>'."])

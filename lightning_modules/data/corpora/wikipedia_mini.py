@@ -1,0 +1,79 @@
+"""The embedded corpus: the Wikipedia articles inside gensim's own test data, cleaned to running text.
+
+gensim ships a shortened dump of the English Wikipedia (about a hundred articles, 0.4 million words of prose)
+to test its wiki tools. Licence of the text: CC BY-SA 3.0. Nothing is downloaded.
+"""
+
+import bz2
+import re
+from collections.abc import Iterator
+
+from lightning_modules.config import ConfigError
+
+_DUMP = "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+
+_HEADING = re.compile(r"^\s*=+[^=].*=+\s*$")
+_NOT_PROSE = re.compile(r"^\s*(?:[|!{}]|File:|Image:|Category:|Media:|\w{2,3}:\s*Category)", re.IGNORECASE)
+_BULLET = re.compile(r"^[\s*#:;@]+")
+_QUOTES = re.compile(r"'{2,}")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|__[A-Z]+__")
+_LEFTOVER = re.compile(r"\{\{|\}\}|\[\[|\]\]|\|\||\{\||\|\}")
+_EMPTY = re.compile(r"\(\s*(?:[,;:]\s*)*\)")  # "()" and "(; )": what a removed template leaves behind
+_OPENING = re.compile(r"\(\s*[,;:]\s*")  # "(; born 1900)"
+_LOOSE = re.compile(r"\s+([,;.!?)])")
+_BACK_MATTER = re.compile(  # sections of citations and links
+    r"references|notes|footnotes|citations|sources|bibliography|further reading|external links|see also|works cited",
+    re.IGNORECASE,
+)
+_CLOSED = tuple(".!?:;\"')”’…")
+FEWEST_WORDS = 5
+
+
+def prose(line: str) -> str | None:
+    """One line of a Wikipedia article as clean prose, or None where it is a heading, list entry or table row.
+
+    Follows BERT (Devlin et al. 2019, section 3.1), which ignores lists, tables and headers: a line is kept
+    when it has at least ``FEWEST_WORDS`` words and ends as a sentence ends.
+    """
+    if _HEADING.match(line) or _NOT_PROSE.match(line) or _LEFTOVER.search(line):
+        return None
+    text = _TAG.sub(" ", _QUOTES.sub("", _BULLET.sub("", line)))
+    text = _OPENING.sub("(", _EMPTY.sub("", text))
+    text = _LOOSE.sub(r"\1", " ".join(text.split())).replace("( ", "(")
+    if not text.endswith(_CLOSED) or text.count(" ") + 1 < FEWEST_WORDS:
+        return None
+    return text
+
+
+def articles() -> Iterator[list[str]]:
+    """The paragraphs of each article, in the order of the dump; redirects and other name spaces are left out.
+
+    Raises:
+        ConfigError: When gensim is not installed, naming the way to get it.
+    """
+    try:
+        from gensim.corpora.wikicorpus import extract_pages, filter_wiki
+        from gensim.test.utils import datapath
+    except ImportError:
+        raise ConfigError(
+            [
+                "The corpus 'wikipedia-mini' lies inside the package gensim, which is not installed. "
+                "Get it with `pip install -e .`; a corpus of your own does without: 'text:<glob>'."
+            ]
+        ) from None
+    with bz2.BZ2File(datapath(_DUMP)) as dump:
+        for _title, markup, _page in extract_pages(dump, filter_namespaces=("0",)):
+            if markup.lstrip()[:9].upper() == "#REDIRECT":
+                continue
+            if paragraphs := list(_paragraphs(filter_wiki(markup))):
+                yield paragraphs
+
+
+def _paragraphs(article: str) -> Iterator[str]:
+    """The prose of an article up to its lists of references."""
+    wanted = True
+    for line in article.split("\n"):
+        if _HEADING.match(line):
+            wanted = not _BACK_MATTER.match(line.strip(" ="))
+        elif wanted and (text := prose(line)):
+            yield text

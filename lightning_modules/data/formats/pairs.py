@@ -1,0 +1,230 @@
+"""Segment pairs: ``[CLS] A [SEP] B [SEP]``, where B is the text after A or something else.
+
+The construction is that of BERT's released ``create_instances_from_document`` (Devlin et al. 2019, appendix A.2), with
+ALBERT's negatives (Lan et al. 2020, section 3.1) as the other choice:
+
+* Sentences of one document are gathered until they have a target number of tokens: all there is room for, or, for a
+  share of the pairs, a uniform number from 2 up.
+* A is the first 1 .. n-1 of the n sentences, uniformly; B is the rest (label 0).
+* Random negatives: half of the pairs, and every pair of a single sentence, get a B from another document, from
+  a random sentence on (label 1). The sentences that were not used go into the next pair. More than half of the labels
+  are therefore 1.
+* Swapped negatives: half of the pairs change the order of A and B (label 1). A single sentence makes no pair.
+* Pairs that are too long lose tokens one by one from the longer segment, at either end with probability 1/2.
+
+The other document is drawn uniformly from all others; the released code takes the pair's own after ten failures.
+
+Every draw is a function of its purpose, of the number of the copy and of the sentence a pair starts with (or of its
+document): not of a run's seed, so all runs see the same pairs and variants of the format share what they can.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from lightning_modules.batch import Tokens
+from lightning_modules.config import ConfigError
+from lightning_modules.data.store import TokenStore
+from lightning_modules.draws import Draws
+
+if TYPE_CHECKING:
+    from lightning_modules.data.formats.input_format import InputFormat
+
+RECIPE = 1  # bumped when the same store and settings would give other pairs
+_SPECIALS = 3  # [CLS] and two [SEP]
+_SEED = 0
+
+
+def arrange(store: TokenStore, settings: "InputFormat") -> np.ndarray:
+    """The pairs of a store, copy after copy, each in the order of the text.
+
+    Returns:
+        Integers ``[6 pairs]``: where A starts and ends in ``store.ids``, where B does, the label, and how many
+        sentences the pair was made of before any of them was replaced.
+
+    Raises:
+        ConfigError: When another document is needed and there is none.
+    """
+    text = _Text(store)
+    return np.concatenate([_copy(text, settings, number) for number in range(settings.duplicates)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Text:
+    """The sentences of a store that have tokens, and the documents that have such sentences."""
+
+    store: TokenStore
+
+    @cached_property
+    def sentences(self) -> np.ndarray:
+        """Where each sentence starts, and the end ``[sentences + 1]``."""
+        return np.unique(self.store.sentences)
+
+    @cached_property
+    def documents(self) -> np.ndarray:
+        """Which sentence each document starts with, and the end ``[documents + 1]``."""
+        return np.searchsorted(self.sentences, np.unique(self.store.document_starts))
+
+    @cached_property
+    def document(self) -> np.ndarray:
+        """Which document each sentence belongs to ``[sentences]``."""
+        return np.repeat(np.arange(len(self.documents) - 1), np.diff(self.documents))
+
+
+def _noise(copy: int, rows: np.ndarray) -> Draws:
+    return Draws(_SEED, rows, rows, np.zeros_like(rows), stream=f"pairs {copy}")
+
+
+def _copy(text: _Text, settings: "InputFormat", copy: int) -> np.ndarray:
+    """One arrangement of the whole text: for each sentence the pair that would start there, then those that do."""
+    sentence = np.arange(len(text.sentences) - 1)
+    noise = _noise(copy, sentence)
+    target = _targets(settings, _noise(copy, text.document) if settings.short_documents else noise)
+    end = np.searchsorted(text.sentences, text.sentences[:-1] + target)
+    end = np.minimum(end, text.documents[text.document + 1])
+    split = sentence + 1 + _below(noise, "split", end - sentence - 1)
+    alone = end - sentence == 1
+    negative = alone | (noise.uniform("negative", 1)[:, 0] < 0.5)
+    random = settings.negatives == "random"
+    first = _chain(np.where(negative, split, end) if random else end)
+    if not random and not settings.lone_negatives:
+        first = first[~alone[first]]
+    apart = first[negative[first] if random else alone[first]]  # pairs that get their B from another document
+    a_start, a_end, b_start, b_end = (text.sentences[edge] for edge in (sentence, split, split, end))
+    b_start[apart], b_end[apart] = _elsewhere(text, apart, target[apart] - (a_end - a_start)[apart], copy)
+    pairs = np.stack([a_start, a_end, b_start, b_end])[:, first]
+    if not random:
+        pairs = np.where(negative[first] & ~alone[first], pairs[[2, 3, 0, 1]], pairs)
+    pairs = _truncated(pairs, settings.sequence_length - _SPECIALS, _noise(copy, first))
+    return np.concatenate([pairs, [negative[first], (end - sentence)[first]]])
+
+
+def _targets(settings: "InputFormat", noise: Draws) -> np.ndarray:
+    """How many tokens the pair that starts with each sentence is filled with, at least."""
+    room = settings.sequence_length - _SPECIALS
+    shorter = 2 + noise.integers("target", 1, room - 1)[:, 0]
+    return np.where(noise.uniform("short", 1)[:, 0] < settings.short_fraction, shorter, room)
+
+
+def _below(noise: Draws, purpose: str, high: np.ndarray) -> np.ndarray:
+    """Uniform integers in [0, high) row by row; 0 where ``high`` is 0."""
+    return (noise.uniform(purpose, 1)[:, 0] * high).astype(np.int64)
+
+
+def _chain(after: np.ndarray) -> np.ndarray:
+    """The sentences pairs start with, where a pair that starts with ``i`` is followed by one with ``after[i]``."""
+    jumps, first, sentence = after.tolist(), [], 0
+    while sentence < len(jumps):
+        first.append(sentence)
+        sentence = jumps[sentence]
+    return np.array(first, dtype=np.int64)
+
+
+def _elsewhere(text: _Text, sentence: np.ndarray, wanted: np.ndarray, copy: int) -> tuple[np.ndarray, np.ndarray]:
+    """For pairs that start with some sentences, bounds of whole sentences of other documents.
+
+    Args:
+        text: Where they are looked for.
+        sentence: What each pair starts with ``[n]``.
+        wanted: Tokens they should have at least ``[n]``; they have fewer only at the end of their document.
+        copy: The number of the arrangement.
+    """
+    count = len(text.documents) - 1
+    if len(sentence) and count < 2:
+        raise ConfigError(
+            [
+                f"format.negatives: a second segment from another document was asked for, but {text.store.folder} "
+                "holds one document. Add documents, or take negatives 'swapped' without lone_negatives."
+            ]
+        )
+    noise, own = _noise(copy, sentence), text.document[sentence]
+    other = _below(noise, "document", np.full_like(own, count - 1))
+    other += other >= own
+    start, stop = text.documents[other], text.documents[other + 1]
+    start = start + _below(noise, "sentence", stop - start)
+    end = np.searchsorted(text.sentences, text.sentences[start] + np.maximum(wanted, 1))
+    return text.sentences[start], text.sentences[np.minimum(end, stop)]
+
+
+def _truncated(pairs: np.ndarray, room: int, noise: Draws) -> np.ndarray:
+    """Bounds ``[4 n]`` such that both segments fit together.
+
+    One token at a time goes from the longer segment (of equals, from B): first what one is longer by, then from
+    both in turn, B first. Which end each goes from is a fair coin, so the front's share is binomial.
+    """
+    from scipy.stats import binom  # a second to import
+
+    a_start, a_end, b_start, b_end = pairs
+    a, b = a_end - a_start, b_end - b_start
+    excess = np.maximum(a + b - room, 0)
+    uneven = np.minimum(excess, np.abs(a - b))
+    rest = excess - uneven
+    a_lost = np.where(a > b, uneven, 0) + rest // 2
+    b_lost = np.where(a > b, 0, uneven) + (rest + 1) // 2
+    a_front, b_front = (
+        binom.ppf(noise.uniform(f"front of {name}", 1)[:, 0], lost, 0.5).clip(0).astype(np.int64)
+        for name, lost in (("A", a_lost), ("B", b_lost))
+    )
+    return np.stack([a_start + a_front, a_end - (a_lost - a_front), b_start + b_front, b_end - (b_lost - b_front)])
+
+
+@dataclass(frozen=True, eq=False)
+class PairSequences:
+    """The segment pairs of a store as sequences.
+
+    Attributes:
+        store: The tokens.
+        index: Bounds of A and B, label and number of sentences ``[6 pairs]``; see `arrange`.
+        length: Positions of a sequence.
+    """
+
+    store: TokenStore
+    index: np.ndarray
+    length: int
+
+    def __len__(self) -> int:
+        return self.index.shape[1]
+
+    @property
+    def fill(self) -> float:
+        """The share of positions that are not padding."""
+        a_start, a_end, b_start, b_end = self.index[:4]
+        return float((a_end - a_start + b_end - b_start + _SPECIALS).mean() / self.length)
+
+    def of_several_sentences(self) -> "PairSequences":
+        """Without the pairs of a single sentence, whose label is always 1: of the others about half are negatives."""
+        return PairSequences(self.store, self.index[:, self.index[5] > 1], self.length)
+
+    def batch(self, indices: np.ndarray) -> Tokens:
+        """The pairs with these numbers, as rows ``[b t]``.
+
+        The table ``segment`` is 0 for [CLS], A, the first [SEP] and padding, 1 for B and the last [SEP]; the label
+        ``sentence`` is 0 where B follows A and 1 where it does not, as in BERT's released code.
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        a_start, a_end, b_start, b_end, label = self.index[:5, indices, None]
+        column = np.arange(self.length)
+        middle = 1 + a_end - a_start
+        last = middle + 1 + b_end - b_start
+        real, second = column <= last, column > middle
+        separator = (column == middle) | (column == last)
+        source = np.where(second, b_start + column - middle - 1, a_start + column - 1)
+        vocabulary = self.store.vocabulary
+        ids = self.store.ids[np.clip(source, 0, len(self.store.ids) - 1)].astype(np.int64)
+        ids[~real] = vocabulary.pad
+        ids[separator] = vocabulary.sep
+        ids[:, 0] = vocabulary.cls
+        special = separator | ~real
+        special[:, 0] = True
+        return Tokens(
+            ids=torch.from_numpy(ids),
+            begins_word=torch.from_numpy(vocabulary.begins_word[ids]),
+            special=torch.from_numpy(special),
+            real=torch.from_numpy(real),
+            sample=torch.from_numpy(indices),
+            tables={"segment": torch.from_numpy((second & real).astype(np.int64))},
+            labels={"sentence": torch.from_numpy(label[:, 0].astype(np.int64))},
+        )

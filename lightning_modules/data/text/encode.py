@@ -1,0 +1,90 @@
+"""Text to token ids, fast: each distinct word is tokenised once, then the text is put together with numpy.
+
+Both tokenizers split text into words before they look at pieces and never join what a space separates, so the
+pieces of a sentence are the pieces of its space-separated words, one after the other. A test compares every id with
+the library's own encoding of whole sentences.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+import torch
+
+from lightning_modules.batch import Example, Tokens
+from lightning_modules.data.text.tokenizer import Vocabulary
+
+_MOST_WORDS = 3_000_000  # distinct words remembered, about 0.5 GB
+
+
+def as_example(ids: Sequence[int], vocabulary: Vocabulary) -> Example:
+    """One sequence as a backbone takes it: the ids between [CLS] and [SEP], nothing hidden or predicted."""
+    row = torch.tensor([[vocabulary.cls, *ids, vocabulary.sep]])
+    special = torch.zeros_like(row, dtype=torch.bool)
+    special[0, [0, -1]] = True
+    begins = torch.from_numpy(vocabulary.begins_word[row])
+    return Example.of(Tokens(row, begins, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64)))
+
+
+class _Numbers(dict):
+    """Word -> number, in order of appearance."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
+
+
+class Encoder:
+    """Encodes sentences whose words are separated by single spaces."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self.path, self.kind = path, kind
+        self.fast = tokenizers.Tokenizer.from_file(str(path))
+        self._forget()
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The pieces that the ids stand for."""
+        pieces = sorted(self.fast.get_vocab().items(), key=lambda item: item[1])
+        return Vocabulary.of((piece for piece, _ in pieces), self.kind)
+
+    def _forget(self) -> None:
+        self._numbers = _Numbers()
+        self._pieces = np.zeros(0, np.int32)  # the pieces of all words known, one word after the other
+        self._starts = np.zeros(1, np.int64)  # where each word's pieces start, and the end
+
+    def __call__(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Token ids of all sentences in a row ``[n]``, and how many belong to each sentence."""
+        ids, words, texts = self.by_word(sentences)
+        return ids, np.diff(words[texts])
+
+    def by_word(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Token ids of all sentences in a row ``[m]``, where each word starts in them, and the end ``[w + 1]``, and
+        where each sentence's words start among the words, and the end ``[n + 1]``.
+        """
+        if len(self._numbers) > _MOST_WORDS:
+            self._forget()
+        sizes = np.fromiter((sentence.count(" ") + 1 for sentence in sentences), np.int64, len(sentences))
+        words = " ".join(sentences).split(" ")
+        numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
+        self._learn()
+        lengths = np.diff(self._starts)[numbers]
+        ends = np.cumsum(lengths)
+        shift = np.repeat(self._starts[numbers] - (ends - lengths), lengths)
+        ids = self._pieces[shift + np.arange(len(shift))]
+        return ids, np.concatenate([[0], ends]), np.concatenate([[0], np.cumsum(sizes)])
+
+    def _learn(self) -> None:
+        """Tokenises the words that have been numbered since the last call."""
+        known = len(self._starts) - 1
+        new = list(self._numbers)[known:]
+        if not new:
+            return
+        found = [encoding.ids for encoding in self.fast.encode_batch_fast(new, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        pieces = np.fromiter(chain.from_iterable(found), np.int32, int(lengths.sum()))
+        self._pieces = np.concatenate([self._pieces, pieces])
+        self._starts = np.concatenate([self._starts, self._starts[-1] + np.cumsum(lengths)])

@@ -1,0 +1,224 @@
+"""Tokenizers: WordPiece or byte-level BPE, trained on the train split of a run's corpora and cached by content.
+
+Training is deterministic. The trainer of the ``tokenizers`` package is not by itself: it numbers the
+word-internal letters (``##e``) in the order of a randomly seeded hash map and breaks ties between pairs by those
+numbers. Here the letters are counted first and handed to it in a fixed order.
+"""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from filelock import FileLock
+
+from lightning_modules.config import ConfigError, Settings, identity, knob
+from lightning_modules.draws import permutation
+from lightning_modules.places import cache
+
+if TYPE_CHECKING:
+    import tokenizers
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 .. 4 of every vocabulary
+TRAINING_WORDS = 6_000_000  # a tokenizer is trained on at most about this many words
+_RECIPE = 1  # bumped when the same text and settings would give another vocabulary
+_LONGEST_WORD = 100  # characters; a longer word is [UNK], as in BERT
+
+
+class Tokenizer(Settings):
+    """How text becomes pieces."""
+
+    kind: Literal["wordpiece", "byte_bpe"] = knob("wordpiece", "BERT's WordPiece or GPT-2's byte-level BPE.")
+    vocab_size: int = knob(4096, "Pieces in the vocabulary, the five special ones included.", ge=64, le=1 << 20)
+    lowercase: bool = knob(True, "Whether text is lower-cased (and, for WordPiece, stripped of accents).")
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The pieces of a tokenizer, in the order of their ids.
+
+    Attributes:
+        pieces: One string a piece ``[v]``.
+        begins_word: Whether a piece starts a word ``[v]``; special pieces do.
+    """
+
+    pieces: tuple[str, ...]
+    begins_word: np.ndarray
+
+    pad: int = 0
+    unk: int = 1
+    cls: int = 2
+    sep: int = 3
+    mask: int = 4
+
+    @property
+    def size(self) -> int:
+        """How many pieces there are."""
+        return len(self.pieces)
+
+    @cached_property
+    def dtype(self) -> type[np.unsignedinteger]:
+        """The smallest integer type that holds every id."""
+        return np.uint16 if self.size <= 1 << 16 else np.uint32
+
+    @classmethod
+    def of(cls, pieces: Iterable[str], kind: str) -> "Vocabulary":
+        """The vocabulary with word starts marked as the kind of tokenizer marks them (``##``, ``Ġ``)."""
+        pieces = tuple(pieces)
+        starts = [
+            p in SPECIALS or (not p.startswith("##") if kind == "wordpiece" else p.startswith("Ġ")) for p in pieces
+        ]
+        return cls(pieces, np.array(starts))
+
+
+def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenizer":
+    """A tokenizer trained on sentences whose words are separated by single spaces.
+
+    Raises:
+        ConfigError: When the text does not support a vocabulary of that size, saying which it supports.
+    """
+    from tokenizers import models
+
+    sentences = list(sentences)
+    raw, trainer = (_wordpiece if settings.kind == "wordpiece" else _byte_bpe)(settings, sentences)
+    raw.train_from_iterator(sentences, trainer)
+    if raw.get_vocab_size() < settings.vocab_size:
+        raise ConfigError(
+            [
+                f"the corpus supports at most {raw.get_vocab_size()} pieces of a {settings.kind} vocabulary; "
+                f"vocab_size is {settings.vocab_size}. Lower it or add a corpus."
+            ]
+        )
+    # Rebuilt from its pieces, so that no piece is matched before the text is split into words: "[MASK]" written
+    # in an article stays five ordinary pieces.
+    model = json.loads(raw.to_str())["model"]
+    if settings.kind == "wordpiece":
+        return _shell(
+            settings,
+            models.WordPiece(model["vocab"], unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD),
+        )
+    return _shell(settings, models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]]))
+
+
+def _wordpiece(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
+    """An empty WordPiece tokenizer and its trainer, the letters handed over in a fixed order."""
+    from tokenizers import models, trainers
+
+    letters, inner = _letters(settings, sentences)
+    room = settings.vocab_size - len(SPECIALS) - len(letters) - len(inner)
+    if room < 0:
+        raise ConfigError(
+            [
+                f"vocab_size {settings.vocab_size} has no room for the letters of the text alone; "
+                f"it needs at least {settings.vocab_size - room}."
+            ]
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=settings.vocab_size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[*SPECIALS, *letters, *("##" + letter for letter in inner)],
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        continuing_subword_prefix="##",
+    )
+    return _shell(settings, models.WordPiece(unk_token="[UNK]")), trainer
+
+
+def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
+    """An empty byte-level BPE tokenizer and its trainer; every byte is in the alphabet, whatever the text."""
+    from tokenizers import models, trainers
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    trainer = trainers.BpeTrainer(
+        vocab_size=settings.vocab_size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=sorted(ByteLevel.alphabet()),
+    )
+    return _shell(settings, models.BPE()), trainer
+
+
+def _shell(settings: Tokenizer, model: object) -> "tokenizers.Tokenizer":
+    from tokenizers import Tokenizer as Fast
+    from tokenizers import decoders, normalizers, pre_tokenizers
+
+    fast = Fast(model)
+    if settings.kind == "wordpiece":
+        fast.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
+        fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        fast.decoder = decoders.WordPiece(prefix="##")
+    else:
+        if settings.lowercase:
+            fast.normalizer = normalizers.Lowercase()
+        fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        fast.decoder = decoders.ByteLevel()
+    return fast
+
+
+def _letters(settings: Tokenizer, sentences: list[str]) -> tuple[list[str], list[str]]:
+    """The letters of the vocabulary, and those of them that occur inside words, each in a fixed order.
+
+    At most a sixteenth of the vocabulary (1,000 at most, as BERT's) goes to letters; words with rarer ones are [UNK].
+    """
+    words = Counter(word for sentence in sentences for word in sentence.split(" "))
+    shell = _shell(settings, _empty_model())
+    everywhere: Counter[str] = Counter()
+    inside: Counter[str] = Counter()
+    for word, count in words.items():
+        for piece, _ in shell.pre_tokenizer.pre_tokenize_str(shell.normalizer.normalize_str(word)):
+            for letter in piece:
+                everywhere[letter] += count
+            for letter in piece[1:]:
+                inside[letter] += count
+    most = max(64, min(1000, settings.vocab_size // 16))
+    letters = sorted(sorted(everywhere, key=lambda letter: (-everywhere[letter], letter))[:most])
+    return letters, [letter for letter in letters if inside[letter]]
+
+
+def _empty_model() -> object:
+    from tokenizers import models
+
+    return models.WordPiece(unk_token="[UNK]")
+
+
+def trained(settings: Tokenizer, key: dict[str, str], sentences: Iterator[str]) -> Path:
+    """The file of the tokenizer for some corpora, trained now if the cache does not hold it.
+
+    Args:
+        settings: Kind and size.
+        key: The fingerprints of the corpora.
+        sentences: What to train on; read only when there is nothing in the cache.
+
+    Returns:
+        The path of a ``tokenizer.json`` in the format of the ``tokenizers`` package.
+    """
+    name = identity({"settings": settings.essence(), "corpora": key, "recipe": _RECIPE})[:24]
+    path = cache() / "tokenizers" / name / "tokenizer.json"
+    if path.is_file():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        if not path.is_file():
+            temporary = path.with_suffix(f".{os.getpid()}")
+            temporary.write_text(train(settings, sentences).to_str(), encoding="utf-8")
+            os.replace(temporary, path)
+    return path
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a tokenizer's file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sampled(number: int, share: float) -> bool:
+    """Whether document ``number`` belongs to the fixed sample of ``share`` of the documents."""
+    block, place = divmod(number, 100)
+    return permutation(0, "tokenizer documents", block, 100)[place] < 100 * share

@@ -1,0 +1,103 @@
+"""The only fine-tuning loop: every task, every backbone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from lightning_modules.batch import Example
+from lightning_modules.tasks.shapes.shape import Head, Scored
+from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
+
+
+class Finetune(pl.LightningModule):
+    """A backbone and a head trained on labelled examples; trains under any ``Trainer``.
+
+    Args:
+        backbone: Any encoder that takes an `Example` and returns `Encoded`.
+        head: Turns the states of the last layer into answers.
+        score: The outputs of each dev item, in the order they were asked -> how good the answers are.
+        optimizer: Settings of the optimiser.
+        schedule: Settings of the learning rate.
+        steps: Optimiser steps of the whole training, which the schedule spans.
+        clip_norm: Largest global gradient norm; 0 leaves gradients alone.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        head: Head,
+        score: Callable[[list[np.ndarray]], Scored],
+        optimizer: Optimizer,
+        schedule: Schedule,
+        steps: int,
+        clip_norm: float,
+    ) -> None:
+        super().__init__()
+        self.backbone, self.head, self.score = backbone, head, score
+        self.optimizer_settings, self.schedule = optimizer, schedule
+        self.steps, self.clip_norm = steps, clip_norm
+        self.running = torch.zeros(2)  # summed loss and count since it was last read
+        self.scored: Scored | None = None  # of the last evaluation
+        self._answered: list[np.ndarray] = []  # outputs of the evaluation under way, item by item
+        self._missed = torch.zeros(2)  # its summed loss and count
+
+    def forward(self, example: Example) -> Tensor:
+        """The outputs for a batch."""
+        return self.head(self.backbone(example).last, example)
+
+    def _summed(self, outputs: Tensor, example: Example) -> Tensor:
+        """Summed loss and count ``[2]``."""
+        total = self.head.loss(outputs, example)
+        return torch.stack([total, total.new_tensor(self.head.count(example))])
+
+    def training_step(self, example: Example, index: int) -> Tensor:
+        """The mean loss of a batch."""
+        summed = self._summed(self(example), example)
+        self.running = self.running.to(summed.device) + summed.detach()
+        return summed[0] / summed[1]
+
+    def training_loss(self) -> dict[str, float]:
+        """Mean loss over the examples since the last call. Waits for the device: not for every step."""
+        total, count = self.running.tolist()
+        self.running = torch.zeros(2)
+        return {"loss": total / count}
+
+    def on_validation_epoch_start(self) -> None:
+        """Forgets the answers of an evaluation that was broken off."""
+        self._answered.clear()
+        self._missed = torch.zeros(2)
+
+    def validation_step(self, example: Example, index: int) -> None:
+        """Keeps the answers: most metrics have no sum over batches."""
+        outputs = self(example)
+        self._missed += self._summed(outputs, example).cpu()
+        self._answered += [found.float().cpu().numpy() for found in self.head.by_item(outputs, example)]
+
+    def on_validation_epoch_end(self) -> None:
+        """The mean loss and the metrics of all dev examples."""
+        self.scored = self.score(self._answered)
+        self._answered = []
+        total, count = self._missed.tolist()
+        self.log_dict({f"dev.{name}": value for name, value in {"loss": total / count, **self.scored.metrics}.items()})
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keeps the loss that was not read yet and the last scores, so that a resumed training is a straight one."""
+        checkpoint["running"] = self.running.tolist()
+        checkpoint["scored"] = self.scored and self.scored.plain()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restores what `on_save_checkpoint` kept."""
+        self.running = torch.tensor(checkpoint["running"])
+        self.scored = Scored(**checkpoint["scored"]) if checkpoint["scored"] else None
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """The optimiser, its rate set at each step."""
+        return scheduled(self, self.optimizer_settings, self.schedule, self.steps)
+
+    def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
+        """Clips by the recipe's own norm, whatever the Trainer was told."""
+        clip(self, self.clip_norm)

@@ -1,0 +1,230 @@
+"""One fine-tuning, start to finish: a pretrained system trained on a task, recordable and resumable as `fit` is."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data import open_store
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.word_vectors import Vectors, word_vectors
+from lightning_modules.files import write_atomically
+from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
+from lightning_modules.finetuning.finetune import Finetune
+from lightning_modules.layers.bilstm import BiLSTMOnTop
+from lightning_modules.system import System
+from lightning_modules.tasks import FineTuning, task_named
+from lightning_modules.tasks.baselines.measured import baselines
+from lightning_modules.tasks.loader import Batches, TaskData
+from lightning_modules.tasks.shapes.shape import Head
+from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
+
+PREDICTIONS = "predictions.json"
+_POINTS = 64  # of a curve, at most
+_BACKBONE = "backbone."  # in the weights that `fit` and `tune` leave
+_POOLERS = ("heads.sentence.pair.pooler.", "head.pooler.")  # of the one, of the other
+_DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a fine-tuning is made of.
+
+    Attributes:
+        system: What was pretrained.
+        task: The name of what it is fine-tuned on.
+        settings: How.
+        seed: The head's initialisation, dropout and the order of the examples follow from it.
+        weights: The file of weights that pretraining left; None starts from random weights, as a control.
+        encoder: The tokenizer of a published checkpoint; None is the one trained on the text of ``system``.
+    """
+
+    system: System
+    task: str
+    settings: FineTuning
+    seed: int
+    weights: Path | None
+    encoder: Encoder | None = None
+
+    @cached_property
+    def data(self) -> TaskData:
+        """The Lightning data module."""
+        settings = self.settings.reading(self.system.model.direction)
+        common = (self.system.data, task_named(self.task), settings, self.seed, self.encoder)
+        if self.settings.features is None:
+            return TaskData(*common)
+        return FeatureData(*common, frozen=lambda: self.networks()[0])
+
+    def build(self) -> Finetune:
+        """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
+
+        From scratch with word vectors, the embedding table has those; all else is as it is without them.
+
+        Raises:
+            ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for the
+                features that are read, or the data are not at hand.
+        """
+        settings = self.settings
+        settings.check_length(self.system.model.resolved().max_positions)
+        backbone, head = self.networks()
+        if self.word_vectors is not None:
+            self.word_vectors.place(backbone.embeddings.word.weight)
+        steps, clip = len(self.data.train_dataloader()), settings.clip_norm
+        return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
+
+    @cached_property
+    def word_vectors(self) -> Vectors | None:
+        """What the embedding table starts from: made now if the cache does not hold it; None where it is random.
+
+        Raises:
+            ConfigError: For the tokenizer of a published checkpoint, and for text that is not at hand.
+        """
+        settings, model, data = self.settings.word_vectors, self.system.model, self.system.data
+        if settings is None:
+            return None
+        if self.encoder is not None:
+            raise ConfigError(["finetuning.word_vectors are those of our own tokens, not of a checkpoint's tokenizer"])
+        return word_vectors(open_store(data, "train"), settings, model.embedding_size or model.hidden_size, self.seed)
+
+    def networks(self) -> tuple[nn.Module, Head]:
+        """The backbone and the head, new (word vectors are for `build` to put in) or from the weights.
+
+        Raises:
+            ConfigError: See `build`; and for weights given to a training from scratch.
+        """
+        settings, system = self.settings, self.system
+        if settings.from_scratch and self.weights is not None:
+            raise ConfigError([f"finetuning.from_scratch starts from random weights, but {self.weights} is given"])
+        if settings.encoder_dropout is not None:
+            system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            encoder = system.model.build(system.data.tokenizer.vocab_size)
+            backbone, width, features = encoder, system.model.width, settings.features
+            if settings.bilstm_layers:
+                backbone = BiLSTMOnTop(encoder, width, settings.bilstm_layers)
+                width = backbone.width
+            if features is not None:
+                backbone = FrozenFeatures(encoder, system.model, features)
+                width = backbone.hidden_size
+            head = task_named(self.task).shape.head(width, settings)
+        if self.weights is not None:
+            found = load_file(self.weights)
+            encoder.load_state_dict(_below(found, _BACKBONE))
+            pooler = {name: tensor for prefix in _POOLERS for name, tensor in _below(found, prefix).items()}
+            if pooler and not settings.bilstm_layers and (features is None or features.untouched):
+                head.adopt_pooler(pooler)
+        return backbone, head
+
+
+def tuned(tuning: Tuning, weights: Path) -> tuple[nn.Module, Head]:
+    """The networks as a finished fine-tuning left them, ready to be asked.
+
+    Args:
+        tuning: What was made.
+        weights: The file that `tune` left.
+
+    Raises:
+        ConfigError: Where the encoder was frozen: its weights are in the file of its pretraining alone.
+    """
+    if tuning.settings.features is not None:
+        raise ConfigError(["a fine-tuning on features of a frozen encoder leaves no whole model to be asked"])
+    backbone, head = tuning.networks()
+    found = load_file(weights)
+    backbone.load_state_dict(_below(found, _BACKBONE))
+    head.load_state_dict(_below(found, "head."))
+    return backbone.eval(), head.eval()
+
+
+def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+
+
+def tune(
+    tuning: Tuning,
+    folder: Path,
+    *,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = 60.0,
+) -> Fitted:
+    """Fine-tunes, going on from ``folder``'s checkpoint where there is one, and evaluates after each epoch.
+
+    Features of a frozen encoder are computed before the clock starts; FLOPs count them, and parameters are those that
+    are trained. Word vectors are made before it too: the cost ``word_vectors_seconds`` is what their making took, for
+    whichever run they were made first, and no part of ``seconds`` and FLOPs. The metrics are those after the last step:
+    no epoch is chosen by the dev set. Leaves the answers as ``predictions.json`` in ``folder`` where the data set has
+    an official form for them, and the weights.
+
+    Args:
+        tuning: What and how.
+        folder: Where the checkpoint is kept.
+        on_progress: Called some 64 times or more.
+        stop: Asked after every step; True writes a checkpoint and raises.
+        checkpoint_seconds: Time between checkpoints.
+
+    Raises:
+        ConfigError: When the data are not at hand or the position table is too short.
+        DataMismatch: When the examples are not the pinned ones.
+        Diverged: When the loss is no longer finite.
+        Interrupted: When ``stop`` said so.
+    """
+    checkpoint, module, batches = folder / CHECKPOINT, tuning.build(), tuning.data.train_dataloader()
+    tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
+    every = max(batches.each_epoch, -(-len(batches) // _POINTS))
+    course = Course(len(batches), every, tokens.__getitem__, "dev.", tuning.settings.precision)
+    recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
+    torch.manual_seed(tuning.seed)  # dropout
+    run = trainer(recorder, folder)
+    run.fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
+        run.validate(module, tuning.data, verbose=False)
+    cost = _cost(tuning, batches, module, recorder.elapsed())
+    curve = {_named(name, tuning.task): values for name, values in recorder.curve.items()}
+    metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
+    keep_weights(module, folder)
+    _keep_predictions(module, folder)
+    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost, examples=module.scored.kept)
+
+
+def _keep_predictions(module: Finetune, folder: Path) -> None:
+    if module.scored.predictions is not None:
+        text = json.dumps(module.scored.predictions, ensure_ascii=False)
+        write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
+
+
+def _cost(tuning: Tuning, batches: Batches, module: Finetune, seconds: float) -> dict[str, float]:
+    tokens = float(batches.shapes[:, 2].sum())
+    found = {
+        "seconds": seconds,
+        "tokens": tokens,
+        "flops": _flops(tuning, batches),
+        "tokens_per_second": tokens / seconds,
+        "parameters": float(sum(p.numel() for p in module.parameters())),
+    }
+    if tuning.word_vectors is not None:
+        found["word_vectors_seconds"] = tuning.word_vectors.seconds
+    return found
+
+
+def _flops(tuning: Tuning, batches: Batches) -> float:
+    """Of the matrix products, padding included; see `FineTuning.flops_per_sequence`."""
+    model, passes, each = tuning.system.model, len(batches) / batches.each_epoch, tuning.settings.flops_per_sequence
+    return sum(rows * each(model, length, passes) for rows, length, _ in batches.shapes.tolist())
+
+
+def _named(name: str, task: str) -> str:
+    """The name in a record: ``dev.accuracy`` -> ``<task>.accuracy``, ``train.loss`` -> ``<task>.train_loss``."""
+    kind, _, rest = name.partition(".")
+    return name if not rest else f"{task}.{f'{kind}_{rest}' if rest == 'loss' else rest}"
+
+
+def _baselines(task: str) -> dict[str, float]:
+    main = task_named(task).main
+    return {f"{task}.{main}.{name}": found[main] for name, found in baselines(task).items()}

@@ -1,0 +1,37 @@
+"""The simplest classifier of texts that is worth beating: word weights and a linear model."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import hstack
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from lightning_modules.tasks.shapes.texts import TextExamples
+
+
+def linear(train: "TextExamples", dev: "TextExamples") -> np.ndarray:
+    """A logistic regression, in regression a ridge, on TF-IDF weights of words and pairs of neighbouring words.
+
+    For pairs of texts on how the weights of the two differ and agree.
+
+    Returns:
+        Class numbers, or real numbers ``[n]``.
+    """
+    weigh = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
+    weigh.fit(train.texts())
+    model = LogisticRegression(max_iter=1000) if train.labels.dtype.kind == "i" else Ridge()
+    return model.fit(_features(weigh, train), train.labels).predict(_features(weigh, dev))
+
+
+def _features(weigh: TfidfVectorizer, examples: "TextExamples") -> "csr_matrix":
+    """Weights of the text; of a pair how far they differ, their products, and the sum of those: the cosine."""
+    first = weigh.transform(examples.first)
+    if examples.second is None:
+        return first
+    second = weigh.transform(examples.second)
+    both = first.multiply(second)
+    return hstack([abs(first - second), both, both.sum(1)], format="csr")

@@ -1,0 +1,83 @@
+"""Argument reasoning comprehension: which warrant leads from the reason to the claim (Habernal et al. 2018)?
+
+Claim and reason are the first text, a warrant the second (Niven and Kao 2019, section 3). ``arct_warrants`` hides
+claim and reason: what it scores above chance is given away by the warrants alone. ``arct_adversarial`` is scored on
+the dev questions of Niven and Kao (2019, section 5), each of them there a second time with its claim negated and the
+other warrant right, so that words of warrants tell nothing; its training questions are there a second time with the
+warrants swapped. Claims were negated by hand, so the published files are needed: ``train-adv-swapped.csv`` and
+``dev-adv-negated.csv``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.tasks.reading.lines import Fault, made, table
+from lightning_modules.tasks.shapes.choice import Choice, Question
+from lightning_modules.tasks.task import Split, Task
+
+_COLUMNS = ("warrant0", "warrant1", "correctLabelW0orW1", "reason", "claim")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Tab-separated questions, read by calling with a split.
+
+    Attributes:
+        origin: Where the files are.
+        quoted: Whether fields that hold a quote character are quoted, as in the files of Niven and Kao.
+    """
+
+    origin: Origin
+    quoted: bool = False
+
+    def __call__(self, split: Split) -> Iterator[Question]:
+        """The questions of a split.
+
+        Raises:
+            ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
+        """
+        for path in self.origin.needed(split):
+            yield from made(path, table(path, _COLUMNS, quoted=self.quoted), _question)
+
+
+def _question(warrant0: str, warrant1: str, label: str, reason: str, claim: str) -> Question:
+    if label not in ("0", "1"):
+        raise Fault(f"the label {label!r} is neither 0 nor 1")
+    return Question(f"{claim} {reason}", "", (warrant0, warrant1), int(label))
+
+
+def _task(name: str, title: str, shape: Choice, rows: Arguments, source: str, own_split: str = "") -> Task:
+    official = None if own_split else (1210, 316)
+    return Task(name, title, source, shape, ("accuracy",), rows, "CC BY 4.0", own_split, official)
+
+
+_OFFICIAL = Arguments(Origin("The data set ARCT", {"train": ("arct/train-full.txt",), "dev": ("arct/dev-full.txt",)}))
+_ADVERSARIAL = Arguments(
+    Origin(
+        "The data set ARCT (adversarial)",
+        {"train": ("arct/train-adv-swapped.csv",), "dev": ("arct/dev-adv-negated.csv",)},
+    ),
+    quoted=True,
+)
+_HABERNAL = "Habernal et al. 2018, The Argument Reasoning Comprehension Task"
+_NIVEN = "Niven and Kao 2019, Probing Neural Network Comprehension of Natural Language Arguments"
+
+ROWS = (
+    _task("arct", "ARCT: which warrant leads from the reason to the claim?", Choice(2), _OFFICIAL, _HABERNAL),
+    _task(
+        "arct_warrants",
+        "ARCT, warrants alone: can the right one be told without reason and claim?",
+        Choice(2, context=False),
+        _OFFICIAL,
+        f"{_HABERNAL}; {_NIVEN}",
+    ),
+    _task(
+        "arct_adversarial",
+        "ARCT, adversarial: which warrant, when each is right for one claim and wrong for another?",
+        Choice(2),
+        _ADVERSARIAL,
+        _NIVEN,
+        "the published adversarial copy, whose sizes were not at hand to check",
+    ),
+)

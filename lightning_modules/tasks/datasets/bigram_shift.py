@@ -1,0 +1,55 @@
+"""A task that needs no download: has a sentence two neighbouring words swapped?
+
+One of the probing tasks of Conneau et al. (2018, section 2), made from the articles of ``wikipedia-mini``: training
+sentences from its train part, dev sentences from its held-out part. Half the sentences are swapped, no sentence
+occurs twice. Differs from the paper, whose text is split into tokens: only words made of letters are swapped, so that
+no comma moves, and never the first, whose capital would tell.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.pins import digest, expected
+from lightning_modules.draws import permutation
+from lightning_modules.places import cache
+from lightning_modules.tasks.shapes.texts import Row
+from lightning_modules.tasks.task import Split
+
+_CORPUS = "wikipedia-mini"
+_SIZES = {"train": 4000, "dev": 500}
+_WORDS = range(5, 29)  # of a sentence, as in the paper
+
+
+def rows(split: Split) -> Iterator[Row]:
+    """The examples of a split, kept in the cache once they are made: that takes seconds."""
+    path = cache() / "tasks" / f"bigram_shift-{split}-{digest(expected(_CORPUS))[:16]}.json"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")  # several processes may make it at once
+        temporary.write_text(json.dumps(list(_made(split)), ensure_ascii=False), encoding="utf-8")
+        os.replace(temporary, path)
+    return (Row(*row) for row in json.loads(path.read_bytes()))
+
+
+def _made(split: Split) -> Iterator[Row]:
+    """A fixed sample of sentences, every other one swapped at a fixed place."""
+    documents = corpus(_CORPUS).documents("train" if split == "train" else "heldout")
+    found = {sentence: None for document in documents for sentence in document}
+    able = [(words, places) for words in map(str.split, found) if (places := swappable(words))]
+    for number, chosen in enumerate(permutation(0, f"bigram shift {split}", 0, len(able))[: _SIZES[split]].tolist()):
+        words, places = able[chosen]
+        if number % 2:
+            place = places[permutation(0, f"bigram shift place {split}", chosen, len(places))[0]]
+            words[place : place + 2] = words[place + 1], words[place]
+        yield Row(" ".join(words), None, str(number % 2))
+
+
+def swappable(words: list[str]) -> list[int]:
+    """The places of words that may change places with the next: both of letters, different, and not the first."""
+    if len(words) not in _WORDS:
+        return []
+    pairs = enumerate(itertools.pairwise(words[1:]), 1)
+    return [i for i, (one, other) in pairs if one.isalpha() and other.isalpha() and one.lower() != other.lower()]

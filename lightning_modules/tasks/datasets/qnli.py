@@ -1,0 +1,138 @@
+"""QNLI: does the sentence hold the answer to the question?
+
+``qnli`` is the official pairs. ``qnli_own`` has their dev pairs, and training pairs made again from SQuAD 1.1. Wang et
+al. (2019, section 3.3) pair each question of SQuAD with sentences of its paragraph, filter out pairs with few words in
+common, and balance the two classes. Here the same is made of each question: one pair with the sentence that holds the
+marked answer, and one with the sentence, of those that do not hold its text, which shares most words with the question.
+Questions whose answer crosses sentences, or that no other sentence stands beside, are left out, as is every paragraph
+that has a sentence of the dev set. Theirs are 104,743 pairs; how much overlap they asked for and how they chose is not
+published.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.files import write_atomically
+from lightning_modules.places import cache
+from lightning_modules.tasks.datasets.files import Files, Hub
+from lightning_modules.tasks.datasets.own_split import nearest
+from lightning_modules.tasks.datasets.squad import PUBLISHED, REBUILT, placed, read
+from lightning_modules.tasks.reading.passages import Question
+from lightning_modules.tasks.scores.squad_scores import normalised
+from lightning_modules.tasks.shapes.texts import Row, Texts
+from lightning_modules.tasks.task import Split, Task
+
+_RECIPE = 1  # bumped when the same files would give other pairs
+_LABELS = ("entailment", "not_entailment")
+OFFICIAL = Files(
+    "QNLI", label="label", first="question", second="sentence", hub=Hub("nyu-mll/glue", "qnli", "question", "sentence"),
+    otherwise=nearest("qnli_own", "whose training pairs are made again from SQuAD 1.1"),
+)  # fmt: skip
+
+
+class MadeAgain:
+    """The official dev pairs, and training pairs made from the training file of SQuAD 1.1; called with a split.
+
+    The rebuilt copy of that file comes before the official one, as the pin was taken of it.
+    """
+
+    @property
+    def origin(self) -> Origin:
+        """Where both files are."""
+        squad = next((known for known in (REBUILT, PUBLISHED) if known.origin.find("train")), PUBLISHED)
+        files = {"train": squad.origin.files["train"], "dev": OFFICIAL.origin.files["dev"]}
+        return Origin("QNLI made from SQuAD 1.1", files, otherwise="The official pairs are the task 'qnli'.")
+
+    def __call__(self, split: Split) -> Iterator[Row]:
+        """The pairs of a split; those made for training are kept in the cache.
+
+        Raises:
+            ConfigError: When a file is not at hand, or is not as expected.
+        """
+        self.origin.needed("dev")
+        if split == "dev":
+            return OFFICIAL("dev")
+        (source,) = self.origin.needed("train")
+        dev = list(OFFICIAL("dev"))
+        key = hashlib.sha256(source.read_bytes() + json.dumps([_RECIPE, dev]).encode()).hexdigest()
+        path = cache() / "tasks" / f"qnli-train-{key[:16]}.json"
+        if not path.is_file():
+            made = json.dumps(list(_from_squad(source, dev)), ensure_ascii=False)
+            write_atomically(path, lambda file: file.write(made.encode()))
+        return (Row(*row) for row in json.loads(path.read_bytes()))
+
+
+def _from_squad(source: Path, dev: list[Row]) -> Iterator[Row]:
+    questions = placed((row for _, row in read(source)), "train", str(source))
+    held_out = {_key(row.second or "") for row in dev}
+    for context, asked in groupby(questions, lambda row: row.context):
+        sentences = segmented(context)
+        if not held_out & {_key(context[start:end]) for start, end in sentences}:
+            for question in asked:
+                yield from pairs(question, sentences)
+
+
+def _key(sentence: str) -> str:
+    return " ".join(sentence.split())
+
+
+def segmented(context: str) -> list[tuple[int, int]]:
+    """Where the sentences of a passage start, and where they end."""
+    from sentencex import segment
+
+    found, place = [], 0
+    for sentence in segment("en", context):
+        if text := sentence.strip():
+            start = context.index(text, place)
+            place = start + len(text)
+            found.append((start, place))
+    return found
+
+
+def pairs(question: Question, sentences: list[tuple[int, int]]) -> list[Row]:
+    """A question with the sentence that holds its answer, and with the likest that does not; none if one is missing.
+
+    >>> context = "Ann left. Bob came home. Tim slept."
+    >>> where = [(0, 9), (10, 24), (25, 35)]
+    >>> [row[1:] for row in pairs(Question("1", "Who came home?", context, ((10, "Bob"),)), where)]
+    [('Bob came home.', 'entailment'), ('Ann left.', 'not_entailment')]
+    """
+    start, answer = question.answers[0]
+    texts = [question.context[a:b] for a, b in sentences]
+    right = [text for text, (a, b) in zip(texts, sentences, strict=True) if a <= start and start + len(answer) <= b]
+    others = [text for text in texts if answer.lower() not in text.lower()]
+    if not right or not others:
+        return []
+    asked = set(normalised(question.text).split())
+    likest = max(others, key=lambda text: len(asked & set(normalised(text).split())))
+    return [Row(question.text, right[0], _LABELS[0]), Row(question.text, likest, _LABELS[1])]
+
+
+_SOURCE = "Rajpurkar et al. 2016, as recast by Wang et al. 2019 (GLUE)"
+
+ROWS = (
+    Task(
+        name="qnli",
+        title="QNLI: does the sentence hold the answer to the question?",
+        source=_SOURCE,
+        shape=Texts(labels=_LABELS, pair=True),
+        metrics=("accuracy",),
+        rows=OFFICIAL,
+        licence="CC BY-SA 4.0",
+        official=(104_743, 5_463),
+    ),
+    Task(
+        name="qnli_own",
+        title="QNLI, training pairs made again from SQuAD 1.1: does the sentence hold the answer to the question?",
+        source=_SOURCE,
+        shape=Texts(labels=_LABELS, pair=True),
+        metrics=("accuracy",),
+        rows=MadeAgain(),
+        licence="CC BY-SA 4.0",
+        own_split="official dev; the training pairs are made again from SQuAD 1.1, two of each question",
+    ),
+)

@@ -1,0 +1,77 @@
+"""Tasks with one text or two beyond GLUE."""
+
+from lightning_modules.tasks.datasets import bigram_shift
+from lightning_modules.tasks.datasets.files import Files, Hub
+from lightning_modules.tasks.datasets.own_split import Held, nearest
+from lightning_modules.tasks.shapes.texts import Texts
+from lightning_modules.tasks.task import Task
+
+_NLI = ("entailment", "neutral", "contradiction")
+
+ROWS = (
+    Task(
+        name="snli",
+        title="SNLI: does the caption entail the sentence, contradict it, or neither?",
+        source="Bowman et al. 2015, A large annotated corpus for learning natural language inference",
+        shape=Texts(labels=_NLI, pair=True),
+        metrics=("accuracy",),
+        rows=Files(
+            "snli", label="gold_label", first="sentence1", second="sentence2", identifier="pairID", within="",
+            train="snli_1.0_train.txt", dev="snli_1.0_dev.txt", unlabelled=("-", "-1"),
+            hub=Hub("stanfordnlp/snli", None, "premise", "hypothesis"),
+            otherwise=nearest("snli_own", "which divides the dev set in two"),
+        ),
+        licence="CC BY-SA 4.0",
+        official=(549367, 9842),
+    ),
+    Task(
+        name="snli_own",
+        title="SNLI, own split of the dev set: is the sentence entailed, contradicted, or neither?",
+        source="Bowman et al. 2015, A large annotated corpus for learning natural language inference",
+        shape=Texts(labels=_NLI, pair=True),
+        metrics=("accuracy",),
+        rows=Held(Files("snli", label=2, first=0, second=1, train="dev.txt", within=""), share=0.2),
+        licence="CC BY-SA 4.0",
+        own_split=(
+            "four fifths of the captions of the dev set to train, a seventieth of the official size; lower-cased, "
+            "without punctuation"
+        ),
+    ),
+    Task(
+        name="sst5",
+        title="SST-5: how positive is the sentence of a film review, in five steps?",
+        source="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality",
+        shape=Texts(labels=("very negative", "negative", "neutral", "positive", "very positive")),
+        metrics=("accuracy",),
+        rows=Files(
+            "sst5", label=0, first=1, train="train.txt", dev="dev.txt", within="", hub=Hub("SetFit/sst5", None, "text")
+        ),
+        licence="no licence stated; film reviews, for research",
+        official=(8544, 1101),
+    ),
+    Task(
+        name="imdb",
+        title="IMDb: is the film review positive?",
+        source="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis",
+        shape=Texts(labels=("negative", "positive")),
+        metrics=("accuracy",),
+        # published scores are those of its test set, which it has in the place of a dev set and which is left alone
+        rows=Held(
+            Files("imdb", label="label", first="text", train="train.jsonl", within="",
+                  hub=Hub("stanfordnlp/imdb", None, "text")),
+            share=0.1,
+        ),
+        licence="no licence stated; film reviews, for research",
+        own_split="a tenth of the 25,000 training reviews is held out; published scores are on the test set",
+    ),
+    Task(
+        name="bigram_shift",
+        title="Bigram shift: are two neighbouring words of the sentence swapped?",
+        source="after Conneau et al. 2018, What you can cram into a single vector; made from wikipedia-mini",
+        shape=Texts(labels=("original", "swapped")),
+        metrics=("accuracy",),
+        rows=bigram_shift.rows,
+        licence="CC BY-SA 3.0, as the articles of Wikipedia that it is made from",
+        own_split="a sample of our own: other sentences than the paper's",
+    ),
+)  # fmt: skip

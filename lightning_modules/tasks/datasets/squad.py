@@ -1,0 +1,280 @@
+"""SQuAD 1.1 and 2.0: the official JSON files below ``ABLATIONS_DATA/squad``, or else the Hugging Face hub.
+
+``squad1`` and ``squad2`` are the files under their official names (``train-v1.1.json``), and nothing else. Copies
+rebuilt from published pages (``train-v1.1.reconstructed.json``) have tasks of their own. In that of the training
+questions of 1.1, for ``squad1_own``, ids are not the official ones, and an answer that its passage holds several times
+may be marked at another place. Both splits of ``squad2_own`` are articles of the official dev set of 2.0. Copies of dev
+sets hold the official questions under their ids and serve where the official file is not at hand.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora.sources import Hub, Origin
+from lightning_modules.places import data_home
+from lightning_modules.tasks.datasets.own_split import nearest
+from lightning_modules.tasks.reading.lines import MOST_NAMED, refused
+from lightning_modules.tasks.reading.passages import Question
+from lightning_modules.tasks.shapes.span import Spans
+from lightning_modules.tasks.task import Split, Task
+
+_HOME = "squad"  # the folder of ABLATIONS_DATA
+_PUBLISHED, _REBUILT = "{split}-v{version}.json", "{split}-v{version}.reconstructed.json"
+_DEV_SHARE = 3  # of the articles of the dev set of 2.0 every third is one of the own dev split
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Squad:
+    """Reads a version of SQuAD; called with a split.
+
+    Attributes:
+        version: Of the files.
+        hub: Its name on the hub; empty where files alone serve.
+        train: What the file of the training questions may be called, the first that is at hand counts.
+        dev: The same of the dev questions.
+        otherwise: What works without, in a sentence.
+    """
+
+    version: str
+    hub: str = ""
+    train: tuple[str, ...] = (_PUBLISHED,)
+    dev: tuple[str, ...] = (_PUBLISHED,)
+    otherwise: str = Origin.otherwise
+
+    def __call__(self, split: Split) -> Iterator[Question]:
+        """The questions of a split, their answers where they are said to be.
+
+        An answer that is elsewhere in its passage is moved to the nearest place, white space aside. A training
+        question whose first answer is nowhere is left out, as in BERT's ``run_squad.py``. A warning of the log counts
+        both.
+
+        Raises:
+            ConfigError: When the data are nowhere, naming the ways to get them; when a file is not as expected,
+                naming the places in it; for dev questions whose answer is nowhere, naming them.
+        """
+        for path in self.origin.find(split):
+            return iter(placed((row for _, row in read(path)), split, str(path)))
+        return iter(placed(self._from_hub(split), split, self.hub))
+
+    @property
+    def origin(self) -> Origin:
+        """Where the files are: those at hand, or else the first of their names."""
+        home, files = data_home(), {}
+        for split, names in (("train", self.train), ("dev", self.dev)):
+            paths = [f"{_HOME}/{name.format(split=split, version=self.version)}" for name in names]
+            files[split] = (next((path for path in paths if home and (home / path).is_file()), paths[0]),)
+        return Origin(f"SQuAD {self.version}", files, Hub(self.hub) if self.hub else None, self.otherwise)
+
+    def _from_hub(self, split: Split) -> Iterator[Question]:
+        (rows,) = self.origin.from_hub(split)
+        for row in rows:
+            marked = zip(row["answers"]["answer_start"], row["answers"]["text"], strict=True)
+            yield Question(row["id"], row["question"], row["context"], tuple(marked))
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Both splits from the dev questions of a version, by article; called with a split.
+
+    Attributes:
+        whole: Reads the version.
+    """
+
+    whole: Squad
+
+    @property
+    def origin(self) -> Origin:
+        """Where the file of the dev questions is: it serves for both splits."""
+        origin = self.whole.origin
+        return replace(origin, files=dict.fromkeys(("train", "dev"), origin.files["dev"]))
+
+    def __call__(self, split: Split) -> Iterator[Question]:
+        """The questions of a split; see `Squad.__call__` and `own_split`."""
+        (path,) = self.origin.needed(split)
+        return iter(placed(own_split(read(path), split), split, str(path)))
+
+
+def read(path: Path) -> list[tuple[str, Question]]:
+    """The questions of a file in the official form, each with the title of its article.
+
+    Raises:
+        ConfigError: When it is no JSON, naming line and column, or not of that form, naming every place (a dozen).
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise ConfigError([f"{path}, line {error.lineno}, column {error.colno}: no JSON ({error.msg})."]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path} is not UTF-8 text (byte {error.start + 1})."]) from None
+    faults: list[str] = []
+    rows = list(_questions(found, faults))
+    if not rows and not faults:
+        faults.append("has no questions")
+    if faults:
+        raise refused([f"{path}: {fault}" for fault in faults], "places are wrong")
+    return rows
+
+
+def _questions(found: Any, faults: list[str]) -> Iterator[tuple[str, Question]]:
+    for a, article in _listed(found, "", "data", faults):
+        title = _value(article, a, "title", str, faults)
+        for p, paragraph in _listed(article, a, "paragraphs", faults):
+            context = _value(paragraph, p, "context", str, faults)
+            for q, asked in _listed(paragraph, p, "qas", faults):
+                row = _question(asked, q, context or "", faults)
+                if row:
+                    yield title or "", row
+
+
+def _question(asked: Any, place: str, context: str, faults: list[str]) -> Question | None:
+    name, text = (_value(asked, place, key, str, faults) for key in ("id", "question"))
+    answers = [
+        (_value(answer, a, "answer_start", int, faults), _value(answer, a, "text", str, faults))
+        for a, answer in _listed(asked, place, "answers", faults)
+    ]
+    impossible = asked.get("is_impossible", not answers) if isinstance(asked, dict) else False
+    if impossible != (not answers):
+        which = "has answers" if answers else "has no answer"
+        faults.append(f"{place} {which}, but is_impossible is {json.dumps(impossible)}")
+    if name is None or text is None or any(None in answer for answer in answers):
+        return None
+    return Question(name, text, context, tuple(answers))
+
+
+def _listed(holder: Any, place: str, key: str, faults: list[str]) -> list[tuple[str, Any]]:
+    """The items of a list, each with its place such as ``data[0].paragraphs[3]``."""
+    inner = f"{place}.{key}" if place else key
+    return [(f"{inner}[{n}]", item) for n, item in enumerate(_value(holder, place, key, list, faults) or [])]
+
+
+def _value(holder: Any, place: str, key: str, kind: type, faults: list[str]) -> Any:
+    name = place or "the file"
+    if not isinstance(holder, dict):
+        fault = f"{name} is no object"
+        if fault not in faults[-2:]:
+            faults.append(fault)
+    elif key not in holder:
+        faults.append(f"{name} has no {key}")
+    elif type(holder[key]) is not kind:
+        words = {str: "a string", int: "a whole number", list: "a list"}
+        faults.append(f"{name}: {key} is {json.dumps(holder[key])[:40]} instead of {words[kind]}")
+    else:
+        return holder[key]
+    return None
+
+
+def placed(rows: Iterator[Question], split: Split, source: str) -> list[Question]:
+    """The questions with their answers where they are; see `Squad.__call__`."""
+    kept, moved, lost = [], 0, []
+    for row in rows:
+        answers = [located(row.context, start, text) for start, text in row.answers]
+        if None in (answers[:1] if split == "train" else answers):
+            lost.append(row.id)
+            continue
+        right = tuple(answer for answer in answers if answer)
+        moved += right != tuple(row.answers)
+        kept.append(row._replace(answers=right))
+    if lost and split == "dev":
+        more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+        names = ", ".join(lost[:MOST_NAMED])
+        raise ConfigError([f"{source}: {len(lost)} questions have an answer that their passage lacks: {names}{more}."])
+    if lost:
+        _log.warning("%s: %d questions are left out, as their passages lack the answers.", source, len(lost))
+    if moved:
+        _log.warning("%s: the answers of %d questions are moved to where their passages have them.", source, moved)
+    return kept
+
+
+def located(context: str, start: int, text: str) -> tuple[int, str] | None:
+    """An answer where the passage has it nearest to ``start``, white space aside; None if it is nowhere.
+
+    >>> located("a cat, a  dog, a cat", 12, "a cat"), located("a cat, a  dog", 7, "a dog"), located("a cat", 0, "dog")
+    ((15, 'a cat'), (7, 'a  dog'), None)
+    """
+    if text.strip() and start >= 0 and context[start : start + len(text)] == text:
+        return start, text
+    if not text.split():
+        return None
+    found = [match.span() for match in re.finditer(r"\s+".join(map(re.escape, text.split())), context)]
+    if not found:
+        return None
+    first, end = min(found, key=lambda span: abs(span[0] - start))
+    return first, context[first:end]
+
+
+def own_split(rows: list[tuple[str, Question]], split: Split) -> Iterator[Question]:
+    """The questions of about two thirds of the articles to train, of the others as dev: by a hash of the title."""
+    titles = sorted({title for title, _ in rows}, key=lambda title: hashlib.sha256(title.encode()).digest())
+    dev = set(titles[::_DEV_SHARE])
+    return (row for title, row in rows if (title in dev) == (split == "dev"))
+
+
+_ANY = (_PUBLISHED, _REBUILT)
+PUBLISHED = Squad(
+    "1.1",
+    "rajpurkar/squad",
+    otherwise=nearest("squad1_own", "whose training questions are rebuilt from published pages"),
+)
+REBUILT = Squad("1.1", train=(_REBUILT,), dev=_ANY, otherwise="The official questions are the task 'squad1'.")
+_SOURCE_1 = "Rajpurkar et al. 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text"
+_SOURCE_2 = "Rajpurkar et al. 2018, Know What You Don't Know: Unanswerable Questions for SQuAD"
+
+ROWS = (
+    Task(
+        name="squad1",
+        title="SQuAD 1.1: which words of the passage answer the question?",
+        source=_SOURCE_1,
+        shape=Spans(),
+        metrics=("f1", "exact_match"),
+        rows=PUBLISHED,
+        licence="CC BY-SA 4.0",
+        official=(87_599, 10_570),
+        settings={"max_length": 384},
+    ),
+    Task(
+        name="squad1_own",
+        title="SQuAD 1.1, training questions rebuilt: which words of the passage answer the question?",
+        source=_SOURCE_1,
+        shape=Spans(),
+        metrics=("f1", "exact_match"),
+        rows=REBUILT,
+        licence="CC BY-SA 4.0",
+        own_split=(
+            "official dev; the training questions, as many as the official ones, are rebuilt from published pages: ids "
+            "are others, and an answer that its passage holds several times may be marked at another place"
+        ),
+        settings={"max_length": 384},
+    ),
+    Task(
+        name="squad2",
+        title="SQuAD 2.0: which words of the passage answer the question, if any do?",
+        source=_SOURCE_2,
+        shape=Spans(unanswerable=True),
+        metrics=tuple(Spans.measures),
+        rows=Squad(
+            "2.0", "rajpurkar/squad_v2", otherwise=nearest("squad2_own", "which divides the official dev set in two")
+        ),
+        licence="CC BY-SA 4.0",
+        official=(130_319, 11_873),
+        settings={"max_length": 384},
+    ),
+    Task(
+        name="squad2_own",
+        title="SQuAD 2.0, own split of the dev set: which words of the passage answer the question, if any do?",
+        source=_SOURCE_2,
+        shape=Spans(unanswerable=True),
+        metrics=tuple(Spans.measures),
+        rows=Divided(Squad("2.0", dev=_ANY)),
+        licence="CC BY-SA 4.0",
+        own_split="articles of the official dev set, two thirds to train: 6 % of the official questions",
+        settings={"max_length": 384},
+    ),
+)

@@ -1,0 +1,212 @@
+"""Lines of data files, each with its number, and what is wrong with it.
+
+Nothing is dropped in silence: a line that cannot be read is yielded with its fault, so that `made`, or else the shape's
+``read``, names all faulty lines of a file together.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from lightning_modules.config import ConfigError
+
+LONGEST = 1 << 20  # bytes of a line: a hundred times the longest example of any data set here
+MOST_NAMED = 12  # faults of a file that an error lists
+_Made = TypeVar("_Made")
+
+
+class Line(NamedTuple):
+    """One line of a file.
+
+    Attributes:
+        number: From 1.
+        fields: The columns that were asked for, or the whole line.
+        fault: What is wrong with it, as an error says it after the place; empty where nothing is.
+        short: Whether the fault is that it has too few fields.
+    """
+
+    number: int
+    fields: list[str]
+    fault: str = ""
+    short: bool = False
+
+
+class Fault(Exception):
+    """What is wrong with a line, as an error says it after the place."""
+
+
+def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind: str = "line") -> Iterator[_Made]:
+    """What ``make`` makes of the fields of each line.
+
+    Args:
+        source: The file that holds the lines.
+        lines: From `numbered`, `table` ...
+        make: Takes the fields, and raises `Fault` for those that are not as expected.
+        kind: What a line is called in errors.
+
+    Raises:
+        ConfigError: After the last line, naming the faults of all.
+    """
+    faults = []
+    for line in lines:
+        try:
+            if line.fault:
+                raise Fault(line.fault)
+            yield make(*line.fields)
+        except Fault as fault:
+            faults.append(f"{source}, {kind} {line.number}: {fault}")
+    if faults:
+        raise refused(faults, f"{kind}s are wrong")
+
+
+def refused(faults: Sequence[str], what: str = "examples are wrong") -> ConfigError:
+    """The error that names the first dozen faults and says how many more there are."""
+    more = [f"{len(faults) - MOST_NAMED} more {what}."] if len(faults) > MOST_NAMED else []
+    return ConfigError([f"{fault}." for fault in faults[:MOST_NAMED]] + more)
+
+
+def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
+    r"""The lines of a UTF-8 text file without their ends, which are \n or \r\n; a byte order mark is left out.
+
+    A line that is too long, not UTF-8 or holds a NUL is a fault, and so is an empty one unless lines may be ``blank``;
+    empty lines at the end of the file are no lines.
+
+    Raises:
+        ConfigError: For a folder, a file that may not be read, and one without any line.
+    """
+    if path.is_dir():
+        raise ConfigError([f"{path} is a folder; it must be a file."])
+    empty, number = [], 0
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                raw = raw.rstrip(b"\r\n")
+                if not raw and not blank:
+                    empty.append(number)
+                    continue
+                yield from (Line(n, [""], "is empty") for n in empty)
+                empty = []
+                yield _decoded(number, raw)
+    except OSError as error:
+        raise ConfigError([f"{path} cannot be read: {error.strerror or error}."]) from None
+    if number == len(empty):
+        raise ConfigError([f"{path} is empty."])
+
+
+def _decoded(number: int, raw: bytes) -> Line:
+    if len(raw) > LONGEST:
+        return Line(number, [""], f"has {len(raw):,} bytes; an example has {LONGEST:,} at most")
+    if b"\0" in raw:
+        return Line(number, [""], f"holds a NUL (byte {raw.index(0) + 1})")
+    try:
+        return Line(number, [raw.decode()])
+    except UnicodeDecodeError as error:
+        return Line(number, [""], f"is not UTF-8 text (byte {error.start + 1})")
+
+
+def table(path: Path, columns: Sequence[str | int], delimiter: str = "\t", quoted: bool = False) -> Iterator[Line]:
+    """Columns of a file whose fields are separated by tabs, or another delimiter.
+
+    A column is a heading of the first line, or a number from 0 in files without headings. A line with fewer fields
+    than are asked for is a fault; under headings it must have as many as those, since a tab in a text has moved what
+    follows. A quote character stands for itself, unless fields may be ``quoted`` as in CSV: a quote that its line does
+    not close is then a fault.
+
+    Raises:
+        ConfigError: When a heading is missing or there twice, or nothing follows the headings; and as `numbered`.
+    """
+    lines = (_split(line, delimiter, quoted) for line in numbered(path))
+    places, most = list(columns), None
+    if isinstance(columns[0], str):
+        places, most = _placed(path, next(lines), columns)
+    needed, some = most or max(places) + 1, False
+    for line in lines:
+        some, count = True, len(line.fields)
+        if line.fault:
+            yield line
+        elif count < needed or (most and count > most):
+            yield line._replace(fault=f"{count} fields instead of {needed}", short=count < needed)
+        else:
+            yield line._replace(fields=[line.fields[place] for place in places])
+    if not some:
+        raise ConfigError([f"{path} has headings but no examples."])
+
+
+def _split(line: Line, delimiter: str, quoted: bool) -> Line:
+    if line.fault or not quoted:
+        return line._replace(fields=line.fields[0].split(delimiter))
+    try:
+        return line._replace(fields=next(csv.reader(line.fields, delimiter=delimiter, strict=True)))
+    except csv.Error as error:
+        return line._replace(fault=str(error))
+
+
+def _placed(path: Path, heading: Line, columns: Sequence[str]) -> tuple[list[int], int]:
+    names = heading.fields
+    if heading.fault:
+        raise ConfigError([f"{path}, line 1: {heading.fault}."])
+    if absent := [name for name in columns if name not in names]:
+        shown = ", ".join(names)[:200]
+        raise ConfigError([f"{path} has no column {', '.join(absent)}; it has {shown}."])
+    if twice := [name for name in columns if names.count(name) > 1]:
+        raise ConfigError([f"{path} has the column {', '.join(twice)} more than once."])
+    return [names.index(name) for name in columns], len(names)
+
+
+def objects(path: Path, texts: Sequence[str], label: str) -> Iterator[Line]:
+    """The values of some keys of JSON objects, one object a line, in the order ``texts``, ``label``.
+
+    A text is a string, a label a string or a whole number. Other values, absent keys and keys that are there twice are
+    faults.
+
+    Raises:
+        ConfigError: As `numbered`.
+    """
+    for line in numbered(path):
+        try:
+            yield line if line.fault else line._replace(fields=_values(line.fields[0], texts, label))
+        except Fault as fault:
+            yield line._replace(fields=[], fault=str(fault))
+
+
+def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
+    """The object that a text in JSON stands for.
+
+    Raises:
+        Fault: For what is no JSON or no object, a key that is missing, and one that is there twice.
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise Fault(f"is no JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise Fault(f"is JSON, but no object: {json.dumps(found)[:40]}")
+    if absent := [key for key in keys if key not in found]:
+        raise Fault(f"has no {', '.join(absent)}; it has {', '.join(found)[:200]}")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found
+
+
+def _values(text: str, texts: Sequence[str], label: str) -> list[str]:
+    found = json_object(text, [*texts, label])
+    for key in (*texts, label):
+        if type(found[key]) is not str and (key in texts or type(found[key]) is not int):
+            kind = "a string" if key in texts else "a string or a whole number"
+            raise Fault(f"{key} is {json.dumps(found[key])[:40]} instead of {kind}")
+    if any("\0" in found[key] for key in texts):
+        raise Fault("holds a NUL")
+    try:
+        "".join(found[key] for key in texts).encode()
+    except UnicodeEncodeError:
+        raise Fault("holds half of a surrogate pair") from None
+    return [str(found[key]) for key in (*texts, label)]

@@ -1,0 +1,116 @@
+"""Which characters of a word each of its pieces stands for.
+
+Tokenizers lower-case, strip accents and cut at punctuation, so that the pieces of "(São)" are "(", "sao", ")". An
+answer of pieces is turned into text of the passage, and a marked answer into pieces, by spelling the word again.
+"""
+
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Iterator
+
+from lightning_modules.data.text.tokenizer import Vocabulary
+
+_MOST_UNKNOWN = 4  # unknown pieces of a word that are looked for
+
+
+class Spelling:
+    """Spells words in the pieces of a vocabulary, WordPiece or byte-level BPE.
+
+    `get_final_text` of BERT's ``run_squad.py`` does the same by comparing an answer without its spaces with the text
+    it came from. Like there, the whole word is taken where pieces and characters cannot be matched.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        from tokenizers.pre_tokenizers import ByteLevel
+
+        bytes_ = byte_letters()
+        self._byte_level = set(ByteLevel.alphabet()) <= set(vocabulary.pieces)
+        self._unknown = vocabulary.unk
+        if self._byte_level:
+            self._pieces = ["".join(bytes_.get(letter, letter) for letter in piece) for piece in vocabulary.pieces]
+        else:
+            self._pieces = [piece.removeprefix("##") or piece for piece in vocabulary.pieces]
+        self._known: dict[tuple[str, tuple[int, ...]], list[tuple[int, int]]] = {}
+
+    def characters(self, word: str, ids: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Where each piece of a word starts in it, and where it ends; everywhere the whole word if that is not clear.
+
+        An unknown piece stands for what its neighbours leave. The space that byte-level BPE puts in front of a word
+        is no character of it.
+
+        >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "(", ")", "sa", "##o"]
+        >>> vocabulary = Vocabulary.of(pieces, "wordpiece")
+        >>> Spelling(vocabulary).characters("(São)", (5, 7, 8, 6))
+        [(0, 1), (1, 3), (3, 4), (4, 5)]
+        """
+        key = (word, ids)
+        if key not in self._known:
+            ways = (self._match(word, ids, change) for change in self._changes())
+            self._known[key] = next((found for found in ways if found), [(0, len(word))] * len(ids))
+        return self._known[key]
+
+    def _changes(self) -> Iterator[Callable[[str], str]]:
+        """What a tokenizer may do to a character: nothing, lower-case it, lower-case it and strip its accents."""
+        if self._byte_level:
+            yield lambda letter: letter.encode("utf-8", "surrogatepass").decode("latin-1")
+            yield lambda letter: letter.lower().encode("utf-8", "surrogatepass").decode("latin-1")
+        else:
+            yield lambda letter: "" if _control(letter) else letter
+            yield lambda letter: "" if _control(letter) else _plain(letter)
+
+    def _match(self, word: str, ids: tuple[int, ...], change: Callable[[str], str]) -> list[tuple[int, int]] | None:
+        changed = [change(letter) for letter in word]
+        owner = [place for place, letters in enumerate(changed) for _ in letters]
+        text = "".join(changed)
+        if self._byte_level:
+            text, owner = " " + text, [0, *owner]
+        if self._unknown not in ids:
+            spelt = [self._pieces[n] for n in ids]
+            if "".join(spelt) != text:
+                return None
+            ends = list(_sums(len(piece) for piece in spelt))
+            spans = list(zip([0, *ends], ends, strict=False))
+        else:
+            if ids.count(self._unknown) > _MOST_UNKNOWN:
+                return None
+            marks = "".join(re.escape(letter) for letter in set(text) if _mark(letter))
+            unknown = f"([{marks}]|[^{marks}]+)" if marks else "(.+)"  # BERT's words: a mark, or letters up to the next
+            pattern = "".join(unknown if n == self._unknown else f"({re.escape(self._pieces[n])})" for n in ids)
+            if not (match := re.fullmatch(pattern, text, re.DOTALL)):
+                return None
+            spans = [match.span(n + 1) for n in range(len(ids))]
+        return [self._owned(owner, start, end) for start, end in spans]
+
+    def _owned(self, owner: list[int], start: int, end: int) -> tuple[int, int]:
+        if self._byte_level and start == 0:
+            start = min(1, end - 1)
+        return owner[start], owner[end - 1] + 1
+
+
+def byte_letters() -> dict[str, str]:
+    """The letter by which byte-level BPE writes each byte (Radford et al. 2019) -> the character of that number."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [number for number in range(256) if number not in shown]
+    return {chr(n): chr(n) for n in shown} | {chr(256 + place): chr(n) for place, n in enumerate(hidden)}
+
+
+def _control(letter: str) -> bool:
+    return letter == "\ufffd" or unicodedata.category(letter).startswith("C")
+
+
+def _mark(letter: str) -> bool:
+    return letter in string.punctuation or unicodedata.category(letter).startswith("P")
+
+
+def _plain(letter: str) -> str:
+    """Lower-cased and without accents, as BERT's tokenizer does it."""
+    found = unicodedata.normalize("NFD", letter)
+    return "".join(part for part in found if unicodedata.category(part) != "Mn").lower()
+
+
+def _sums(sizes: Iterator[int]) -> Iterator[int]:
+    total = 0
+    for size in sizes:
+        total += size
+        yield total

@@ -1,0 +1,147 @@
+"""Questions and passages as rows ``[CLS] question [SEP] window [SEP]``: the inputs of the shape ``Spans``.
+
+A passage that is too long for a row is asked of in windows that overlap, as in BERT's ``run_squad.py``: they start
+every ``doc_stride`` pieces until the end is covered. Two differences, neither of which does anything at its settings
+(384 positions, 64 of them for the question, a stride of 128): a question has at most half of the positions, and a
+stride at most half of a window, so that in short rows too an answer of up to half a window is whole in one of them.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from lightning_modules.batch import Example, Target
+from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.passages import SpanExamples
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.reading.spelling import Spelling
+
+START, END = "start", "end"  # the names of the targets
+_SPECIAL = 3  # positions of special tokens in a row
+
+
+class SpanInputs:
+    """The windows of a split, those of a question one after the other.
+
+    Args:
+        examples: What is asked.
+        pieces: The pieces of `SpanExamples.texts`.
+        vocabulary: What they are.
+        max_length: Positions of a row at most.
+        max_query: Pieces of a question that are shown at most.
+        stride: Pieces from the start of a window to that of the next.
+
+    Attributes:
+        of: The question of each window ``[m]``.
+        bounds: Where each question's windows start, and the end ``[n + 1]``.
+        begins: Each window's first piece, counted in ``pieces.ids`` ``[m]``.
+        ends: The piece after its last ``[m]``.
+        offsets: The position of its first piece in its row ``[m]``.
+        sizes: Positions of each row ``[m 1]``.
+    """
+
+    def __init__(
+        self,
+        examples: SpanExamples,
+        pieces: Pieces,
+        vocabulary: Vocabulary,
+        max_length: int,
+        max_query: int,
+        stride: int,
+    ) -> None:
+        self.examples, self.pieces, self.spelling = examples, pieces, Spelling(vocabulary)
+        count, starts, sizes = len(examples), pieces.bounds[:-1], np.diff(pieces.bounds)
+        asked = np.minimum(sizes[:count], min(max_query, (max_length - _SPECIAL) // 2))
+        context = count + examples.where
+        room = max_length - _SPECIAL - asked
+        step = np.minimum(stride, np.maximum(1, room // 2))
+        windows = 1 + np.maximum(0, -(-(sizes[context] - room) // step))
+        self.of = np.repeat(np.arange(count), windows)
+        self.bounds = np.concatenate([[0], np.cumsum(windows)])
+        place = np.arange(len(self.of)) - self.bounds[self.of]
+        self.begins = starts[context][self.of] + place * step[self.of]
+        self.ends = np.minimum(self.begins + room[self.of], (starts + sizes)[context][self.of])
+        self.offsets = asked[self.of] + 2
+        question = starts[:count][self.of]
+        parts = np.array([(question, question + asked[self.of]), (self.begins, self.ends)])
+        self.rows = Segments(pieces.ids, parts, vocabulary)
+        self.sizes = self.rows.lengths[:, None]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    @cached_property
+    def answers(self) -> np.ndarray:
+        """The first and the last piece of the first marked answer of each question, -1 without one ``[n 2]``.
+
+        The fewest pieces that hold the answer's characters. ``_improve_answer_span`` of BERT's ``run_squad.py`` looks
+        for the pieces of the answer inside its words and so finds the same; it keeps the whole words where an answer
+        is a part of a piece or is cut into other pieces by itself, and takes the first place of several.
+        """
+        found = np.full((len(self.examples), 2), -1)
+        for number, answers in enumerate(self.examples.answers):
+            if answers:
+                start, text = answers[0]
+                found[number] = self._pieces_of(int(self.examples.where[number]), start, start + len(text))
+        return found
+
+    def _pieces_of(self, context: int, start: int, end: int) -> tuple[int, int]:
+        """The first and the last piece of some characters of a passage, (-1, -1) if they have none."""
+        bounds, shift = self.examples.bounds, len(self.examples)
+        words = bounds.covering(context, start, end)
+        base = int(self.pieces.texts[shift + context] - bounds.texts[context])
+        edges = [(int(self.pieces.words[base + word]), int(self.pieces.words[base + word + 1])) for word in words]
+        first, last = edges[0][0], edges[1][1] - 1
+        if start > bounds.starts[words[0]]:
+            spelt = self._characters(context, words[0], *edges[0])
+            within = start - bounds.starts[words[0]]
+            first += sum(stop <= within for _, stop in spelt)
+        if end < bounds.ends[words[1]]:
+            spelt = self._characters(context, words[1], *edges[1])
+            within = end - bounds.starts[words[1]]
+            last -= sum(begin >= within for begin, _ in spelt)
+        return (first, last) if last >= first else (-1, -1)
+
+    def _characters(self, context: int, word: int, first: int, stop: int) -> list[tuple[int, int]]:
+        bounds = self.examples.bounds
+        text = self.examples.contexts[context][bounds.starts[word] : bounds.ends[word]]
+        return self.spelling.characters(text, tuple(self.pieces.ids[first:stop].tolist()))
+
+    def text(self, number: int, first: int, last: int) -> str:
+        """What the passage of a question has from one piece to another: its own characters, spaces included."""
+        context = int(self.examples.where[number])
+        bounds, base = self.examples.bounds, self.pieces.texts[len(self.examples) + context]
+        ends = []
+        for place, side in ((first, 0), (last, 1)):
+            word = int(np.searchsorted(self.pieces.words, place, side="right")) - 1
+            begin, stop = int(self.pieces.words[word]), int(self.pieces.words[word + 1])
+            local = int(word - base + bounds.texts[context])
+            spelt = self._characters(context, local, begin, stop)
+            ends.append(int(bounds.starts[local]) + spelt[place - begin][side])
+        return self.examples.contexts[context][slice(*ends)]
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        """Positions of the answer's first and last piece in each row, (0, 0) where it is not whole ``[m 2]``.
+
+        Windows without the answer are trained on too, in SQuAD 1.1 as in 2.0: so does the released code, whose comment
+        says that they are left out.
+        """
+        first, last = self.answers[self.of].T
+        inside = (first >= self.begins) & (last < self.ends)
+        found = np.stack([first, last], axis=1) - self.begins[:, None] + self.offsets[:, None]
+        return np.where(inside[:, None], found, 0)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The windows with these numbers as rows ``[b t]``, padded to the longest of them.
+
+        Two targets, ``start`` and ``end``, say which position of each row is right.
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        example = Example.of(self.rows.tokens(indices))
+        rows, length = example.inputs.ids.shape
+        for name, right in zip((START, END), torch.from_numpy(self.targets[indices].T.copy()), strict=True):
+            example.targets[name] = Target(torch.arange(rows) * length, right)
+        return example

@@ -1,0 +1,288 @@
+"""Questions with options: one score an option from the pooled first position, softmax over a question's options.
+
+An item has a row for each option: ``[CLS] context [SEP] question option [SEP]``. The score is the product of the
+pooled state with one vector, without bias (SWAG in Devlin et al. 2019, section 4.4); dropout lies between, as in the
+classifiers of section 4.1.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from lightning_modules.batch import Example, Target
+from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.reading.layout import Segments, places, states_at
+from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+from lightning_modules.tasks.shapes.texts import TextHead, truncated
+
+RIGHT = "right"  # the name of the target
+BLANK = "_"
+
+
+class Question(NamedTuple):
+    """One question as its source has it.
+
+    Attributes:
+        context: What it is about.
+        question: What stands before each option, or has a blank for it; may be empty.
+        options: The options.
+        label: Number of the right one, from 0.
+        group: A part of the data set that has a score of its own.
+    """
+
+    context: str
+    question: str
+    options: tuple[str, ...]
+    label: int
+    group: str = ""
+
+
+def joined(question: str, option: str, blank: bool) -> str:
+    """A question with an option in its blanks ("_"), if it has some that are to be filled; or else before it.
+
+    >>> joined("He is _ .", "tall", blank=True), joined("Who is tall?", "He", blank=True)
+    ('He is tall .', 'Who is tall? He')
+    """
+    if blank and BLANK in question:
+        return question.replace(BLANK, option)
+    return f"{question} {option}" if question else option
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceExamples:
+    """The questions of a split. Each distinct text is held, and encoded, once.
+
+    Attributes:
+        known: Texts, their words separated by single spaces ``[m]``.
+        context: Number of each question's context among them ``[n]``; None where contexts are hidden.
+        rows: Number of each option, joined with its question ``[n k]``.
+        labels: Number of the right option ``[n]``.
+        groups: Part of the data set that each question belongs to ``[n]``.
+        plainly: Question and options apart, for baselines ``n x (question, options)``.
+    """
+
+    known: list[str]
+    context: np.ndarray | None
+    rows: np.ndarray
+    labels: np.ndarray
+    groups: np.ndarray
+    plainly: list[tuple[str, tuple[str, ...]]]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def contexts(self) -> list[str]:
+        """The context of each question, empty where contexts are hidden."""
+        return [""] * len(self) if self.context is None else [self.known[n] for n in self.context.tolist()]
+
+    def plain(self) -> list[list[Any]]:
+        """Context, the rows' other texts, number of the right one."""
+        rows = [[self.known[n] for n in row] for row in self.rows.tolist()]
+        return [list(item) for item in zip(self.contexts(), rows, self.labels.tolist(), strict=True)]
+
+    def texts(self) -> list[str]:
+        """The distinct texts."""
+        return self.known
+
+    def words(self) -> int:
+        """Words of all rows: a context counts once an option."""
+        sizes = np.array([text.count(" ") + 1 for text in self.known])
+        shared = 0 if self.context is None else self.rows.shape[1] * sizes[self.context].sum()
+        return int(sizes[self.rows].sum() + shared)
+
+    def take(self, numbers: np.ndarray) -> Self:
+        """Some of the questions."""
+        return replace(
+            self,
+            context=None if self.context is None else self.context[numbers],
+            rows=self.rows[numbers],
+            labels=self.labels[numbers],
+            groups=self.groups[numbers],
+            plainly=[self.plainly[n] for n in numbers.tolist()],
+        )
+
+
+class ChoiceInputs:
+    """The encoded questions of a split, a row an option.
+
+    Attributes:
+        examples: What they are.
+        sizes: Positions of each row of each question ``[n k]``.
+    """
+
+    def __init__(
+        self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning, last: int
+    ) -> None:
+        self.examples, bounds = examples, pieces.bounds
+        self.pooling, max_length = settings.pooling, settings.max_length
+        options = examples.rows.shape[1]
+        start, end = bounds[examples.rows.ravel()], bounds[examples.rows.ravel() + 1]
+        if examples.context is None:
+            size = np.minimum(end - start, max_length - 2)
+            start = end - size if last else start
+            parts = [(start, start + size)]
+        else:
+            context = np.repeat(examples.context, options)
+            sizes = bounds[context + 1] - bounds[context], end - start
+            if last:
+                second = np.minimum(sizes[1], min(last, (max_length - 3) // 2))
+                left, start = np.minimum(sizes[0], max_length - 3 - second), end - second
+            else:
+                left, second = truncated(*sizes, max_length - 3)
+            parts = [(bounds[context], bounds[context] + left), (start, start + second)]
+        self.rows = Segments(pieces.ids, np.array(parts), vocabulary)
+        self.sizes = self.rows.lengths.reshape(-1, options)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The questions with these numbers ``[b t]``, question after question; a row's target is 1 for a right option.
+
+        Targets say where a model's answer is read, see `layout.places`.
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        options = self.sizes.shape[1]
+        example = Example.of(self.rows.tokens((indices[:, None] * options + np.arange(options)).ravel()))
+        right = np.arange(options) == self.examples.labels[indices, None]
+        where = places(example.inputs, self.pooling)
+        example.targets[RIGHT] = Target(where, torch.from_numpy(right.ravel().astype(np.int64)))
+        return example
+
+
+class ChoiceHead(Head):
+    """BERT's pooler tanh(W h + b), dropout, and the product with one vector.
+
+    Args:
+        hidden_size: Width d of the backbone.
+        options: Options of a question.
+        dropout: Dropout on the pooled vector.
+    """
+
+    def __init__(self, hidden_size: int, options: int, dropout: float) -> None:
+        super().__init__()
+        self.options = options
+        made = TextHead(hidden_size, 1, dropout)
+        self.pooler, self.dropout, self.output = made.pooler, made.dropout, made.output
+        self.output.register_parameter("bias", None)
+
+    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
+        """The scores of each question's options."""
+        chosen = states_at(hidden, example.targets[RIGHT].where)
+        return self.output(self.dropout(torch.tanh(self.pooler(chosen)))).view(-1, self.options)
+
+    def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
+        """See `Head.adopt_pooler`."""
+        self.pooler.load_state_dict(weights)
+
+    def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
+        """The sum of the questions' cross-entropies in nats."""
+        labels = example.targets[RIGHT].ids.view(-1, self.options).argmax(1)
+        return F.cross_entropy(outputs.float(), labels, reduction="sum")
+
+    def count(self, example: Example) -> float:
+        """Questions."""
+        return example.targets[RIGHT].count() / self.options
+
+
+@dataclass(frozen=True)
+class Choice(Shape):
+    """Questions of which one option is right.
+
+    Attributes:
+        options: How many a question has.
+        last: Pieces that question and option keep, the last ones; the context is then cut at its end to what room is
+            left (RACE in ALBERT's released code: 128 of 512), of which it keeps at least half. At 0 the longer of the
+            two is cut at its end, as BERT's pairs are.
+        blank: Whether "_" in a question stands for the option.
+        context: Whether contexts are shown; without them a row is ``[CLS] question option [SEP]``: a control that
+            tells how far the options give themselves away.
+    """
+
+    options: int
+    last: int = 0
+    blank: bool = False
+    context: bool = True
+    measures = {
+        "accuracy": "share of questions answered rightly, 0 to 1",
+        "middle_accuracy": "the same share of the questions of middle schools",
+        "high_accuracy": "the same share of the questions of high schools",
+    }
+    methods = {"majority": "majority answer", "tfidf": "option by its words alone"}
+
+    @property
+    def rows(self) -> int:
+        """Rows of an item."""
+        return self.options
+
+    @property
+    def classes(self) -> int:
+        """How many answers a question may have."""
+        return self.options
+
+    def read(self, rows: Iterable[Question], task: str) -> ChoiceExamples:
+        """See `Shape.read`. Contexts and options must have a word, options be as many as the shape says."""
+        found, wrong, known = list(rows), [], {}
+        contexts, numbers, plainly = [], [], []
+        for number, row in enumerate(found):
+            context, question, *options = (" ".join(text.split()) for text in (row.context, row.question, *row.options))
+            if len(options) != self.options or row.label not in range(self.options):
+                wrong.append(
+                    f"example {number} of '{task}' has {len(options)} options, of which number {row.label} is right; "
+                    f"it must have {self.options}, numbered from 0"
+                )
+            elif not all(options) or (self.context and not context):
+                wrong.append(f"example {number} of '{task}' has an empty text")
+            contexts.append(known.setdefault(context, len(known)) if self.context else 0)
+            texts = [joined(question, option, self.blank) for option in options]
+            numbers.append([known.setdefault(text, len(known)) for text in texts])
+            plainly.append((question, tuple(options)))
+        if wrong:
+            raise refused(wrong)
+        return ChoiceExamples(
+            list(known),
+            np.array(contexts) if self.context else None,
+            np.array(numbers),
+            np.array([row.label for row in found]),
+            np.array([row.group for row in found]),
+            plainly,
+        )
+
+    def inputs(
+        self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
+    ) -> ChoiceInputs:
+        """See `Shape.inputs`: each row cut to ``max_length`` positions."""
+        return ChoiceInputs(examples, pieces, vocabulary, settings, self.last)
+
+    def head(self, hidden_size: int, settings: FineTuning) -> ChoiceHead:
+        """See `Shape.head`."""
+        return ChoiceHead(hidden_size, self.options, settings.dropout)
+
+    def answers(self, outputs: Sequence[np.ndarray], inputs: ChoiceInputs) -> np.ndarray:
+        """Number of the option with the best score, the first of equals ``[n]``."""
+        return np.stack(outputs).argmax(1)
+
+    def score(self, answers: np.ndarray, examples: ChoiceExamples, metrics: Sequence[str]) -> Scored:
+        """See `Shape.score`. Kept of each question are ``answer`` and ``right``."""
+        right, found = answers == examples.labels, {}
+        for name in metrics:
+            group = name.removesuffix("accuracy").removesuffix("_")
+            found[name] = float(right[examples.groups == group].mean() if group else right.mean())
+        return Scored(found, {"answer": pack(answers.astype(np.int64)), "right": pack(right)})
+
+    def baselines(self, train: ChoiceExamples, dev: ChoiceExamples) -> dict[str, np.ndarray]:
+        """``majority`` gives the commonest position; ``tfidf`` see `lexical.by_words`."""
+        from lightning_modules.tasks.baselines.lexical import by_words  # seconds to import, which planning does without
+
+        constant = np.bincount(train.labels, minlength=self.options).argmax()
+        return {"majority": np.full(len(dev), constant), "tfidf": by_words(train, dev)}

@@ -1,0 +1,289 @@
+"""Which of two names a pronoun means, or neither: three-way, from the states of the three mentions.
+
+A mention is the states of its first and its last piece. Each name has a score from mention of the pronoun, its own,
+and their product, by the same small network for both; "neither" has the score 0, as the missing antecedent of Lee et
+al. (2017, section 3). So swapping the names swaps the answers. The head is ours: Webster et al. (2018) test systems,
+and train none.
+
+A text that is longer than a row is cut to the pieces around its mentions. Where these lie too far apart for a row, it
+holds the pronoun and the nearer name, or the pronoun alone, and a name outside is read at the first position.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lightning_modules.batch import Example, Target
+from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+from lightning_modules.tasks.shapes.tagging import filled
+
+ANSWER, MENTIONS = "answer", "mentions"  # the names of the targets
+CLASSES = ("A", "B", "neither")
+MASCULINE, FEMININE = ("he", "him", "his"), ("she", "her", "hers")  # those that the official scorer knows
+_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
+
+
+class Mentioned(NamedTuple):
+    """One text as its source has it.
+
+    Attributes:
+        name: What the source calls it.
+        text: The text, in any white space.
+        spans: Where pronoun, A and B start and end in it, in characters.
+        label: Number of what the pronoun means in ``CLASSES``.
+    """
+
+    name: str
+    text: str
+    spans: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+    label: int
+
+
+def words_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[list[str], list[list[int]]]:
+    """The words of a text, cut also where a span starts or ends, and the words between which each span lies.
+
+    >>> words_of("Ann (her mother) left.", [(5, 8), (0, 3), (4, 15)])
+    (['Ann', '(', 'her', 'mother', ')', 'left.'], [[2, 3], [0, 1], [1, 4]])
+    """
+    edges = sorted({0, len(text), *(edge for span in spans for edge in span)})
+    words, before = [], {}
+    for start, end in zip(edges, [*edges[1:], len(text)], strict=True):
+        before[start] = len(words)
+        words += text[start:end].split()
+    return words, [[before[start], before[end]] for start, end in spans]
+
+
+@dataclass(frozen=True, eq=False)
+class MentionExamples:
+    """The texts of a split.
+
+    Attributes:
+        names: What the source calls each ``[n]``.
+        passages: Words separated by single spaces ``[n]``.
+        spans: Between which words of its text each mention lies: pronoun, A and B ``[n 3 2]``.
+        labels: Number of what the pronoun means in ``CLASSES`` ``[n]``.
+        feminine: Whether the pronoun is ``[n]``.
+    """
+
+    names: list[str]
+    passages: list[str]
+    spans: np.ndarray
+    labels: np.ndarray
+    feminine: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def plain(self) -> list[list[Any]]:
+        """Text, spans in words, number of the answer."""
+        items = zip(self.passages, self.spans.tolist(), self.labels.tolist(), strict=True)
+        return [list(item) for item in items]
+
+    def texts(self) -> list[str]:
+        """The texts."""
+        return self.passages
+
+    def words(self) -> int:
+        """Words of all texts."""
+        return sum(text.count(" ") + 1 for text in self.passages)
+
+    def take(self, numbers: np.ndarray) -> Self:
+        """Some of the examples."""
+        chosen = numbers.tolist()
+        return replace(
+            self,
+            names=[self.names[n] for n in chosen],
+            passages=[self.passages[n] for n in chosen],
+            spans=self.spans[numbers],
+            labels=self.labels[numbers],
+            feminine=self.feminine[numbers],
+        )
+
+
+class MentionInputs:
+    """The encoded texts of a split, one row each.
+
+    Attributes:
+        examples: What they are.
+        sizes: Positions of each ``[n 1]``.
+        ends: Positions of the first and the last piece of pronoun, A and B; 0 for a mention outside ``[n 3 2]``.
+    """
+
+    def __init__(self, examples: MentionExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int) -> None:
+        self.examples = examples
+        spans = pieces.words[pieces.texts[:-1, None, None] + examples.spans]
+        own = np.array([_held(found, max_length - 2) for found in spans.tolist()]).reshape(-1, 2)
+        outer = np.stack([pieces.bounds[:-1], pieces.bounds[1:]], 1)
+        runs = filled(own, outer, max_length - 2)
+        start, end = runs[:, 0, None], runs[:, 1, None]
+        inside = (spans[..., 0] >= start) & (spans[..., 1] <= end) & (spans[..., 1] > spans[..., 0])
+        first = spans - np.array([0, 1]) - start[..., None] + 1
+        self.ends = np.where(inside[..., None], first, 0)
+        self.rows = Segments(pieces.ids, runs.T[None], vocabulary)
+        self.sizes = self.rows.lengths[:, None]
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The texts with these numbers ``[b t]``.
+
+        Of each text there is one answer, and six places to be read: the two ends of pronoun, A and B, whose ids say
+        which of the six they are.
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        example = Example.of(self.rows.tokens(indices))
+        rows, length = example.inputs.ids.shape
+        firsts = torch.arange(rows) * length
+        where = firsts[:, None] + torch.from_numpy(self.ends[indices].reshape(rows, 6))
+        example.targets[ANSWER] = Target(firsts, torch.from_numpy(self.examples.labels[indices]))
+        example.targets[MENTIONS] = Target(where.flatten(), torch.arange(6).repeat(rows))
+        return example
+
+
+def _held(spans: list[list[int]], room: int) -> tuple[int, int]:
+    """The pieces that a row must hold: all mentions, or the pronoun and the nearer name, or its first pieces alone."""
+    pronoun, *names = spans
+    names.sort(key=lambda name: max(pronoun[0] - name[1], name[0] - pronoun[1]))
+    for mentions in (spans, [pronoun, names[0]]):
+        start, end = min(span[0] for span in mentions), max(span[1] for span in mentions)
+        if end - start <= room:
+            return start, end
+    return pronoun[0], min(pronoun[1], pronoun[0] + room)
+
+
+class MentionHead(Head):
+    """A score for each name from a hidden layer with tanh and dropout; 0 for neither.
+
+    Args:
+        hidden_size: Width d of the backbone and of the hidden layer.
+        dropout: Dropout on the hidden layer.
+    """
+
+    def __init__(self, hidden_size: int, dropout: float) -> None:
+        super().__init__()
+        self.hidden, self.dropout = nn.Linear(6 * hidden_size, hidden_size), nn.Dropout(dropout)
+        self.output = nn.Linear(hidden_size, 1)
+        for layer in (self.hidden, self.output):
+            nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "b 3"]:
+        """Logits of A, B and neither."""
+        mentions = hidden.flatten(0, 1)[example.targets[MENTIONS].where].view(len(hidden), 3, -1)
+        names = mentions[:, 1:]
+        pronoun = mentions[:, :1].expand_as(names)
+        found = torch.tanh(self.hidden(torch.cat([pronoun, names, pronoun * names], -1)))
+        return F.pad(self.output(self.dropout(found)).squeeze(-1), (0, 1))
+
+    def loss(self, outputs: Float[Tensor, "b 3"], example: Example) -> Tensor:
+        """The sum of the answers' cross-entropies in nats."""
+        return F.cross_entropy(outputs.float(), example.targets[ANSWER].ids, reduction="sum")
+
+    def count(self, example: Example) -> float:
+        """Texts."""
+        return example.targets[ANSWER].count()
+
+
+def f1(labels: np.ndarray, answers: np.ndarray) -> float:
+    """F1 as in the official scorer of GAP: each text is two questions, does the pronoun mean A, does it mean B.
+
+    Args:
+        labels: Numbers in ``CLASSES`` ``[n]``.
+        answers: As many.
+    """
+    right = int(((labels == answers) & (labels < 2)).sum())
+    return 2 * right / max(1, int((labels < 2).sum()) + int((answers < 2).sum()))
+
+
+@dataclass(frozen=True)
+class Coreference(Shape):
+    """Texts with a pronoun and two names.
+
+    The official ratio of feminine to masculine F1 is no measure here, since it is not better when higher; tables have
+    both its sides.
+    """
+
+    measures = {
+        "f1": "F1 of the answers that a pronoun means A, or B, 0 to 1",
+        "masculine_f1": "the same of masculine pronouns",
+        "feminine_f1": "the same of feminine pronouns",
+        "accuracy": "share of pronouns whose name, or lack of one, is found, 0 to 1",
+    }
+    methods = {"majority": "majority answer", "nearest": "nearest name before the pronoun"}
+
+    def read(self, rows: Iterable[Mentioned], task: str) -> MentionExamples:
+        """See `Shape.read`. Mentions must be words of the text, pronouns those of the official scorer."""
+        found, wrong, passages, spans, feminine = list(rows), [], [], [], []
+        for number, row in enumerate(found):
+            where = f"example {number} of '{task}' ({row.name})"
+            pronoun = row.text[slice(*row.spans[0])].strip().lower()
+            if any(not row.text[slice(*span)].strip() or span[0] < 0 for span in row.spans):
+                wrong.append(f"{where} has an empty mention")
+            elif pronoun not in MASCULINE + FEMININE:
+                wrong.append(f"{where} asks for {pronoun!r}, which is none of {', '.join(MASCULINE + FEMININE)}")
+            elif row.label not in range(len(CLASSES)):
+                wrong.append(f"{where} has the answer {row.label}, which is no number below {len(CLASSES)}")
+            else:
+                words, places = words_of(row.text, row.spans)
+                passages.append(" ".join(words))
+                spans.append(places)
+            feminine.append(pronoun in FEMININE)
+        if wrong:
+            raise refused(wrong)
+        labels = np.array([row.label for row in found], dtype=np.int64)
+        names = [row.name for row in found]
+        return MentionExamples(names, passages, np.array(spans), labels, np.array(feminine))
+
+    def inputs(
+        self, examples: MentionExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
+    ) -> MentionInputs:
+        """See `Shape.inputs`."""
+        return MentionInputs(examples, pieces, vocabulary, settings.max_length)
+
+    def head(self, hidden_size: int, settings: FineTuning) -> MentionHead:
+        """See `Shape.head`."""
+        return MentionHead(hidden_size, settings.dropout)
+
+    def answers(self, outputs: Sequence[np.ndarray], inputs: MentionInputs) -> np.ndarray:
+        """Numbers in ``CLASSES`` ``[n]``."""
+        return np.stack(outputs).argmax(1)
+
+    def score(self, answers: np.ndarray, examples: MentionExamples, metrics: Sequence[str]) -> Scored:
+        """See `Shape.score`. Kept of each text are ``answer`` and ``right``; predictions are as the scorer reads them.
+
+        Returns:
+            Predictions map the name of a text to its columns ``A-coref`` and ``B-coref``.
+        """
+        labels, her, right = examples.labels, examples.feminine, answers == examples.labels
+        found = {
+            "f1": f1(labels, answers),
+            "masculine_f1": f1(labels[~her], answers[~her]),
+            "feminine_f1": f1(labels[her], answers[her]),
+            "accuracy": float(right.mean()),
+        }
+        columns = [[str(answer == kind).upper() for kind in (0, 1)] for answer in answers.tolist()]
+        return Scored(
+            {name: found[name] for name in metrics},
+            {"answer": pack(answers.astype(np.int64)), "right": pack(right)},
+            dict(zip(examples.names, columns, strict=True)),
+        )
+
+    def baselines(self, train: MentionExamples, dev: MentionExamples) -> dict[str, np.ndarray]:
+        """``majority``; ``nearest`` names the last name before the pronoun, the first after it if there is none."""
+        start, end = dev.spans[..., 0], dev.spans[..., 1]
+        distance = np.where(end[:, 1:] <= start[:, :1], start[:, :1] - end[:, 1:], 1_000_000 + start[:, 1:])
+        constant = np.bincount(train.labels, minlength=len(CLASSES)).argmax()
+        return {"majority": np.full(len(dev), constant), "nearest": distance.argmin(1)}

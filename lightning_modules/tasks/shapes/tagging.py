@@ -1,0 +1,320 @@
+"""Words with tags: which of them are parts of names?
+
+The first piece of each word is labelled and answered, its other pieces carry no loss; a linear layer with dropout
+reads the states, no CRF (Devlin et al. 2019, section 5.3). Two decisions are ours. A sentence longer than a row is
+cut into several rows at word boundaries, so that each word is answered once; what room a row has left is filled with
+the words around its own, which are seen and not answered. A word without any piece, such as a lone control
+character, is answered "O" and trains nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lightning_modules.batch import Example, Target
+from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+
+TAG = "tag"  # the name of the target
+_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
+
+
+class Sentence(NamedTuple):
+    """One sentence as its source has it: words, a tag for each, and the number of its document."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    document: int
+
+
+@dataclass(frozen=True, eq=False)
+class TaggedExamples:
+    """The sentences of a split, all of them kept so that each has its neighbours.
+
+    Attributes:
+        sentences: Words separated by single spaces ``[s]``.
+        bounds: Where each sentence's words start among all words, and the end ``[s + 1]``.
+        tags: Class of each word: 0 for O, 1 + 2k and 2 + 2k for the first and the other words of type k ``[w]``.
+        documents: Number of each sentence's document, never falling ``[s]``.
+        context: Whether a model is shown the document around a sentence.
+        numbers: Which sentences are the examples ``[n]``.
+    """
+
+    sentences: list[str]
+    bounds: np.ndarray
+    tags: np.ndarray
+    documents: np.ndarray
+    context: bool
+    numbers: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def of_each(self, values: np.ndarray) -> list[np.ndarray]:
+        """Values of all words ``[w]`` as an array for each example."""
+        return [values[self.bounds[n] : self.bounds[n + 1]] for n in self.numbers.tolist()]
+
+    def plain(self) -> list[list[Any]]:
+        """Sentence, classes of its words, number of its document."""
+        parts = zip(self.numbers.tolist(), self.of_each(self.tags), strict=True)
+        return [[self.sentences[n], tags.tolist(), int(self.documents[n])] for n, tags in parts]
+
+    def texts(self) -> list[str]:
+        """All sentences, those that are no example too: they may be context."""
+        return self.sentences
+
+    def words(self) -> int:
+        """Words of the sentences; with context those of their documents."""
+        sizes = np.diff(self.bounds)
+        if self.context:
+            _, which = np.unique(self.documents, return_inverse=True)
+            sizes = np.bincount(which, sizes)[which]
+        return int(sizes[self.numbers].sum())
+
+    def take(self, numbers: np.ndarray) -> Self:
+        """Some of the examples, each with the neighbours it had."""
+        return replace(self, numbers=self.numbers[numbers])
+
+
+class TagInputs:
+    """The encoded sentences of a split: one row each, several for a sentence that is longer than a row.
+
+    Attributes:
+        examples: What they are.
+        sizes: Positions of each row ``[r 1]``.
+        words: Numbers of the words that each row answers, those with a piece ``r x [k]``.
+        cut: How many sentences have several rows.
+    """
+
+    def __init__(self, examples: TaggedExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int) -> None:
+        self.examples, room, starts = examples, max_length - 2, pieces.words
+        places, own, outer, self.cut = [], [], [], 0
+        first, last = _documents(examples)
+        for number in examples.numbers.tolist():
+            windows = _windows(starts, *examples.bounds[number : number + 2].tolist(), room)
+            self.cut += len(windows) > 1
+            places += windows
+            own += [(starts[start], min(starts[end], starts[start] + room)) for start, end in windows]
+            outer += [(starts[first[number]], starts[last[number]])] * len(windows)
+        runs = filled(np.array(own).reshape(-1, 2), np.array(outer).reshape(-1, 2), room)
+        self.rows = Segments(pieces.ids, runs.T[None], vocabulary)
+        self.sizes = self.rows.lengths[:, None]
+        present = np.diff(starts) > 0
+        self.words = [start + np.flatnonzero(present[start:end]) for start, end in places]
+        self._where = [1 + starts[words] - run for words, run in zip(self.words, runs[:, 0].tolist(), strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The rows with these numbers ``[b t]``; the targets are their own words, in order."""
+        indices = np.asarray(indices, dtype=np.int64)
+        example = Example.of(self.rows.tokens(indices))
+        length, chosen = example.inputs.ids.shape[1], indices.tolist()
+        where = np.concatenate([row * length + self._where[n] for row, n in enumerate(chosen)])
+        tags = np.concatenate([self.examples.tags[self.words[n]] for n in chosen])
+        example.targets[TAG] = Target(torch.from_numpy(where), torch.from_numpy(tags))
+        return example
+
+
+def _documents(examples: TaggedExamples) -> tuple[np.ndarray, np.ndarray]:
+    """The words between which each sentence's context lies ``[s]``, ``[s]``: its document, or itself alone."""
+    if not examples.context:
+        return examples.bounds[:-1], examples.bounds[1:]
+    first = np.searchsorted(examples.documents, examples.documents, "left")
+    last = np.searchsorted(examples.documents, examples.documents, "right")
+    return examples.bounds[first], examples.bounds[last]
+
+
+def _windows(starts: np.ndarray, start: int, end: int, room: int) -> list[tuple[int, int]]:
+    """Words ``start`` to ``end`` in runs of at most ``room`` pieces, or of one long word; none without a piece."""
+    found = []
+    while start < end:
+        fits = int(np.searchsorted(starts, starts[start] + room, "right")) - 1
+        stop = max(start + 1, min(end, fits))
+        if starts[stop] > starts[start]:
+            found.append((start, stop))
+        start = stop
+    return found
+
+
+def filled(own: np.ndarray, outer: np.ndarray, room: int) -> np.ndarray:
+    """Runs of pieces grown to both sides until they have ``room`` pieces, or all there are.
+
+    Half the spare room goes to the left, and what one side cannot use to the other.
+
+    Args:
+        own: Where each run starts and ends ``[r 2]``.
+        outer: Where the text around it starts and ends ``[r 2]``.
+        room: Pieces of a run at most.
+
+    >>> filled(np.array([[4, 6], [0, 2], [9, 10]]), np.array([[0, 10]] * 3), 6)
+    array([[ 2,  8],
+           [ 0,  6],
+           [ 4, 10]])
+    """
+    before, after = own[:, 0] - outer[:, 0], outer[:, 1] - own[:, 1]
+    spare = room - (own[:, 1] - own[:, 0])
+    left = np.minimum(before, np.maximum(spare // 2, spare - after))
+    return np.stack([own[:, 0] - left, own[:, 1] + np.minimum(after, spare - left)], 1)
+
+
+class TagHead(Head):
+    """Dropout and a linear layer on the first piece of each word.
+
+    Args:
+        hidden_size: Width d of the backbone.
+        outputs: How many classes a word may have.
+        dropout: Dropout on the states.
+    """
+
+    def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout, self.output = nn.Dropout(dropout), nn.Linear(hidden_size, outputs)
+        nn.init.trunc_normal_(self.output.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
+        """Logits of the words' classes, row after row."""
+        return self.output(self.dropout(hidden.flatten(0, 1)[example.targets[TAG].where]))
+
+    def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
+        """The sum of the words' cross-entropies in nats."""
+        return F.cross_entropy(outputs.float(), example.targets[TAG].ids, reduction="sum")
+
+    def by_item(self, outputs: Float[Tensor, "n k"], example: Example) -> Sequence[Tensor]:
+        """The logits of each row's own words."""
+        rows, length = example.inputs.ids.shape
+        return outputs.split(torch.bincount(example.targets[TAG].where // length, minlength=rows).tolist())
+
+
+def entities(tags: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The names that classes of words spell, read as the conlleval script of CoNLL-2000 and 2003 reads them.
+
+    A name starts at B, and at an I that follows O, another type or a sentence's start; so IOB1, IOB2 and sequences
+    that are neither all have a reading.
+
+    Args:
+        tags: Classes as in `TaggedExamples` ``[w]``.
+        begins: Whether a word begins a sentence ``[w]``.
+
+    Returns:
+        First word, word after the last, and type of each name ``[e]``.
+
+    >>> entities(np.array([2, 2, 1, 4, 0, 2]), np.array([1, 0, 0, 0, 0, 0], bool))
+    (array([0, 2, 3, 5]), array([2, 3, 4, 6]), array([0, 0, 1, 0]))
+    """
+    kinds = (tags - 1) // 2
+    fresh = begins | (np.r_[-1, kinds[:-1]] != kinds) | (tags % 2 == 1)
+    starts = np.flatnonzero(fresh & (tags > 0))
+    breaks = np.r_[np.flatnonzero(fresh), len(tags)]
+    return starts, breaks[np.searchsorted(breaks, starts, "right")], kinds[starts]
+
+
+@dataclass(frozen=True)
+class Tagging(Shape):
+    """Sentences whose words are tagged O, B-<type> or I-<type>.
+
+    Attributes:
+        types: The types of names, in the order of their numbers.
+        context: Whether the neighbouring sentences of the same document fill each row up to ``max_length``
+            ("maximal document context", Devlin et al. 2019, section 5.3); a sentence's own words alone are answered.
+    """
+
+    types: tuple[str, ...]
+    context: bool = False
+    measures = {
+        "entity_f1": "harmonic mean of precision and recall of whole names, 0 to 1",
+        "precision": "share of the names found that are right in place and type, 0 to 1",
+        "recall": "share of the true names that are found in place and type, 0 to 1",
+        "accuracy": "share of words that are tagged rightly, 0 to 1",
+    }
+    methods = {"majority": "majority answer", "lookup": "commonest tag of each word"}
+
+    @property
+    def tags(self) -> list[str]:
+        """Names of the classes, in the order of their numbers."""
+        return ["O", *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI")]
+
+    def read(self, rows: Iterable[Sentence], task: str) -> TaggedExamples:
+        """See `Shape.read`. Every word must be one, every tag one of the task's."""
+        found, wrong, known = list(rows), [], {tag: number for number, tag in enumerate(self.tags)}
+        for number, (words, tags, _) in enumerate(found):
+            strange = [tag for tag in tags if tag not in known]
+            if not words or len(words) != len(tags):
+                wrong.append(f"example {number} of '{task}' has {len(words)} words and {len(tags)} tags")
+            elif strange:
+                wrong.append(f"example {number} of '{task}' has the tag {strange[0]!r}, not one of {', '.join(known)}")
+            elif not all(word and " " not in word and "\n" not in word for word in words):
+                wrong.append(f"example {number} of '{task}' has a word that is empty or holds a space")
+        documents = np.array([row.document for row in found], dtype=np.int64)
+        if (np.diff(documents) < 0).any():
+            wrong.append(f"the documents of '{task}' are not one after the other")
+        if wrong:
+            raise refused(wrong)
+        tags = np.array([known[tag] for row in found for tag in row.tags], dtype=np.int64)
+        bounds = np.cumsum([0, *(len(row.words) for row in found)])
+        sentences = [" ".join(row.words) for row in found]
+        return TaggedExamples(sentences, bounds, tags, documents, self.context, np.arange(len(found)))
+
+    def inputs(
+        self, examples: TaggedExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
+    ) -> TagInputs:
+        """See `Shape.inputs`."""
+        return TagInputs(examples, pieces, vocabulary, settings.max_length)
+
+    def head(self, hidden_size: int, settings: FineTuning) -> TagHead:
+        """See `Shape.head`."""
+        return TagHead(hidden_size, len(self.tags), settings.dropout)
+
+    def answers(self, outputs: Sequence[np.ndarray], inputs: TagInputs) -> list[np.ndarray]:
+        """Classes of the words of each sentence ``n x [k]``; O for words that no row holds."""
+        found = np.zeros_like(inputs.examples.tags)
+        for words, logits in zip(inputs.words, outputs, strict=True):
+            found[words] = logits.argmax(1)
+        return inputs.examples.of_each(found)
+
+    def score(self, answers: Sequence[np.ndarray], examples: TaggedExamples, metrics: Sequence[str]) -> Scored:
+        """See `Shape.score`. Kept of each sentence is ``right``, the share of its words tagged rightly."""
+        labels, begins = examples.of_each(examples.tags), [np.arange(len(found)) == 0 for found in answers]
+        joined = [np.concatenate(parts) for parts in (labels, answers, begins)]
+        true, given = (entities(tags, joined[2]) for tags in joined[:2])
+        true, given = (set(zip(*map(np.ndarray.tolist, names), strict=True)) for names in (true, given))
+        right = len(true & given)
+        found = {
+            "entity_f1": 2 * right / max(1, len(true) + len(given)),
+            "precision": right / max(1, len(given)),
+            "recall": right / max(1, len(true)),
+            "accuracy": float((joined[0] == joined[1]).mean()),
+        }
+        shares = np.array([(one == other).mean() for one, other in zip(labels, answers, strict=True)])
+        return Scored({name: found[name] for name in metrics}, {"right": pack(shares)})
+
+    def baselines(self, train: TaggedExamples, dev: TaggedExamples) -> dict[str, list[np.ndarray]]:
+        """``majority`` tags every word O; ``lookup`` gives each word its commonest tag in training, O if unseen."""
+        seen: dict[str, Counter[int]] = defaultdict(Counter)
+        for number, tags in zip(train.numbers.tolist(), train.of_each(train.tags), strict=True):
+            for word, tag in zip(train.sentences[number].split(" "), tags.tolist(), strict=True):
+                seen[word][tag] += 1
+        best = {word: max(sorted(counts), key=counts.__getitem__) for word, counts in seen.items()}
+        answers = [
+            np.array([best.get(word, 0) for word in dev.sentences[number].split(" ")])
+            for number in dev.numbers.tolist()
+        ]
+        return {"majority": [np.zeros_like(found) for found in answers], "lookup": answers}
+
+    def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
+        """See `Shape.items`: a row a sentence, more where sentences are longer than rows on average."""
+        return examples if self.context else max(examples, pieces / (settings.max_length - 2))

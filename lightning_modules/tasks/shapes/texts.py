@@ -1,0 +1,278 @@
+"""Sentences and pairs of sentences: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, answered at the first position.
+
+Encoded as the text of pretraining was: by the same tokenizer, word by word, after the same cleaning. Segments are 0
+for [CLS], the first text and its [SEP], 1 for the second and its [SEP] (Devlin et al. 2019, figure 2).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Num
+from torch import Tensor, nn
+
+from lightning_modules.batch import Example, Target
+from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.reading.layout import Segments, places, states_at
+from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.tasks.scores.metrics import METRICS
+from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+
+LABEL = "label"  # the name of the target
+_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
+
+
+class Row(NamedTuple):
+    """One example as its source spells it.
+
+    Attributes:
+        first: The text.
+        second: The second text of a pair.
+        label: Name or number of the class, or a number.
+        part: Which part of the dev examples it belongs to, where some have metrics of their own.
+        place: File and line.
+        fault: Why it cannot be read, where it cannot.
+    """
+
+    first: str
+    second: str | None
+    label: str
+    part: str = ""
+    place: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class TextExamples:
+    """The examples of a split.
+
+    Attributes:
+        first: Texts, their words separated by single spaces ``[n]``.
+        second: The second texts of a task of pairs ``[n]``, None for a task of single texts.
+        labels: Class numbers, or real numbers in regression ``[n]``.
+        parts: The part of the examples that each belongs to ``[n]``, "" for the main one; None where there is one.
+    """
+
+    first: list[str]
+    second: list[str] | None
+    labels: np.ndarray
+    parts: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def plain(self) -> list[list[Any]]:
+        """First text, second text or "", label; and the part where there are several."""
+        columns = [self.first, self.second or [""] * len(self), self.labels.tolist()]
+        columns += [] if self.parts is None else [self.parts.tolist()]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def texts(self) -> list[str]:
+        """The first texts, then the second ones."""
+        return self.first + (self.second or [])
+
+    def words(self) -> int:
+        """Words of all texts."""
+        return sum(len(text.split()) for text in self.texts())
+
+    def take(self, numbers: np.ndarray) -> Self:
+        """Some of the examples."""
+        chosen = numbers.tolist()
+        second = [self.second[n] for n in chosen] if self.second else None
+        parts = None if self.parts is None else self.parts[numbers]
+        return type(self)([self.first[n] for n in chosen], second, self.labels[numbers], parts)
+
+    def part(self, name: str) -> np.ndarray:
+        """Whether each example belongs to that part; all do where there are no parts ``[n]``."""
+        return np.ones(len(self), dtype=bool) if self.parts is None else self.parts == name
+
+
+def truncated(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens are left of two texts ``[n]`` that together may have ``room``.
+
+    As BERT's ``_truncate_seq_pair``: while they are too long, the longer of the two loses its last token, the second
+    when they are equal.
+
+    >>> truncated(np.array([9, 3, 9]), np.array([4, 9, 9]), 7)
+    (array([4, 3, 4]), array([3, 4, 3]))
+    """
+    left = np.minimum(first, np.maximum(room - second, room - room // 2))
+    return left, np.minimum(second, room - left)
+
+
+class TextInputs:
+    """The encoded examples of a split, one row each.
+
+    Attributes:
+        examples: What they are.
+        sizes: Positions of each ``[n 1]``.
+    """
+
+    def __init__(
+        self,
+        examples: TextExamples,
+        pieces: Pieces,
+        vocabulary: Vocabulary,
+        max_length: int,
+        pooling: str | None = None,
+    ) -> None:
+        self.examples, self.pooling, count = examples, pooling, len(examples)
+        starts, counts = pieces.bounds[:-1], np.diff(pieces.bounds)
+        if examples.second is None:
+            parts = [(starts, starts + np.minimum(counts, max_length - 2))]
+        else:
+            left = truncated(counts[:count], counts[count:], max_length - 3)
+            parts = [(starts[:count], starts[:count] + left[0]), (starts[count:], starts[count:] + left[1])]
+        self.rows = Segments(pieces.ids, np.array(parts), vocabulary)
+        self.sizes = self.rows.lengths[:, None]
+        labels = examples.labels
+        self.labels = labels.astype(np.float32) if labels.dtype.kind == "f" else labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The examples with these numbers as rows ``[b t]``, padded to the longest of them.
+
+        The target says where a model's answer is read, see `layout.places`.
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        example = Example.of(self.rows.tokens(indices))
+        where = places(example.inputs, self.pooling)
+        example.targets[LABEL] = Target(where, torch.from_numpy(self.labels[indices]))
+        return example
+
+
+class TextHead(Head):
+    """One answer a text: BERT's pooler tanh(W h + b), dropout, a linear layer (Devlin et al. 2019, section 4.1).
+
+    Args:
+        hidden_size: Width d of the backbone.
+        outputs: Numbers of an answer: one logit a class, or one in regression.
+        dropout: Dropout on the pooled vector.
+    """
+
+    def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(hidden_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(hidden_size, outputs)
+        for layer in (self.pooler, self.output):
+            nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
+        """The answers, from the states at the positions that stand for the texts."""
+        chosen = states_at(hidden, example.targets[LABEL].where)
+        return self.output(self.dropout(torch.tanh(self.pooler(chosen))))
+
+    def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
+        """See `Head.adopt_pooler`."""
+        self.pooler.load_state_dict(weights)
+
+    def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
+        """See `summed_loss`."""
+        return summed_loss(outputs, example.targets[LABEL].ids)
+
+
+def summed_loss(outputs: Float[Tensor, "n k"], labels: Num[Tensor, " n"]) -> Tensor:
+    """The sum of cross-entropies in nats for classes, of squared errors for real numbers."""
+    if labels.is_floating_point():
+        return F.mse_loss(outputs[:, 0].float(), labels, reduction="sum")
+    return F.cross_entropy(outputs.float(), labels, reduction="sum")
+
+
+@dataclass(frozen=True)
+class Texts(Shape):
+    """A text, or two, with a class or a number.
+
+    Attributes:
+        labels: Names of the classes in the order of their numbers; none in regression.
+        pair: Whether an example is two texts.
+    """
+
+    labels: tuple[str, ...] = ()
+    pair: bool = False
+    measures = {name: metric.description for name, metric in METRICS.items()} | {
+        "mismatched_accuracy": "accuracy on dev examples of genres that training has none of, 0 to 1"
+    }
+
+    @property
+    def classes(self) -> int:
+        """How many answers an example may have; 0 in regression."""
+        return len(self.labels)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for an example: one a class, or the one that is predicted."""
+        return max(1, len(self.labels))
+
+    def read(self, rows: Iterable[Row], task: str) -> TextExamples:
+        """See `Shape.read`. Every text must have a word, every label be a class or a finite number."""
+        wrong, first, second, labels, parts = [], [], [], [], []
+        for number, row in enumerate(rows):
+            texts = [" ".join((text or "").split()) for text in row[: 1 + self.pair]]
+            label, problem = self._label(row.label)
+            problem = row.fault or problem or ("" if all(texts) else "has an empty text")
+            if problem:
+                wrong.append(f"{row.place or f'example {number} of {task}'}: {problem}")
+            first.append(texts[0])
+            second += texts[1:]
+            labels.append(label)
+            parts.append(row.part)
+        if wrong:
+            raise refused(wrong)
+        kind = np.int64 if self.labels else np.float64
+        groups = np.array(parts) if any(parts) else None
+        return TextExamples(first, second if self.pair else None, np.array(labels, dtype=kind), groups)
+
+    def _label(self, text: str) -> tuple[float, str]:
+        """A label from the name or the number of its class, or from a number in regression; and what is wrong."""
+        if text in self.labels:
+            return self.labels.index(text), ""
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if np.isfinite(value) and (not self.labels or value in range(len(self.labels))):
+            return value, ""
+        allowed = f"one of {', '.join(self.labels)}, or its number" if self.labels else "a number"
+        return 0.0, f"has the label {text!r}, which is not {allowed}"
+
+    def inputs(
+        self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
+    ) -> TextInputs:
+        """See `Shape.inputs`: each example cut to ``max_length`` positions."""
+        return TextInputs(examples, pieces, vocabulary, settings.max_length, settings.pooling)
+
+    def head(self, hidden_size: int, settings: FineTuning) -> TextHead:
+        """See `Shape.head`."""
+        return TextHead(hidden_size, self.outputs, settings.dropout)
+
+    def answers(self, outputs: Sequence[np.ndarray], inputs: TextInputs) -> np.ndarray:
+        """Class numbers, or real numbers in regression ``[n]``."""
+        stacked = np.stack(outputs)
+        return stacked.argmax(1) if self.labels else stacked[:, 0]
+
+    def score(self, answers: np.ndarray, examples: TextExamples, metrics: Sequence[str]) -> Scored:
+        """See `Shape.score`. ``mismatched_accuracy`` is the accuracy of the examples of the part ``mismatched``."""
+        found = {}
+        for metric in metrics:
+            part, _, name = metric.rpartition("_")
+            here = examples.part(part)
+            found[metric] = METRICS[name].of(examples.labels[here], answers[here])
+        kept = {"answer": answers.astype(np.int64), "right": answers == examples.labels} if self.labels else {}
+        return Scored(found, {name: pack(values) for name, values in kept.items()})
+
+    def baselines(self, train: TextExamples, dev: TextExamples) -> dict[str, np.ndarray]:
+        """The commonest class, in regression the mean; and TF-IDF with a linear model."""
+        from lightning_modules.tasks.baselines.linear import linear  # seconds to import, which planning does without
+
+        constant = np.bincount(train.labels).argmax() if self.labels else train.labels.mean()
+        return {"majority": np.full(len(dev), constant), "tfidf": linear(train, dev)}

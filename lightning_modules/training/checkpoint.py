@@ -1,0 +1,61 @@
+"""Checkpoints that survive anything, and training that resumes to the bit.
+
+Lightning writes checkpoints through the system's temporary folder and moves them over, which across file systems
+is neither atomic nor safe when the disk is full; and it saves no random state. Both are mended here.
+"""
+
+import ast
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from lightning_modules.files import write_atomically
+
+
+class AtomicCheckpoints(TorchCheckpointIO):
+    """Lightning's checkpoint format, written atomically in the folder where it belongs."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Writes a checkpoint; an interrupted or failed write leaves the previous one intact."""
+        write_atomically(Path(path), lambda file: torch.save(checkpoint, file))
+
+
+class RandomState(pl.Callback):
+    """Saves every generator's state with a checkpoint, and restores it when training goes on."""
+
+    def __init__(self) -> None:
+        self._restored: Mapping[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The generators of torch (all devices), numpy and Python."""
+        kind, keys, *rest = np.random.get_state()
+        state = {
+            "torch": torch.get_rng_state(),
+            "numpy": [kind, torch.from_numpy(keys.astype(np.int64)), *rest],
+            "python": repr(random.getstate()),
+        }
+        if torch.cuda.is_available():
+            state["cuda"] = torch.cuda.get_rng_state_all()
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Keeps the states until training starts: setting up consumes random numbers."""
+        self._restored = state_dict
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Restores the states as the first step is about to run."""
+        if self._restored is None:
+            return
+        state, self._restored = self._restored, None
+        torch.set_rng_state(state["torch"])
+        kind, keys, *rest = state["numpy"]
+        np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
+        random.setstate(ast.literal_eval(state["python"]))
+        if "cuda" in state and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(state["cuda"])

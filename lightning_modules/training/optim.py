@@ -1,0 +1,186 @@
+"""Optimisers, schedules and parameter groups, as the papers describe them."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from lightning_modules.config import Settings, knob
+
+
+class Optimizer(Settings):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), or LAMB (You et al. 2020)."""
+
+    algorithm: Literal["adamw", "lamb"] = knob("adamw", "adamw, or lamb as ALBERT uses it.", neutral="adamw")
+    bias_correction: bool = knob(
+        True,
+        "Whether the moments are corrected for their start at zero; BERT's AdamWeightDecay and ALBERT's LAMB do not.",
+        neutral=True,
+    )
+
+    peak_lr: float = knob(1e-4, "Learning rate at the end of the warm-up.", gt=0)
+    beta1: float = knob(0.9, "Decay of the first moment.", ge=0, lt=1)
+    beta2: float = knob(0.999, "Decay of the second moment.", ge=0, lt=1)
+    eps: float = knob(1e-6, "Added to the denominator.", gt=0)
+    weight_decay: float = knob(0.01, "Decoupled decay, multiplied by the learning rate.", ge=0)
+    decay_all: bool = knob(False, "Decay biases and LayerNorm too, as RoBERTa's released code does; BERT spares them.")
+
+    def build(self, module: nn.Module) -> torch.optim.Optimizer:
+        """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter)."""
+        groups = parameter_groups(module, self.weight_decay, self.decay_all)
+        common = {"lr": self.peak_lr, "betas": (self.beta1, self.beta2), "eps": self.eps}
+        if self.algorithm == "lamb":
+            weights, spared = groups
+            return Lamb([weights, {**spared, "adapt": False}], bias_correction=self.bias_correction, **common)
+        return (torch.optim.AdamW if self.bias_correction else UncorrectedAdamW)(groups, fused=True, **common)
+
+
+def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) -> list[dict]:
+    """Weights, then biases and LayerNorm, told apart by the type of their module rather than by their name.
+
+    The second group is decayed only with ``decay_all``.
+    """
+    spared: set[int] = set()
+    for part in module.modules():
+        own = dict(part.named_parameters(recurse=False))
+        norm = isinstance(part, nn.LayerNorm)
+        spared |= {id(p) for name, p in own.items() if norm or name == "bias"}
+    parameters = list(module.parameters())
+    return [
+        {"params": [p for p in parameters if id(p) not in spared], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if id(p) in spared], "weight_decay": weight_decay if decay_all else 0.0},
+    ]
+
+
+class UncorrectedAdamW(torch.optim.AdamW):
+    """AdamW whose moments are not corrected for their start at zero: BERT's ``AdamWeightDecayOptimizer``.
+
+    ::
+
+    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr (m / (sqrt(v) + eps) + wd p)
+
+    torch's kernel divides the moments by ``1 - b**step``, which is 1 for a step count of infinity.
+    """
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters, their moments at zero."""
+        super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            endless = torch.tensor(math.inf, device=p.device)
+            self.state[p] = {"step": endless, "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB (You et al. 2020, algorithm 2) as ALBERT's released code has it: Adam's update, scaled tensor by tensor.
+
+    ::
+
+    u = m / (sqrt(v) + eps) + wd p;  p = p - lr r u;  r = |p| / |u|, or 1 if either norm is 0
+
+    The paper's algorithm corrects the moments, ALBERT's does not; neither bounds the ratio.
+
+    Args:
+        params: Parameters or groups of them; r is 1 in groups whose ``adapt`` is False.
+        lr: Learning rate.
+        betas: Decay of the two moments.
+        eps: Added to the denominator.
+        weight_decay: Decoupled decay, part of the update that is scaled.
+        bias_correction: Whether the moments are corrected for their start at zero.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        bias_correction: bool = True,
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapt": True, "step": 0}
+        super().__init__(params, {**defaults, "bias_correction": bias_correction})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update of all parameters that have a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            group["step"] += 1
+            if parameters:
+                updates = self._updates(group, parameters)
+                if group["adapt"]:
+                    torch._foreach_mul_(updates, _trust_ratios(parameters, updates))
+                torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+        return loss
+
+    def _updates(self, group: dict[str, Any], parameters: list[Tensor]) -> list[Tensor]:
+        """Adam's steps at a learning rate of 1, weight decay included."""
+        for p in parameters:
+            if not self.state[p]:
+                self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        (beta1, beta2), step, corrected = group["betas"], group["step"], group["bias_correction"]
+        gradients = [p.grad for p in parameters]
+        first, second = ([self.state[p][name] for p in parameters] for name in ("exp_avg", "exp_avg_sq"))
+        torch._foreach_lerp_(first, gradients, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+        scales = torch._foreach_sqrt(second)
+        if corrected:
+            torch._foreach_div_(scales, math.sqrt(1 - beta2**step))
+        torch._foreach_add_(scales, group["eps"])
+        updates = torch._foreach_div(first, scales)
+        if corrected:
+            torch._foreach_div_(updates, 1 - beta1**step)
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        return updates
+
+
+def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
+    """Norm of each parameter over that of its update."""
+    weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
+    return list(torch.where((weight > 0) & (update > 0), weight / update, 1.0).unbind())
+
+
+class Schedule(Settings):
+    """Linear warm-up from zero, then decay to zero at the last step."""
+
+    warmup_fraction: float = knob(0.01, "Share of all steps spent warming up.", ge=0, lt=1)
+    decay: Literal["linear", "cosine", "constant"] = knob("linear", "Shape of the decay after the warm-up.")
+    decay_origin: Literal["zero", "warmup_end"] = knob(
+        "warmup_end",
+        "Where the decay line starts: at the end of the warm-up, or at step zero as in BERT's released code, "
+        "whose rate drops at the end of the warm-up.",
+    )
+
+    def factor(self, step: int, steps: int) -> float:
+        """The multiple of peak_lr used for optimiser step ``step`` (counted from 0) of ``steps``.
+
+        The first step uses 1/warmup rather than BERT's 0, so that no step is wasted in short runs.
+        """
+        warmup = round(self.warmup_fraction * steps)
+        if step < warmup:
+            return (step + 1) / warmup
+        start = warmup if self.decay_origin == "warmup_end" else 0
+        progress = (step - start) / max(1, steps - start)
+        if self.decay == "cosine":
+            return 0.5 * (1 + math.cos(math.pi * progress))
+        return 1.0 if self.decay == "constant" else 1.0 - progress
+
+
+def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps: int) -> dict[str, Any]:
+    """What Lightning's ``configure_optimizers`` returns: the optimiser, its rate set at each of its steps."""
+    built = optimizer.build(module)
+    rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
+    return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+
+
+def clip(module: nn.Module, norm: float) -> None:
+    """Scales a module's gradients down to a global norm where theirs is larger; 0 leaves them alone."""
+    if norm:
+        torch.nn.utils.clip_grad_norm_(module.parameters(), norm)

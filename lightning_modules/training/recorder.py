@@ -1,0 +1,187 @@
+"""A training that is recordable and resumable: the Trainer, and the callback that keeps curve and checkpoints."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+from safetensors.torch import save
+
+from lightning_modules.files import write_atomically
+from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
+
+CHECKPOINT, WEIGHTS = "last.ckpt", "weights.safetensors"
+_PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
+
+
+@dataclass
+class Progress:
+    """Where a training stands."""
+
+    step: int
+    steps: int
+    loss: float
+    tokens_per_second: float
+
+
+@dataclass
+class Fitted:
+    """What a training leaves: final metrics, a curve of at most 64 points, statistics by layer, scores of examples
+    (packed), and what it cost.
+    """
+
+    metrics: dict[str, float | bool] = field(default_factory=dict)
+    curve: dict[str, list[float]] = field(default_factory=dict)
+    layers: dict[str, list[float]] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)
+
+
+class Diverged(Exception):
+    """The training loss became NaN or infinite."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"the training loss was not finite at step {step}")
+        self.step = step
+
+
+class Interrupted(Exception):
+    """The training was asked to stop; a checkpoint from which it goes on has been written."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """The plan of a training, as far as trainer and recorder need it.
+
+    Attributes:
+        steps: Optimiser steps.
+        every: Steps between two measurements.
+        tokens: Positions presented in the first so many steps.
+        measured: What the names of measurements start with.
+        precision: fp32, or bfloat16 autocast over fp32 weights.
+        micro_batches: Forward passes of an optimiser step.
+    """
+
+    steps: int
+    every: int
+    tokens: Callable[[int], int]
+    measured: str
+    precision: Literal["fp32", "bf16"]
+    micro_batches: int = 1
+
+
+class Recorder(pl.Callback):
+    """Keeps the curve, watches for divergence, reports progress, writes checkpoints, and stops when asked.
+
+    Nothing here waits for the device at every step: the loss is read at ``tick`` steps, 64 times a training or
+    more often where that is cheap.
+    """
+
+    def __init__(
+        self,
+        course: Course,
+        checkpoint: Path,
+        on_progress: Callable[[Progress], None],
+        stop: Callable[[], bool],
+        checkpoint_seconds: float,
+    ) -> None:
+        self.course, self.checkpoint = course, checkpoint
+        self.on_progress, self.stop = on_progress, stop
+        self.checkpoint_seconds = checkpoint_seconds
+        self.curve: dict[str, list[float]] = {"step": [], "tokens": []}
+        self.tick = max(1, min(50, course.steps // 64))
+        self.seconds = 0.0  # of training, over all resumptions
+        self._since = self._saved = time.monotonic()
+        self._window: dict[str, list[float]] = {}
+        self._first_step = self._step = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed training must go on from."""
+        return {"curve": self.curve, "seconds": self.elapsed(), "window": self._window}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores what `state_dict` saved."""
+        self.curve, self.seconds, self._window = (state_dict[key] for key in ("curve", "seconds", "window"))
+
+    def elapsed(self) -> float:
+        """Seconds of training so far."""
+        return self.seconds + time.monotonic() - self._since
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Starts the clock."""
+        self._since = self._saved = time.monotonic()
+        self._first_step = self._step = trainer.global_step
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        """After each micro-batch; acts at the end of an optimiser step, at a tick, or when asked to stop."""
+        step = trainer.global_step
+        if step == self._step:  # a micro-batch that is accumulated
+            return
+        self._step = step
+        if step % self.tick == 0 or step == self.course.steps:
+            self._read(step, module)
+        if step % self.course.every:
+            self._pause(trainer)  # else once the measurement is made, so that a resumed training has it
+
+    def _pause(self, trainer: pl.Trainer) -> None:
+        """Writes a checkpoint when it is time, or when asked to stop."""
+        stop = self.stop()
+        if stop or time.monotonic() - self._saved > self.checkpoint_seconds:
+            trainer.save_checkpoint(self.checkpoint)
+            self._saved = time.monotonic()
+        if stop:
+            raise Interrupted
+
+    def _read(self, step: int, module: pl.LightningModule) -> None:
+        losses = module.training_loss()
+        for name, value in losses.items():
+            if not value - value == 0.0:  # NaN or infinite
+                raise Diverged(step)
+            self._window.setdefault(f"train.{name}", []).append(value)
+        done = self.course.tokens(step) - self.course.tokens(self._first_step)
+        speed = done / max(1e-9, time.monotonic() - self._since)
+        self.on_progress(Progress(step, self.course.steps, sum(losses.values()), speed))
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """One point of the curve: measurements, and the mean training losses since the last point."""
+        if trainer.sanity_checking or not trainer.global_step:
+            return
+        point = {"step": trainer.global_step, "tokens": self.course.tokens(trainer.global_step)}
+        point |= {name: sum(values) / len(values) for name, values in self._window.items()}
+        point |= {n: float(v) for n, v in trainer.callback_metrics.items() if n.startswith(self.course.measured)}
+        self._window = {}
+        for name, value in point.items():
+            self.curve.setdefault(name, []).append(value)
+        if trainer.state.fn == "fit":
+            self._pause(trainer)
+
+
+def keep_weights(module: pl.LightningModule, folder: Path) -> None:
+    """Leaves a module's weights in ``folder``, whole or not at all."""
+    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
+    write_atomically(folder / WEIGHTS, lambda file: file.write(save(tensors)))
+
+
+def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
+    """The Trainer of a recorder's course; what it writes by itself goes below ``folder``."""
+    course = recorder.course
+    return pl.Trainer(
+        max_steps=course.steps,
+        max_epochs=-1,
+        accumulate_grad_batches=course.micro_batches,
+        precision=_PRECISION[course.precision],
+        val_check_interval=course.every * course.micro_batches,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        callbacks=[recorder, RandomState()],
+        plugins=[AtomicCheckpoints()],
+        accelerator="auto",
+        devices=1,
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )

@@ -1,0 +1,133 @@
+"""Attention recomputed from outside, and what heads do on average."""
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_modules.analysis.attention_maps import (
+    Attention,
+    HeadStatistics,
+    attention_maps,
+    head_statistics,
+    most_beyond,
+)
+from lightning_modules.backbones import Transformer
+from lightning_modules.batch import Example
+from lightning_modules.layers.attention import MultiHeadAttention
+from tests.conftest import make_tokens, make_vocabulary
+
+SMALL = Transformer(num_layers=3, hidden_size=16, num_heads=4, max_positions=16, init_std=0.5, norm_eps=1e-5)
+KNOBS = [
+    {},
+    {"norm": "pre", "positions": "sided_linear_bias"},
+    {"positions": "linear_bias", "sharing": "all"},
+    {"positions": "none", "sharing": "attention", "sharing_groups": 2},
+]
+
+
+def encoder(knobs, seed=0):
+    torch.manual_seed(seed)
+    return SMALL.but(**knobs).build(50)
+
+
+def example(padding=4, causal=False):
+    found = Example.of(make_tokens(padding=padding))
+    found.visible.causal = causal
+    return found
+
+
+@pytest.mark.parametrize("knobs", KNOBS, ids=str)
+@pytest.mark.parametrize(("padding", "causal"), [(0, False), (4, False), (4, True)])
+def test_weights_times_values_are_the_output_of_the_layer(knobs, padding, causal):
+    """What the maps say, put through values and output projection, is what the fast kernel gave."""
+    backbone, calls = encoder(knobs).eval(), []
+    for module in backbone.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.register_forward_hook(lambda module, given, output: calls.append((module, given[0], output)))
+    maps = attention_maps(backbone, example(padding, causal))
+    assert len(maps) == len(calls) == 3, "one a layer, shared or not"
+    for (module, x, output), (weights, prior) in zip(calls, maps, strict=True):
+        values = module.queries_keys_values(x)[2]
+        again = module.output((weights @ values).transpose(1, 2).reshape(x.shape))
+        assert torch.allclose(again, output, atol=1e-5)
+        for rows in (weights, prior):
+            assert rows.shape == (4, 4, 16, 16)
+            assert torch.allclose(rows.sum(-1), torch.ones(4, 4, 16), atol=1e-5)
+            assert (rows >= 0).all()
+        assert not weights[prior == 0].any(), "nobody looks where positions and padding do not let him"
+
+
+def test_the_model_stays_as_it_is():
+    backbone, given = encoder({}).train(), example()
+    before = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}
+    with_dropout = attention_maps(backbone, given)
+    assert backbone.training
+    assert all(torch.equal(one.weights, two.weights) for one, two in zip(with_dropout, attention_maps(backbone, given)))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.state_dict().items())
+    assert not [module for module in backbone.modules() if module._forward_hooks]
+    with pytest.raises(ValueError, match="max_positions is 16"):
+        attention_maps(backbone, Example.of(make_tokens(length=20)))
+    assert not [module for module in backbone.modules() if module._forward_hooks]
+
+
+def test_the_prior_is_what_is_left_when_queries_say_nothing():
+    backbone = encoder({"positions": "sided_linear_bias"})
+    for module in backbone.modules():
+        if isinstance(module, MultiHeadAttention):
+            torch.nn.init.zeros_(module.qkv.weight[:16])
+            torch.nn.init.zeros_(module.qkv.bias[:16])
+    for weights, prior in attention_maps(backbone, example()):
+        assert torch.allclose(weights, prior, atol=1e-6)
+        assert torch.equal(prior[0, :2].triu(1), torch.zeros(2, 16, 16)), "these heads look left"
+    (first, *_) = attention_maps(encoder({}), example(padding=0))
+    assert torch.allclose(first.prior, torch.full((4, 4, 16, 16), 1 / 16)), "without a bias all are alike"
+
+
+def by_hand(maps, tokens):
+    """The statistics from their definitions, one token at a time."""
+    found = {name: np.zeros((len(maps), maps[0].weights.shape[1])) for name in HeadStatistics.__dataclass_fields__}
+    count = 0
+    for row, here in zip(*np.nonzero((tokens.real & ~tokens.special).numpy()), strict=True):
+        count += 1
+        ids = tokens.ids[row].tolist()
+        for layer, head in np.ndindex(*found["entropy"].shape):
+            weights, prior = (side[row, head, here].double().numpy() for side in maps[layer])
+            shares = {
+                "previous": weights[here - 1],
+                "itself": weights[here],
+                "following": weights[here + 1],
+                "first": sum(w for w, piece in zip(weights, ids, strict=True) if piece == 2),
+                "separator": sum(w for w, piece in zip(weights, ids, strict=True) if piece == 3),
+                "distance": sum(w * abs(place - here) for place, w in enumerate(weights)),
+                "entropy": -sum(w * np.log(w) for w in weights if w > 0),
+                "beyond": sum(w * np.log(w / p) for w, p in zip(weights, prior, strict=True) if w > 0),
+            }
+            for name, value in shares.items():
+                found[name][layer, head] += value
+    return {name: total / count for name, total in found.items()}
+
+
+@pytest.mark.parametrize("knobs", KNOBS[:2], ids=str)
+def test_statistics_are_those_of_their_definitions(knobs):
+    backbone, given = encoder(knobs), example()
+    learnt, prior = head_statistics(backbone, [given], make_vocabulary())
+    maps = attention_maps(backbone, given)
+    alone = [Attention(layer.prior, layer.prior) for layer in maps]
+    for found, expected in ((learnt, by_hand(maps, given.inputs)), (prior, by_hand(alone, given.inputs))):
+        for name, values in expected.items():
+            assert np.allclose(getattr(found, name), values, atol=1e-5), name
+    assert np.allclose(prior.beyond, 0)
+    assert (learnt.beyond > 0).all()
+    layer, head = most_beyond(learnt)
+    assert learnt.beyond[layer, head] == learnt.beyond.max()
+
+
+def test_every_token_counts_alike():
+    """Two texts of different length together are the mean over their tokens, not over the texts."""
+    backbone, vocabulary = encoder({}), make_vocabulary()
+    texts = [Example.of(make_tokens(length=length, seed=length)) for length in (8, 16)]
+    apart = [head_statistics(backbone, [text], vocabulary)[0].entropy for text in texts]
+    both = head_statistics(backbone, texts, vocabulary)[0].entropy
+    assert np.allclose(both, (6 * apart[0] + 14 * apart[1]) / 20)
+    with pytest.raises(ValueError, match="at least one ordinary token"):
+        head_statistics(backbone, [], vocabulary)

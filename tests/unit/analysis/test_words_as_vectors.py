@@ -1,0 +1,81 @@
+"""Words as vectors: rows of the embedding table, states in sentences, nearest words."""
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, word_states
+from lightning_modules.config import ConfigError
+from lightning_modules.data.store import tokenizer_file
+from lightning_modules.data.text.encode import Encoder, as_example
+
+
+@pytest.fixture(params=[("wordpiece", 64), ("byte_bpe", 300)], ids=str)
+def asked(tiny, request):
+    """An untrained model and its tokenizer."""
+    kind, size = request.param
+    system = tiny.but(**{"data.tokenizer.kind": kind, "data.tokenizer.vocab_size": size})
+    encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
+    return system.build(0).eval(), encoder
+
+
+def test_one_sequence_is_an_example():
+    vocabulary = type("V", (), {"cls": 2, "sep": 3, "begins_word": np.arange(9) % 2 == 0})()
+    tokens = as_example([5, 6, 7], vocabulary).inputs
+    assert tokens.ids.tolist() == [[2, 5, 6, 7, 3]]
+    assert tokens.special.tolist() == [[True, False, False, False, True]]
+    assert tokens.begins_word.tolist() == [[True, False, True, False, False]]
+    assert tokens.real.all()
+
+
+def test_words_are_whole_words_with_their_rows(asked):
+    module, encoder = asked
+    words = WordVectors.of(module, encoder)
+    table = module.backbone.embeddings.word.weight.detach().numpy()
+    pieces = encoder.vocabulary.pieces
+    assert words.words
+    for word, vector in zip(words.words, words.vectors, strict=True):
+        assert word.isalpha()
+        piece = word if word in pieces and encoder.kind == "wordpiece" else f"Ġ{word}"
+        assert np.array_equal(vector, table[pieces.index(piece)])
+    with pytest.raises(ConfigError, match="not whole words of the vocabulary: xyzzy"):
+        words.take([words.words[0], "xyzzy"])
+
+
+def test_neighbours_are_by_angle_around_the_mean():
+    far = np.array([100.0, 100.0])
+    vectors = far + np.array([[1.0, 0.0], [5.0, 0.5], [0.0, 1.0], [-6.0, -1.5]])
+    words = WordVectors(("a", "b", "c", "d"), vectors)
+    assert [near.word for near in words.neighbours("a", 3)] == ["b", "c", "d"]
+    assert words.neighbours("a", 1)[0].cosine == pytest.approx(5 / np.hypot(5, 0.5), abs=1e-12)
+    assert all(-1 <= near.cosine <= 1 for near in words.neighbours("c", 3))
+    with pytest.raises(ConfigError, match="not whole words"):
+        words.neighbours("e")
+
+
+def test_states_are_those_of_the_word_in_its_sentence(asked):
+    module, encoder = asked
+    sentences = ["w03 w11. w20", "W11 w05"]
+    found = word_states(module, encoder, sentences, "w11")
+    assert found.shape == (2, 2, 16)
+    ids = encoder.fast.encode(sentences[0], add_special_tokens=False).ids
+    alone, before = (encoder([text])[0].tolist() for text in ("w11", "w03"))
+    if encoder.kind == "wordpiece":  # the pieces of words in a row are those of each word
+        assert ids[len(before) : len(before) + len(alone)] == alone
+        with torch.no_grad():
+            layers = module.backbone(as_example(ids, encoder.vocabulary)).layers
+        for layer, states in zip(layers, found[:, 0], strict=True):
+            own = layer[0, 1 + len(before) : 1 + len(before) + len(alone)]
+            assert np.allclose(own.mean(0), states, atol=1e-6)
+    with pytest.raises(ConfigError, match="'w11' is not in the sentence 'w1 1'"):
+        word_states(module, encoder, ["w1 1"], "w11")
+    with pytest.raises(ConfigError, match=r"too long.*max_positions is 16"):
+        word_states(module, encoder, ["w11 " * 40], "w11")
+
+
+def test_how_many_have_their_nearest_in_their_own_group():
+    vectors = np.array([[1.0, 0.1], [1.0, -0.1], [-1.0, 0.1], [-1.0, -0.1]])
+    assert nearest_alike(vectors, "aabb") == 4
+    assert nearest_alike(vectors, "abab") == 0
+    assert nearest_alike(vectors * 3, "aabb") == 4
+    assert nearest_alike(np.ones((4, 2)), "aabb") is None

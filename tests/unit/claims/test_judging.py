@@ -1,0 +1,346 @@
+import pytest
+
+from ablations.claims import judging
+from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from tests.unit.synthetic import (
+    LAYERS,
+    RATE,
+    losses,
+    make_cell,
+    make_claim,
+    make_depths,
+    make_failure,
+    make_grid,
+    make_objectives,
+    make_record,
+    make_study,
+)
+
+SIDE_A = [4.30, 4.42, 4.51, 4.39, 4.47]
+SIDE_B = [4.41, 4.50, 4.63, 4.48, 4.59]  # about 0.1 nats higher, seed by seed
+
+
+def verdict(a=SIDE_A, b=SIDE_B, *, claim=None, extra=(), records=None, **changes):
+    cells = [make_cell({RATE: 0.15}), make_cell({RATE: 0.4})]
+    found = {**losses(cells[1], a), **losses(cells[0], b), **(records(cells) if records else {})}
+    grid = make_grid(claims=[claim or make_claim(), *extra], **changes)
+    return judging.verdicts(grid, cells, found)[0]
+
+
+def test_a_lower_loss_on_the_claimed_side_replicates():
+    found = verdict()
+    assert found.outcome == REPLICATES
+    assert found.effect == pytest.approx(0.104)
+    assert found.n == 5
+    assert 0 < found.adjusted.low < found.effect < found.adjusted.high
+    assert found.sentence == (
+        "replicates: at this scale masking rate 40 % is better than 15 % in held-out loss by 0.104 nats "
+        "[0.081, 0.127], n = 5 (published: MNLI 84.5 against 84.2 %, +0.3)"
+    )
+
+
+def test_a_higher_loss_on_the_claimed_side_contradicts():
+    found = verdict(SIDE_B, SIDE_A)
+    assert found.outcome == CONTRADICTS
+    assert found.effect == pytest.approx(-0.104)
+    assert "is worse than 15 % in held-out loss by 0.104 nats [0.081, 0.127]" in found.sentence
+
+
+def test_where_higher_is_better_the_sign_follows():
+    found = verdict(claim=make_claim(metric="heldout.accuracy", better="higher"))
+    assert found.outcome == REPLICATES  # a lower loss of the synthetic records is a higher accuracy
+    assert found.effect > 0
+    assert found.unit == ""
+
+
+def test_noise_is_not_resolved_and_says_what_would_have_been_seen():
+    found = verdict([4.4, 4.6, 4.5, 4.7, 4.3], [4.5, 4.4, 4.6, 4.5, 4.5])
+    assert found.outcome == NOT_RESOLVED
+    assert found.detectable > abs(found.effect)
+    assert "would be seen with 80 % power" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [([], SIDE_B), (SIDE_A, []), ([4.3], SIDE_B), ([], [])], ids=["no a", "no b", "one pair", "nothing"]
+)
+def test_missing_data_never_replicate(a, b):
+    found = verdict(a, b)
+    assert found.outcome == NOT_RESOLVED
+    assert "at least 2 are needed" in found.reason
+    assert found.sentence.startswith("not resolved: ")
+
+
+def test_diverged_runs_are_no_data():
+    found = verdict(records=lambda cells: {run.id: make_failure(run) for run in cells[1].runs[1:]})
+    assert found.outcome == NOT_RESOLVED
+    assert found.n == 1
+
+
+def test_unequal_seeds_are_mentioned():
+    found = verdict(SIDE_A[:4])
+    assert found.n == 4
+    assert found.outcome == REPLICATES
+    assert "only common seeds are compared; seeds without a partner: 4" in found.reason
+
+
+def test_two_sides_on_the_plateau_decide_nothing():
+    found = verdict([value + 2 for value in SIDE_A], [value + 2 for value in SIDE_B])
+    assert found.outcome == NOT_RESOLVED
+    assert "plateau" in found.reason
+
+
+def test_one_side_on_the_plateau_is_a_result():
+    assert verdict(SIDE_A, [value + 2 for value in SIDE_B]).outcome == REPLICATES
+
+
+def test_device_classes_are_never_paired():
+    found = verdict(records=lambda cells: losses(cells[1], SIDE_A, provenance={"device": "NVIDIA H200"}))
+    assert found.outcome == NOT_RESOLVED
+    assert found.n == 0
+    assert "device classes" in found.reason
+
+
+def test_pairs_within_one_class_still_count():
+    def mixed(cells):
+        gpu = {"provenance": {"device": "NVIDIA H200"}}
+        both = losses(cells[1], SIDE_A[:3], **gpu) | losses(cells[0], SIDE_B[:3], **gpu)
+        alone = losses(cells[1], SIDE_A, **gpu)
+        return both | {cells[1].runs[4].id: alone[cells[1].runs[4].id]}
+
+    found = verdict(records=mixed)
+    assert found.n == 4
+    assert "seeds 4 left out" in found.reason
+
+
+def test_seeds_without_noise_decide_nothing():
+    found = verdict([4.0] * 5, [4.5] * 5)
+    assert found.outcome == NOT_RESOLVED
+    assert "same in every seed" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("margin", "outcome"),
+    [(0.2, REPLICATES), (0.11, NOT_RESOLVED), (0.01, CONTRADICTS)],
+    ids=["in", "across", "beyond"],
+)
+def test_near_equality_has_a_margin(margin, outcome):
+    found = verdict(claim=make_claim(relation="~", margin=margin))
+    assert found.outcome == outcome
+    assert (found.p < 0.05) == (outcome != NOT_RESOLVED)
+    assert f"the margin of {margin} nats" in found.sentence
+
+
+def test_a_side_that_is_not_planned_is_named():
+    found = verdict(claim=make_claim(a={RATE: 0.9}))
+    assert found.outcome == NOT_RESOLVED
+    assert "masking rate 90 %" in found.reason
+
+
+def test_more_contrasts_widen_the_interval_and_repeated_ones_do_not():
+    alone = verdict()
+    again = make_claim(id="mask15.qnli", published_metric="QNLI", a={RATE: 0.15}, b={RATE: 0.4})
+    repeated = verdict(extra=[again])
+    other = verdict(extra=[make_claim(id="other", metric="heldout.accuracy", better="higher")])
+    unplanned = verdict(extra=[make_claim(id="other", a={RATE: 0.8})])
+    assert repeated.family == alone.family == 1
+    assert repeated.adjusted == alone.adjusted == alone.raw
+    assert other.family == unplanned.family == 2
+    assert unplanned.adjusted.half > alone.adjusted.half
+    assert unplanned.raw == alone.raw
+
+
+def test_what_cannot_be_decided_does_not_ease_the_others():
+    def constant(cells):
+        sides = ((cells[1], SIDE_A, 0.6), (cells[0], SIDE_B, 0.5))
+        return {
+            run.id: record.but(metrics=record.metrics | {"heldout.accuracy": accuracy})
+            for cell, values, accuracy in sides
+            for run, record in zip(cell.runs, losses(cell, values).values(), strict=True)
+        }
+
+    found = verdict(extra=[make_claim(id="other", metric="heldout.accuracy", better="higher")], records=constant)
+    assert found.outcome == REPLICATES
+    assert found.adjusted.level == pytest.approx(0.975)  # the first of two steps, although the other one's p is 0
+
+
+def test_a_borderline_effect_does_not_survive_many_claims():
+    a, b = [4.40, 4.44, 4.60, 4.42, 4.53], [4.41, 4.50, 4.63, 4.48, 4.59]
+    more = [make_claim(id=f"c{i}", a={RATE: 0.4 + i / 10}) for i in range(1, 7)]
+    assert verdict(a, b).outcome == REPLICATES
+    assert verdict(a, b, extra=more).outcome == NOT_RESOLVED
+
+
+def test_published_values_stay_in_their_metric():
+    found = verdict()
+    assert found.published == "MNLI 84.5 against 84.2 %, +0.3"
+    assert found.metric == "held-out loss"
+    assert verdict(claim=make_claim(published={})).published == ""
+
+
+def test_other_axes_stand_at_the_baseline():
+    cells = [make_cell({RATE: rate, LAYERS: n}) for n in (2, 4) for rate in (0.15, 0.4)]
+    found = {}
+    for cell in cells:
+        shift = 0.0 if cell.values[LAYERS] == 2 else 1.0
+        found |= losses(cell, [v + shift for v in (SIDE_A if cell.values[RATE] == 0.4 else SIDE_B)])
+    grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, baseline={RATE: 0.15})
+    deeper = make_claim(id="deep", a={LAYERS: 4}, b={LAYERS: 2})
+    first, second = judging.verdicts(grid.but(claims=[grid.claims[0].plain(), deeper.plain()]), cells, found)
+    assert first.effect == pytest.approx(0.104)
+    assert second.outcome == NOT_RESOLVED  # exactly 1 nat in every seed
+    assert second.effect == pytest.approx(-1.0)
+
+
+def test_zipped_axes_move_along():
+    cells = [make_cell({RATE: 0.15, LAYERS: 2}), make_cell({RATE: 0.4, LAYERS: 4})]
+    grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, zip=[[RATE, LAYERS]], baseline={RATE: 0.15, LAYERS: 2})
+    (found,) = judging.verdicts(grid, cells, losses(cells[0], SIDE_B) | losses(cells[1], SIDE_A))
+    assert found.outcome == REPLICATES
+
+
+def test_runs_behind_a_verdict_are_named_pair_by_pair():
+    grid, cells, records = make_study()
+    (found,) = judging.verdicts(grid, cells, records)
+    by_rate = {cell.values[RATE]: cell for cell in cells}
+    assert found.runs == tuple((a.id, b.id) for a, b in zip(by_rate[0.4].runs, by_rate[0.15].runs, strict=True))
+
+
+def test_the_tally_counts():
+    replicated, refuted = verdict(), verdict(SIDE_B, SIDE_A)
+    assert judging.tally([replicated, replicated, refuted]) == "2 replicate, 1 contradicts"
+    assert judging.tally([]) == "no claims"
+
+
+# --- against a simple method, on a task, and at scales with stand-ins
+
+SOP = {"metric": "heldout.sop_accuracy", "better": "higher", "against": "heldout.sop_majority", "b": {}}
+
+
+def objectives_verdict(*asked, change=None):
+    grid, cells, records = make_objectives(claims=[make_claim(id=f"c{n}", **claim) for n, claim in enumerate(asked)])
+    records = {id: change(record) if change else record for id, record in records.items()}
+    return judging.verdicts(grid, cells, records), cells
+
+
+def test_a_score_is_compared_with_that_of_a_simple_method():
+    asked = {
+        **SOP,
+        "a": {"objective": "pairs, SOP"},
+        "published": {"a": 86.5, "b": 53.3},
+        "published_metric": "SOP (%)",
+    }
+    (found,), cells = objectives_verdict(asked)
+    assert found.outcome == REPLICATES
+    assert found.effect == pytest.approx(0.2, abs=0.005)
+    assert (found.a, found.b) == ("pairs, SOP", "the majority answer")
+    assert found.sentence.startswith(
+        "replicates: at this scale pairs, SOP is better than the majority answer in accuracy on swapped pairs by 0."
+    )
+    assert found.sentence.endswith("n = 5 (published: SOP 86.5 against 53.3 %, +33.2)")
+    assert found.runs == tuple((run.id, run.id) for run in cells[3].runs)
+
+
+def test_a_score_below_that_of_a_simple_method_contradicts():
+    def worse(record):
+        return record.but(metrics=record.metrics | {"heldout.sop_majority": 0.9})
+
+    (found,), _ = objectives_verdict({**SOP, "a": {"objective": "pairs, SOP"}}, change=worse)
+    assert found.outcome == CONTRADICTS
+    assert "is worse than the majority answer" in found.sentence
+
+
+def test_a_score_may_be_claimed_to_be_that_of_a_simple_method():
+    asked = {**SOP, "a": {"objective": "pairs, NSP"}, "relation": "~", "margin": 0.02}
+    (found,), _ = objectives_verdict(asked)
+    assert found.outcome == REPLICATES
+    assert "pairs, NSP and the majority answer differ" in found.sentence
+    assert "within the margin of 0.02" in found.sentence
+
+
+@pytest.mark.parametrize("objective", ["pairs", "one segment"])
+def test_a_model_without_the_score_decides_nothing(objective):
+    (found,), _ = objectives_verdict({**SOP, "a": {"objective": objective}})
+    assert found.outcome == NOT_RESOLVED
+    assert found.n == 0
+    assert found.sentence.startswith("not resolved: no finished pair")
+    assert (found.a, found.b) == (objective, "the majority answer")
+
+
+def test_noise_about_a_simple_method_is_not_resolved():
+    asked = {**SOP, "a": {"objective": "pairs, NSP"}}
+    (found,), _ = objectives_verdict(asked)
+    assert found.outcome == NOT_RESOLVED
+    assert found.detectable > 0
+
+
+def test_each_simple_method_is_a_test_of_its_own():
+    against = {**SOP, "a": {"objective": "pairs, SOP"}}
+    found, _ = objectives_verdict(
+        against, {**against, "published": {}}, {**against, "against": "heldout.sop_bow"},
+        {**against, "against": "", "b": {"objective": "pairs, NSP"}},
+    )  # fmt: skip
+    assert {verdict.family for verdict in found} == {3}
+    assert [verdict.b for verdict in found[1:]] == [
+        "the majority answer", "the linear model of all words", "pairs, NSP"
+    ]  # fmt: skip
+    assert found[2].effect == pytest.approx(found[0].effect - 0.05)
+
+
+@pytest.mark.parametrize("task", ["qnli", "qnli_own"])
+def test_official_data_answer_a_claim_where_a_scale_has_them(task):
+    cells, records = [make_cell({RATE: rate}, task=task) for rate in (0.15, 0.4)], {}
+    for cell, score in zip(cells, (0.6, 0.7), strict=True):
+        for run in cell.tuned:
+            metrics = {f"{task}.accuracy": score + run.seed**2 / 1000 * score}
+            records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics, curve={})
+    both = [{"name": f"{name}.accuracy", "better": "higher"} for name in ("qnli_own", "qnli")]
+    claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", better="higher")
+    other = make_claim(id="other")  # not measured here, and counted all the same
+    found, _ = judging.verdicts(make_grid(claims=[claim, other], metrics=both), cells, records)
+    assert (found.outcome, found.metric, found.claim.metric) == (REPLICATES, f"{task}.accuracy", f"{task}.accuracy")
+    assert found.proxy.startswith("fine-tuned accuracy there, held-out loss here")
+    assert ("; own split: official dev; the training pairs" in found.proxy) == (task == "qnli_own")
+    assert (found.family, found.adjusted.level) == (2, 0.975)
+    assert found.adjusted_p == pytest.approx(2 * found.p)
+
+
+def test_a_claim_about_a_task_pairs_its_fine_tunings():
+    asked = {
+        "metric": "rte.accuracy",
+        "better": "higher",
+        "a": {"objective": "pairs, SOP"},
+        "b": {"objective": "pairs"},
+    }
+    (found,), cells = objectives_verdict(asked)
+    assert found.outcome == REPLICATES
+    assert found.effect == pytest.approx(0.02, abs=0.002)
+    assert found.runs == tuple((a.id, b.id) for a, b in zip(cells[3].tuned, cells[1].tuned, strict=True))
+    simple = {**asked, "b": {}, "against": "rte.accuracy.majority"}
+    (found,), _ = objectives_verdict(simple)
+    assert (found.outcome, found.b) == (REPLICATES, "the majority answer")
+    assert found.effect == pytest.approx(0.58 - 0.527, abs=0.002)
+
+
+def test_claims_by_published_values_are_told_in_our_own():
+    grid, cells, records = make_depths()
+    (found,) = judging.verdicts(grid, cells, records)
+    assert found.outcome == REPLICATES
+    assert (found.a, found.b) == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
+    assert (
+        "num_layers 4, own (for 12) is better than num_layers 1, own (for 3) in held-out loss by 0.2999 nats"
+        in found.sentence
+    )
+    deepest = next(cell for cell in cells if cell.values == {LAYERS: 4, "layers": "own"})
+    assert [a for a, _ in found.runs] == [run.id for run in deepest.runs]
+
+
+def test_a_published_value_without_a_stand_in_is_not_among_the_cells():
+    grid, cells, records = make_depths()
+    own = make_claim(a={LAYERS: 24, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
+    (found,) = judging.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    assert found.outcome == NOT_RESOLVED
+    assert "side a (num_layers 24, own) is not among the cells" in found.reason
+    # 4 is a value of ours and none of theirs
+    own = make_claim(a={LAYERS: 4, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
+    (found,) = judging.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    assert found.outcome == NOT_RESOLVED

@@ -1,0 +1,315 @@
+"""Claims beyond "better" and "equal": hand-made seeds, references, null simulations, and records taken away."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ablations.claims import judging
+from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.relations import RELATIONS, weighted
+from ablations.core.statistics import holm
+from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_claim, make_failure, make_grid
+
+RATES = (0.15, 0.3, 0.4, 0.8)
+CELLS = [make_cell({RATE: rate}, seeds=12) for rate in RATES]
+IDS = {">": "better", "~": "equal"}
+NOISE = np.random.default_rng(3).normal(0, 0.01, (4, 12))
+COMMON = np.random.default_rng(4).normal(0, 0.2, 12)
+SIDES = [{RATE: rate} for rate in RATES]
+
+
+def asked(relation, count=4, **changes):
+    """A claim of a relation about the first cells, losses; the published values go by letters."""
+    two = RELATIONS[relation].sides[1] == 2
+    which = {"a": SIDES[0], "b": SIDES[1]} if two else {"a": {}, "b": {}, "sides": SIDES[:count]}
+    bounds = {"~": {"margin": 0.05}, "ratio": {"ratio": 1.01}}.get(relation, {})
+    named = {"relation": relation, "id": IDS.get(relation, relation), "published": {}}
+    return make_claim(**(named | which | bounds | changes))
+
+
+def measured(means, spread=1.0, seeds=12):
+    """Losses of the four cells: a mean each, seeds that differ alike everywhere, and noise."""
+    scale = spread if isinstance(spread, (tuple, list)) else (spread,) * 4
+    return [
+        [m + COMMON[s] + k * NOISE[n, s] for s in range(seeds)]
+        for n, (m, k) in enumerate(zip(means, scale, strict=True))
+    ]
+
+
+def records_of(values):
+    return {id: record for cell, row in zip(CELLS, values, strict=False) for id, record in losses(cell, row).items()}
+
+
+def verdict(claim, values, *others, change=None):
+    records = records_of(values) | (change or {})
+    return judging.verdicts(make_grid(axes={RATE: list(RATES)}, claims=[claim, *others]), CELLS, records)[0]
+
+
+# --- the numbers of a seed, and how they are read
+
+
+@pytest.mark.parametrize(
+    ("relation", "means", "outcome"),
+    [
+        ("ratio", (4.0, 4.2, 4.0, 4.0), REPLICATES),  # 1.05 times as good
+        ("ratio", (4.0, 4.01, 4.0, 4.0), CONTRADICTS),  # better, and not by 1 %
+        ("ratio", (4.0, 4.0404, 4.0, 4.0), NOT_RESOLVED),
+        ("ordering", (4.0, 4.1, 4.2, 4.3), REPLICATES),
+        ("ordering", (4.0, 4.1, 4.1, 4.3), NOT_RESOLVED),
+        ("ordering", (4.0, 4.2, 4.1, 4.3), CONTRADICTS),  # one step of three, and tau is 2/3
+        ("trend", (4.0, 4.1, 4.2, 4.3), REPLICATES),
+        ("trend", (4.3, 4.2, 4.1, 4.0), CONTRADICTS),
+        ("trend", (4.0, 4.5, 4.3, 4.4), NOT_RESOLVED),  # the slope is there, and so is a step back
+        ("trend", (4.0, 4.0, 4.0, 4.0), NOT_RESOLVED),
+        ("interaction", (4.0, 4.3, 4.0, 4.1), REPLICATES),
+        ("interaction", (4.0, 4.1, 4.0, 4.3), CONTRADICTS),
+        ("interaction", (4.0, 4.2, 4.4, 4.6), NOT_RESOLVED),
+    ],
+)
+def test_each_relation_has_three_outcomes(relation, means, outcome):
+    found = verdict(asked(relation), measured(means))
+    assert found.outcome == outcome
+    assert found.sentence.startswith(f"{outcome}: at this scale ")
+    assert found.n == 12
+
+
+@pytest.mark.parametrize(
+    ("spreads", "outcome"), [((1, 20), REPLICATES), ((20, 1), CONTRADICTS), ((3, 3), NOT_RESOLVED)]
+)
+def test_spread_asks_which_side_depends_less_on_the_seed(spreads, outcome):
+    values = [[4 + k * x for x in row] for k, row in zip(spreads, NOISE, strict=False)]
+    found = verdict(asked("spread"), values)
+    assert found.outcome == outcome
+    far = [np.mean(np.abs(row - np.median(row))) for row in np.array(values)]
+    assert found.effect == pytest.approx(far[1] - far[0])
+
+
+def test_spread_compares_distances_from_the_median_in_pairs():
+    values = [4 + NOISE[0], 4 + 3 * NOISE[1]]
+    found = verdict(asked("spread"), values)
+    far = [np.abs(row - np.median(row)) for row in values]
+    assert found.p == pytest.approx(stats.ttest_rel(*far).pvalue)
+
+
+def test_where_higher_is_better_orders_turn():
+    values = measured((4.0, 4.1, 4.2, 4.3))
+    for relation in ("ordering", "trend"):
+        higher = asked(relation, metric="heldout.accuracy", better="higher")  # exp(-loss / 3): the same order
+        assert verdict(higher, values).outcome == REPLICATES
+        assert verdict(asked(relation, metric="heldout.accuracy", better="lower"), values).outcome == CONTRADICTS
+
+
+def test_an_interaction_is_the_difference_of_two_differences():
+    values = np.array(measured((4.0, 4.3, 4.0, 4.1)))
+    found = verdict(asked("interaction"), values)
+    numbers = (values[1] - values[0]) - (values[3] - values[2])
+    assert found.effect == pytest.approx(numbers.mean())
+    assert found.p == pytest.approx(stats.ttest_1samp(numbers, 0).pvalue)
+    assert "masking rate 15 % is ahead of 30 % in held-out loss by more than 40 % of 80 %" in found.sentence
+
+
+def test_a_trend_is_the_slope_of_each_seed():
+    values = np.array(measured((4.0, 4.1, 4.2, 4.3)))
+    found = verdict(asked("trend"), values)
+    slopes = [stats.linregress([1, 2, 3, 4], column).slope for column in values.T]
+    assert found.effect == pytest.approx(np.mean(slopes))
+    assert found.p == pytest.approx(stats.ttest_1samp(slopes, 0).pvalue)
+
+
+def test_a_ratio_is_a_geometric_mean():
+    values = np.array(measured((4.0, 4.2, 4.0, 4.0)))
+    found = verdict(asked("ratio"), values)
+    logs = np.log(values[1] / values[0])
+    assert found.effect == pytest.approx(np.exp(logs.mean()))
+    assert found.p == pytest.approx(stats.ttest_1samp(logs, np.log(1.01)).pvalue)
+    assert found.raw.low < found.effect < found.raw.high
+
+
+def test_an_ordering_needs_every_step():
+    values = np.array(measured((4.0, 4.1, 4.11, 4.3)))
+    found = verdict(asked("ordering"), values)
+    steps = [stats.ttest_rel(b, a).pvalue for a, b in pairwise(values)]
+    assert found.p == pytest.approx(max(steps))
+    assert found.effect == pytest.approx((values[2] - values[1]).mean())
+    assert "Kendall's tau with the claimed order 0." in found.reason
+
+
+def test_an_order_of_four_with_two_equal_is_not_called_an_order():
+    """What a tau with the right estimates would say half the time."""
+    draws, wrong = np.random.default_rng(7), 0
+    for _ in range(200):
+        values = [draws.normal(mean, 0.05, 8) for mean in (4.0, 4.2, 4.2, 4.4)]
+        wrong += RELATIONS["ordering"].p(asked("ordering"), contrasts(asked("ordering"), values)) < 0.05
+    assert wrong <= 20  # 5 % of 200, and room for chance
+
+
+def contrasts(claim, values):
+    return RELATIONS[claim.relation].contrasts(claim, [dict(enumerate(map(float, row))) for row in values])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_the_interval_excludes_exactly_when_p_is_small(relation, data):
+    claim = asked(relation)
+    count = 4 if not claim.a else 2
+    numbers = st.lists(st.integers(1, 60).map(lambda k: 4 + k / 10), min_size=6, max_size=6)
+    rows = [data.draw(numbers) for _ in range(count)]
+    found = contrasts(claim, rows)
+    level = data.draw(st.sampled_from([0.8, 0.95, 0.99]))
+    p = RELATIONS[relation].p(claim, found)
+    if any(not one.sd for one in found) or math.isclose(p, 1 - level, rel_tol=1e-9):
+        return
+    interval = RELATIONS[relation].interval(claim, found, level)
+    assert interval.low <= interval.mean <= interval.high
+    assert (RELATIONS[relation].decide(claim, interval) != NOT_RESOLVED) == (p < 1 - level)
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+@pytest.mark.parametrize("kind", ["normal", "failed runs"])
+def test_equal_spreads_are_seldom_called_unequal(n, kind):
+    draws, rejected, trials = np.random.default_rng(n), 0, 600
+    for _ in range(trials):
+        rows = draws.normal(0, 1, n) + draws.normal(0, 1, (2, n))
+        if kind == "failed runs":
+            rows -= 4 * (draws.random((2, n)) < 0.15)
+        found = contrasts(asked("spread"), rows)
+        rejected += found[0].sd > 0 and RELATIONS["spread"].p(asked("spread"), found) < 0.05
+    assert rejected / trials < 0.075  # 5 % and three standard errors
+
+
+# --- missing data
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@given(gone=st.sets(st.tuples(st.integers(0, 3), st.integers(0, 11))), failed=st.booleans())
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_records_that_are_missing_never_replicate(relation, gone, failed):
+    """Whatever is taken away: a verdict rests on the seeds that all sides have, and on enough of them, or is none."""
+    claim, means = asked(relation), (4.0, 4.2, 4.3, 4.6) if relation != "~" else (4.0, 4.0, 4.0, 4.0)
+    if relation == "interaction":
+        means = (4.0, 4.4, 4.0, 4.1)
+    records = records_of(measured(means, (1, 20, 20, 20) if relation == "spread" else 1.0))
+    for cell, seed in gone:
+        run = CELLS[cell].runs[seed]
+        records.pop(run.id)
+        if failed:
+            records[run.id] = make_failure(run)
+    count = max(2, len(claim.sides))
+    complete = [s for s in range(12) if not any((cell, s) in gone for cell in range(count))]
+    (found,) = judging.verdicts(make_grid(axes={RATE: list(RATES)}, claims=[claim]), CELLS, records)
+    assert found.n == len(complete)
+    assert len(found.runs) == len(complete)
+    assert found.computing.runs == count * len(complete)
+    fewest = RELATIONS[relation].fewest
+    lost = failed and relation == "spread" and any(cell < count for cell, _ in gone)
+    if len(complete) < fewest or lost:
+        assert found.outcome == NOT_RESOLVED
+        assert found.sentence.startswith("not resolved: ")
+        assert "diverged" in found.reason if lost and len(complete) >= fewest else f"at least {fewest}" in found.reason
+    elif found.outcome == REPLICATES:
+        assert found.adjusted_p < 0.05
+        partners = any(cell < count for cell, _ in gone) and len({c for c, _ in gone if c < count}) < count
+        assert not partners or "without a partner" in found.reason
+    assert "replicates" not in found.sentence or found.outcome == REPLICATES
+
+
+def test_a_side_that_no_scale_has_is_named_by_its_letter():
+    missing = asked("ordering").but(sides=[*SIDES[:3], {RATE: 0.9}])
+    found = verdict(missing, measured((4.0, 4.1, 4.2, 4.3)))
+    assert found.outcome == NOT_RESOLVED
+    assert "side d (masking rate 90 %) is not among the cells" in found.reason
+
+
+def test_two_neighbours_on_the_plateau_settle_no_order():
+    found = verdict(asked("ordering"), measured((4.0, 4.1, 6.4, 6.9)))
+    assert found.outcome == NOT_RESOLVED
+    assert "two sides that are compared are still on the plateau" in found.reason
+
+
+def test_what_diverged_is_spread_that_no_number_stands_for():
+    lost = {CELLS[0].runs[11].id: make_failure(CELLS[0].runs[11])}
+    found = verdict(asked("spread"), measured((4.0, 4.0, 4, 4), (1, 20, 1, 1)), change=lost)
+    assert found.outcome == NOT_RESOLVED
+    assert "1 run diverged" in found.reason
+
+
+# --- families, costs, texts
+
+
+def test_all_relations_are_one_family():
+    every = [asked(relation) for relation in RELATIONS]
+    found = judging.verdicts(
+        make_grid(axes={RATE: list(RATES)}, claims=every), CELLS, records_of(measured((4.0, 4.2, 4.3, 4.6)))
+    )
+    assert {verdict.family for verdict in found} == {7}
+    assert [v.adjusted_p for v in found] == pytest.approx(holm([v.p for v in found]))
+
+
+def test_mirrored_sides_are_one_test_and_ordered_ones_are_not():
+    turned = asked("spread", id="other", a=SIDES[1], b=SIDES[0])
+    assert len(judging.tests([asked("spread"), turned])) == 1
+    assert len(judging.tests([asked("ordering"), asked("ordering", sides=SIDES[::-1])])) == 2
+    assert len(judging.tests([asked("ratio"), asked("ratio", ratio=1.1)])) == 2
+
+
+def test_what_has_no_noise_is_compared_as_it_is_and_is_no_test():
+    fewer = {
+        run.id: record.but(cost=record.cost | {"parameters": 1e6, "seconds": 60.0 + run.seed})
+        for run, record in zip(CELLS[0].runs, losses(CELLS[0], [4.0] * 12).values(), strict=True)
+    }
+    fifth = asked("ratio", ratio=5.0, metric="cost.parameters")
+    tenth = asked("ratio", ratio=10.0, metric="cost.parameters", id="ten")
+    speed = asked("ratio", ratio=1.5, metric="cost.seconds", id="speed")
+    grid = make_grid(axes={RATE: list(RATES)}, claims=[fifth, tenth, speed])
+    found = judging.verdicts(grid, CELLS, records_of(measured((4, 4.1, 4, 4))) | fewer)
+    assert [v.outcome for v in found] == [REPLICATES, CONTRADICTS, REPLICATES]
+    assert found[0].effect == pytest.approx(5.123456)
+    assert found[0].p is None
+    assert {v.family for v in found} == {1}
+
+
+def test_a_ratio_needs_positive_values():
+    zero = {run.id: r.but(metrics={"heldout.loss": 0.0}) for run, r in zip(
+        CELLS[0].runs, losses(CELLS[0], [4.0] * 12).values(), strict=True)}  # fmt: skip
+    found = verdict(asked("ratio"), measured((4, 4.1, 4, 4)), change=zero)
+    assert found.outcome == NOT_RESOLVED
+    assert "a ratio needs values above 0, and there is 0" in found.reason
+
+
+def test_a_verdict_says_what_its_runs_took():
+    found = verdict(asked("trend"), measured((4.0, 4.1, 4.2, 4.3)))
+    assert (found.computing.runs, found.computing.seconds) == (48, pytest.approx(48 * 118.0))
+    assert found.computing.flops == pytest.approx(48 * 3.1e14)
+    again = verdict(asked("interaction", sides=[SIDES[0], SIDES[1], SIDES[1], SIDES[2]]), measured((4, 4.1, 4.2, 4)))
+    assert again.computing.runs == 36  # a side that is there twice was trained once
+
+
+def test_sides_are_told_in_short():
+    values = measured((4.0, 4.1, 4.2, 4.3))
+    found = verdict(asked("ordering", published={"a": 84.5, "b": 84.2, "c": 83.2, "d": 80.8}), values)
+    assert "the order masking rate 15 % > 30 % > 40 % > 80 % in held-out loss holds: its smallest step is 0." in (
+        found.sentence
+    )
+    assert found.sentence.endswith("(published: MNLI 84.5, 84.2, 83.2, 80.8 %)")
+    assert found.b == "30 %; 40 %; 80 %"
+    crossed = verdict(asked("interaction", published={"a": 82.3, "b": 81.7, "c": 79.8, "d": 80.1}), values)
+    assert crossed.published == "MNLI +0.6 (82.3 against 81.7) and -0.3 (79.8 against 80.1) %, +0.9 between them"
+
+
+def test_shared_values_are_said_once():
+    claim = asked("ordering", sides=[{RATE: 0.15, LAYERS: 2}, {RATE: 0.4, LAYERS: 2}, {RATE: 0.8, LAYERS: 2}])
+    cells = [make_cell({RATE: rate, LAYERS: 2}, label=f"{rate}") for rate in RATES]
+    grid = make_grid(axes={RATE: list(RATES), LAYERS: [2]}, claims=[claim])
+    (found,) = judging.verdicts(grid, cells, {})
+    assert found.sides == ("masking rate 15 %, num_layers 2", "40 %", "80 %")
+
+
+def test_a_weighted_sum_is_taken_seed_by_seed():
+    found = weighted([{0: 1.0, 2: 2.0}, {0: 10.0, 2: 20.0}], (1.0, 0.5))
+    assert (found.seeds, found.differences) == ((0, 2), (6.0, 12.0))

@@ -1,0 +1,171 @@
+"""``ablations data``: what is listed with data at hand and without, and what reading them finds wrong."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ablations.commands import data_inventory
+from ablations.commands.cli import app
+from lightning_modules.data import CORPORA
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.tasks import TASKS, pins
+
+HEAD = "index\tsentence1\tsentence2\tlabel\n"
+
+
+def call(*words):
+    ended = CliRunner().invoke(app, ["data", *words], env={"COLUMNS": "200"})
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
+    return ended.exit_code, ended.output
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    return tmp_path
+
+
+def rte():
+    (found,) = data_inventory.items(["rte"])
+    return found
+
+
+def write_rte(home, train=3, dev=2, first="dev"):
+    """Examples of RTE; those of dev start with ``first``."""
+    for split, count, word in (("train", train, "train"), ("dev", dev, first)):
+        path = home / f"glue/RTE/{split}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HEAD + "".join(f"{n}\t{word} {n}.\tB.\tentailment\n" for n in range(count)))
+
+
+class TestListing:
+    def test_every_corpus_and_task_is_there_without_any_data(self):
+        code, text = call("--format", "names")
+        assert code == 0
+        assert set(text.split()) == {*CORPORA, *TASKS}
+        found = {item["name"]: item for item in json.loads(call("--format", "json")[1])}
+        assert found["rte"]["found"] == found["mnli"]["found"] == "nowhere"
+        assert (found["rte"]["train"], found["rte"]["pinned"]) == (2490, True)
+        assert (found["mnli"]["train"], found["mnli"]["fingerprint"]) == (392702, "")
+        assert "glue/RTE/train.tsv" in found["rte"]["how"]
+        assert all(item["licence"] for item in found.values())
+
+    def test_people_see_groups_and_how_to_get_what_is_missing(self):
+        code, text = call()
+        assert code == 0
+        assert text.index("Corpora (documents)") < text.index("Texts: A text")
+        assert "  qqp: glue/QQP/train.tsv, glue/QQP/dev.tsv below ABLATIONS_DATA, or nyu-mll/glue (qqp)" in text
+        assert "  mnli_own: four fifths" in text
+
+    def test_what_has_no_pin_is_measured_from_the_folder(self, home, monkeypatch):
+        write_rte(home)
+        monkeypatch.setattr(pins, "pinned", dict)
+        found = rte()
+        assert (found.found, found.sizes, found.pinned, found.how) == ("folder", (3, 2), False, "")
+        assert found.row()["fingerprint"] == f"{pins.fingerprint('rte')[:8]} measured"
+
+    def test_one_part_alone_is_named(self, home):
+        write_rte(home)
+        (home / "glue/RTE/train.tsv").unlink()
+        found = rte()
+        assert (found.found, found.at_hand) == ("dev only", False)
+
+    def test_what_cannot_be_measured_is_told(self, home, monkeypatch):
+        write_rte(home)
+        (home / "glue/RTE/dev.tsv").write_text("")
+        monkeypatch.setattr(pins, "pinned", dict)
+        found = rte()
+        assert "dev.tsv is empty" in found.problem
+        assert found.sizes == (2490, 277)
+
+    def test_the_hub_is_asked_only_when_told_to(self, monkeypatch):
+        asked = []
+        monkeypatch.setattr(Origin, "sizes_on_hub", lambda origin: asked.append(str(origin.hub)) or {})
+        assert not [item for item in data_inventory.items() if item.found == "hub"]
+        assert asked == []
+        assert {item.name for item in data_inventory.items(hub=True) if item.found == "hub"} >= {"cola", "mnli", "snli"}
+        assert "nyu-mll/glue (cola)" in asked
+
+
+class TestVerify:
+    def test_an_unknown_name_gets_the_nearest(self):
+        code, text = call("verify", "rtee")
+        assert code == 2
+        assert "no corpus or task 'rtee'. Did you mean 'rte'?" in text
+
+    def test_absent_data_are_wrong_only_if_they_were_named(self, monkeypatch):
+        monkeypatch.setattr(data_inventory, "CORPORA", {})
+        monkeypatch.setattr(data_inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
+        code, text = call("verify")
+        assert (code, text.count("absent ")) == (0, 2)
+        assert "0 of 2 data sets are at hand, wrong: 0" in text
+        code, text = call("verify", "rte")
+        assert code == 1
+        assert "was asked for and cannot be read" in text
+
+    def test_fewer_examples_than_published_and_other_text_than_pinned(self, home):
+        write_rte(home)
+        code, text = call("verify", "rte")
+        assert code == 1
+        assert "train is partial: 3 examples instead of 2,490" in text
+        assert "dev is partial: 2 examples instead of 277" in text
+        assert f"instead of {pins.pinned()['rte']['dev'].sha256[:12]} and 277" in text
+
+    def test_what_is_as_pinned_and_published_is_fine(self, home, monkeypatch):
+        write_rte(home, 2490, 277)
+        wanted = pins.measured("rte")
+        monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
+        assert call("verify", "rte") == (
+            0,
+            "ok      rte: 2,490 + 277 examples\n1 of 1 data sets are at hand, wrong: 0\n",
+        )
+
+    def test_dev_examples_among_the_training_examples(self, home, monkeypatch):
+        write_rte(home, 2490, 277, first="train")
+        monkeypatch.setattr(pins, "pinned", dict)
+        code, text = call("verify", "rte")
+        assert code == 1
+        assert "every dev example is a training example too" in text
+        with open(home / "glue/RTE/dev.tsv", "r+") as file:
+            lines = file.read().replace("train 0.", "dev 0.", 1)
+            file.seek(0)
+            file.write(lines)
+            file.truncate()
+        code, text = call("verify", "rte")
+        assert code == 0
+        assert "276 of 277 dev examples are training examples too" in text
+        assert f"no pin to compare with; measured {pins.fingerprint('rte')[:12]}" in text
+
+    def test_every_fault_of_a_file_is_told(self, home):
+        write_rte(home)
+        path = home / "glue/RTE/dev.tsv"
+        path.write_text(path.read_text() + "8\tA.\tB.\n9\tA.\tB.\tmaybe\n")
+        code, text = call("verify", "rte")
+        assert code == 1
+        assert "line 4: 3 fields instead of 4" in text
+        assert "line 5: has the label 'maybe'" in text
+
+    def test_lines_that_readers_leave_out_are_told(self, home, monkeypatch):
+        for split in ("train", "dev"):
+            path = home / f"snli/snli_1.0_{split}.txt"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"pairID\tgold_label\tsentence1\tsentence2\n1\t-\tA.\tB.\n2\tneutral\t{split}\tB.\n")
+        code, text = call("verify", "snli")
+        assert code == 1
+        assert "snli_1.0_train.txt: 1 lines without a gold label are left out: 2" in text
+
+    def test_a_part_alone_is_partial(self, home):
+        write_rte(home)
+        (home / "glue/RTE/train.tsv").unlink()
+        assert "partial, dev only" in call("verify", "rte")[1]
+
+    def test_a_corpus_is_read_and_compared(self, home):
+        folder = home / "pretrain/english_novels_100"
+        folder.mkdir(parents=True)
+        for n in range(21):
+            (folder / f"{n:02}.txt").write_text("A night of wind and rain. The wind fell.")
+        code, text = call("verify", "novels")
+        assert code == 1
+        assert "wrong   novels: 20 + 1 documents, 189 words" in text
+        assert "heldout is not what was pinned" in text

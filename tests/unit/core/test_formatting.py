@@ -1,0 +1,133 @@
+import csv
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablations.core.formatting import (
+    Sheet,
+    cell_text,
+    comma_separated,
+    difference_text,
+    fixed,
+    latex,
+    latex_text,
+    markdown,
+    mean_text,
+    quantity,
+    value_text,
+)
+from ablations.core.statistics import Interval, mean_interval
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "$\\write18{rm -rf /}$",
+    "&_%#~^{}\\",
+    "=cmd|' /C calc'!A0",
+    "+1+1",
+    "-2",
+    "@SUM(A1)",
+    "\t=1+1",
+    "two\nlines\r\nthree",
+    "a|b",
+    "[link](javascript:alert(1))",
+    "`code` *bold* _it_ ~~gone~~",
+    "\u202ereversed \u05d0\u05d1 \U0001f600",
+]
+
+
+def sheet(text):
+    return Sheet(["name", text], [[text, 1.5], ["plain", None]], notes=[text])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_keeps_its_columns_and_its_text(text):
+    lines = markdown(sheet(text)).split("\n")
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines[:4]} == {3}
+    assert not re.search(r"(?<!\\)[<`*$]", "\n".join(lines))
+    assert not re.search(r"\]\(", "\n".join(lines))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_csv_runs_no_formula(text):
+    rows = list(csv.reader(io.StringIO(comma_separated(sheet(text)))))
+    assert [len(row) for row in rows] == [2, 2, 2]
+    assert rows[1][0][0] not in "=+-@\t\r"
+    assert rows[1][1] == "1.5"
+
+
+def test_csv_leaves_negative_numbers_alone():
+    assert comma_separated(Sheet(["x"], [[-0.25], ["-0.25"]])) == "x\n-0.25\n'-0.25\n"
+
+
+COMMANDS = {"textbackslash", "textasciitilde", "textasciicircum", "textasciigrave", "textless", "textgreater",
+            "textbar", "dots", "pm", "times", "geq", "leq", "cdot"}  # fmt: skip
+
+
+def check_latex(text):
+    """A small lexer: every special character is escaped or part of a known command, and groups close."""
+    depth, math, i = 0, False, 0
+    while i < len(text):
+        found = re.match(r"\\([a-zA-Z]+|[{}$&#%_])", text[i:])
+        if found:
+            assert found[1] in COMMANDS or len(found[1]) == 1, found[0]
+            i += len(found[0])
+            continue
+        assert text[i] not in "\\&#%_~^<>|", text[i:]
+        assert ord(text[i]) < 256
+        depth += {"{": 1, "}": -1}.get(text[i], 0)
+        assert depth >= 0
+        math ^= text[i] == "$"
+        i += 1
+    assert depth == 0
+    assert not math
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_latex_runs_no_command(text):
+    check_latex(latex_text(text))
+
+
+@given(st.text())
+def test_latex_holds_for_any_text(text):
+    check_latex(latex_text(text))
+
+
+@given(st.text(), st.text())
+def test_any_names_keep_the_table(first, second):
+    table = Sheet(["a", first], [[second, first]])
+    assert {len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in markdown(table).splitlines()} == {3}
+    assert all(len(row) == 2 for row in csv.reader(io.StringIO(comma_separated(table))))
+    assert latex(table).count("\n") == 7
+
+
+def test_a_latex_row_never_starts_with_an_argument():
+    assert latex_text("[0.1, 0.2]") == "{}[0.1, 0.2]"
+
+
+def test_digits_follow_the_interval():
+    assert mean_text(Interval(4.21349, 4.19, 4.2369, 5)) == "4.213 ± 0.023"
+    assert mean_text(Interval(0.41349, 0.41249, 0.41449, 5)) == "0.4135 ± 0.0010"
+    assert mean_text(Interval(1234.5, 1134.5, 1334.5, 3)) == "1234 ± 100"
+    assert difference_text(Interval(0.214, 0.151, 0.277, 5)) == "+0.214 [0.151, 0.277]"
+
+
+def test_one_seed_has_no_interval_and_none_no_text():
+    assert mean_text(mean_interval([4.21349])) == "4.213 (n = 1)"
+    assert mean_text(mean_interval([])) == difference_text(mean_interval([])) == ""
+    assert mean_text(mean_interval([2.0, 2.0])) == "2.000 ± 0.000"
+
+
+def test_numbers_have_no_negative_zero():
+    assert fixed(-0.0001, 2) == fixed(-0.0001, 2, sign=True) == "0.00"
+
+
+def test_values_read_well():
+    assert value_text("model.pre_norm", True) == "on"
+    assert value_text("optimizer.learning_rate", 0.001) == "0.001"
+    assert value_text("data.corpora", ("novels", "wikipedia")) == "novels + wikipedia"
+    assert cell_text({"objectives.mlm.masking.rate": 0.4, "model.num_layers": 4}) == "masking rate 40 %, num_layers 4"
+    assert quantity(16_777_216) == "16.8 M"
+    assert quantity(999_999) == "1 M"

@@ -1,0 +1,85 @@
+"""Grids are read strictly; runs are identified by what determines their numbers."""
+
+import pytest
+
+from ablations.core.schema import ROOMS, Record, Run, checksum
+from ablations.planning import grids
+from lightning_modules import NUMERICS
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.systems import SYSTEMS
+from tests import tiny
+
+SYSTEM = SYSTEMS["roberta_base"]
+
+
+def test_a_grid_is_read_as_written(tmp_path):
+    grid = grids.read(tiny.grid(tmp_path))
+    assert grid.name == "tiny"
+    assert grid.axes == {"objectives.mlm.masking.rate": (0.15, 0.4)}
+    assert grid.scales["smoke"].description == "seconds"
+    assert grid.metrics[0].better == "lower"
+    assert grid.budget.equal == "steps"
+
+
+def test_grids_are_found_by_name_and_by_path(tmp_path):
+    file = tiny.grid(tmp_path)
+    assert "tiny" not in grids.available()
+    assert grids.available([tmp_path])["tiny"] == file
+    assert grids.read("tiny", [tmp_path]) == grids.read(file)
+    with pytest.raises(ConfigError, match=r"there is no grid 'tinny'\. Did you mean 'tiny'\?"):
+        grids.read("tinny", [tmp_path])
+    with pytest.raises(ConfigError, match="there is no such file"):
+        grids.read(tmp_path / "absent.yaml")
+
+
+def test_two_grids_of_one_name_are_refused(tmp_path):
+    tiny.grid(tmp_path / "a")
+    tiny.grid(tmp_path / "b")
+    with pytest.raises(ConfigError, match="two grids are called 'tiny'"):
+        grids.available([tmp_path / "a", tmp_path / "b"])
+
+
+def test_a_grids_name_is_that_of_its_file(tmp_path):
+    file = tiny.grid(tmp_path, extra="name: other\n")
+    with pytest.raises(ConfigError, match=r"tiny\.yaml:\d+: name: the name of a grid is that of its file"):
+        grids.read(file)
+    bad = file.rename(tmp_path / "Not-A-Name.yaml")
+    with pytest.raises(ConfigError, match=r"Not-A-Name\.yaml:1: the file's name is the grid's"):
+        grids.read(bad)
+
+
+def test_combinations_that_do_not_go_together_are_named(tmp_path):
+    file = tiny.grid(tmp_path)
+    text = file.read_text().replace("  model.num_heads: 2\n", "").replace("  model.hidden_size: 16\n", "")
+    file.write_text(text.replace("axes:\n", "axes:\n  model.hidden_size: [16, 24]\n  model.num_heads: [8, 16]\n"))
+    with pytest.raises(ConfigError, match=r"hidden_size=24, num_heads=16.* do not go together: .*Exclude"):
+        grids.read(file)
+    rule = "exclude: [{when: {model.hidden_size: 24, model.num_heads: 16}, reason: no multiple}]\n"
+    file.write_text(file.read_text() + rule)
+    assert len(grids.read(file).exclude) == 1
+
+
+def test_a_run_is_identified_by_what_determines_its_numbers():
+    run = Run.pretraining(SYSTEM, 0, {"text": "aa"})
+    assert run.id == identity(run.essence())[:16]
+    assert run.numerics == {room: NUMERICS[room] for room in ROOMS["pretrain"]}
+    assert Run.read(run.plain()).id == run.id
+    same = [SYSTEM.but(name="another name"), SYSTEM.but(paper="another source"), SYSTEM.but(**{"model.ffn_size": 3072})]
+    assert {Run.pretraining(system, 0, {"text": "aa"}).id for system in same} == {run.id}
+    different = [
+        Run.pretraining(SYSTEM, 1, {"text": "aa"}),
+        Run.pretraining(SYSTEM, 0, {"text": "ab"}),
+        Run.pretraining(SYSTEM.but(**{"model.dropout": 0.2}), 0, {"text": "aa"}),
+        Run.pretraining(SYSTEM.but(**{"training.precision": "fp32"}), 0, {"text": "aa"}),
+        run.but(numerics={**run.numerics, "data": 99}),
+        run.but(parents=["0" * 16]),
+    ]
+    assert len({run.id, *(other.id for other in different)}) == 7
+
+
+def test_the_checksum_covers_everything_but_itself():
+    run = Run.pretraining(SYSTEM, 0, {})
+    record = Record(id=run.id, kind="pretrain", config=run.plain(), outcome="failed")
+    data = record.plain()
+    assert checksum(data) == checksum({**data, "checksum": "whatever"})
+    assert checksum(data) != checksum({**data, "detail": "more"})

@@ -1,0 +1,186 @@
+"""Records: written whole or not at all, read with suspicion."""
+
+import json
+import time
+
+import pytest
+
+from ablations.core.schema import Record, Run, checksum
+from ablations.core.store import LARGEST_RECORD, Records, RecordWarning, StoreError
+from lightning_modules.systems import SYSTEMS
+
+SYSTEM = SYSTEMS["roberta_base"]
+
+
+def make_run(seed=0):
+    return Run.pretraining(SYSTEM, seed, {"text": "f" * 64})
+
+
+def make_record(run=None, **changes):
+    run = run or make_run()
+    points = [1.0 / (n + 3) for n in range(64)]
+    settings = {
+        "outcome": "done",
+        "metrics": {"heldout.loss": 3.25, "heldout.plateau": False},
+        "curve": dict.fromkeys(("step", "tokens", "train.loss", "heldout.loss", "heldout.accuracy"), points),
+        "cost": {"seconds": 2.0, "flops": 1e9},
+        "provenance": {"device": "cpu", "attempts": 1},
+    }
+    return Record(id=run.id, kind=run.kind, config=run.plain(), **{**settings, **changes})
+
+
+@pytest.fixture
+def records(tmp_path):
+    return Records(tmp_path / "results")
+
+
+def damaged(records, run_id):
+    with pytest.warns(RecordWarning) as said:
+        assert records.get(run_id) is None
+    return str(said[0].message)
+
+
+def test_a_record_comes_back_as_it_was_put(records):
+    record = make_record()
+    stored = records.put(record)
+    assert records.get(record.id) == stored
+    assert stored.model_copy(update={"checksum": ""}) == record
+    assert stored.run() == make_run()
+    assert list(records.all()) == [stored]
+    assert records.verify() == []
+    path = records.path(record.id)
+    assert path.relative_to(records.folder).as_posix() == f"records/{record.id[:2]}/{record.id}.json"
+    assert path.stat().st_size < 12_000
+    assert [p.name for p in path.parent.iterdir()] == [path.name]  # no temporary file stays
+
+
+def test_equal_records_have_equal_bytes(records, tmp_path):
+    other = Records(tmp_path / "other")
+    first, second = make_record(), make_record()
+    records.put(first.model_copy(update={"metrics": dict(reversed(first.metrics.items()))}))
+    other.put(second)
+    assert records.path(first.id).read_bytes() == other.path(second.id).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "ABCDEF0123456789", "0123", "0123456789abcdef0", "x" * 16])
+def test_ids_are_hexadecimal_and_nothing_else(records, name):
+    for ask in (records.path, records.get, records.lock, records.work_folder):
+        with pytest.raises(ValueError, match="is not a run id"):
+            ask(name)
+
+
+def test_an_attempt_never_replaces_a_finished_record(records):
+    done = records.put(make_record())
+    assert records.put(make_record(outcome="failed", metrics={}, detail="later")) == done
+    assert records.get(done.id) == done
+
+
+def test_a_finished_record_replaces_an_attempt(records):
+    records.put(make_record(outcome="killed", metrics={}))
+    done = records.put(make_record())
+    assert records.get(done.id).outcome == "done"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "is not complete JSON"),
+        (lambda text: "", "is empty"),
+        (lambda text: text.replace("3.25", "2.25"), "does not match its checksum"),
+        (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "has schema version 2, newer than"),
+        (lambda text: "[1, 2]", "is not a record"),
+        (lambda text: "\udcff", "is not complete JSON"),
+    ],
+    ids=["truncated", "empty", "edited by hand", "newer", "other JSON", "not text"],
+)
+def test_damaged_records_are_named_and_skipped(records, damage, message):
+    good = records.put(make_record(make_run(1)))
+    bad = records.put(make_record())
+    path = records.path(bad.id)
+    path.write_text(damage(path.read_text()), errors="surrogateescape")
+
+    said = damaged(records, bad.id)
+    assert message in said
+    assert f"{bad.id}.json" in said
+    assert str(records.folder) not in said
+    with pytest.warns(RecordWarning, match=bad.id):
+        assert list(records.all()) == [good]
+    assert [message in str(found) for found in records.verify()] == [True]
+
+
+def test_a_record_that_changes_type_is_malformed_even_with_a_right_checksum(records):
+    record = records.put(make_record())
+    data = json.loads(records.path(record.id).read_text())
+    data["metrics"]["heldout.loss"] = "3.25"
+    data["checksum"] = checksum(data)
+    records.path(record.id).write_text(json.dumps(data))
+    assert "metrics.heldout.loss" in damaged(records, record.id)
+
+
+def test_a_newer_record_is_never_overwritten(records):
+    record = records.put(make_record())
+    path = records.path(record.id)
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="newer"):
+        records.put(make_record())
+    assert path.read_bytes() == before
+
+
+def test_verify_notices_a_configuration_that_means_something_else(records):
+    record = records.put(make_record())
+    data = json.loads(records.path(record.id).read_text())
+    data["config"]["seed"] = 5
+    data["checksum"] = checksum(data)
+    records.path(record.id).write_text(json.dumps(data))
+    assert [found.flaw for found in records.verify()] == ["drifted"]
+
+
+def test_a_record_under_another_name_is_misplaced(records):
+    record = records.put(make_record())
+    moved = records.path("0" * 16)
+    moved.parent.mkdir(exist_ok=True)
+    records.path(record.id).rename(moved)
+    assert "holds the record of" in damaged(records, "0" * 16)
+
+
+def test_records_have_a_largest_size(records):
+    with pytest.raises(StoreError, match=r"more than the 32,000 a record may have"):
+        records.put(make_record(provenance={"long": "x" * LARGEST_RECORD}))
+    assert records.files() == []
+
+
+@pytest.mark.parametrize("bad", [{"outcome": "fine"}, {"metrics": {"heldout.loss": float("nan")}}, {"extra": 1}])
+def test_records_are_strict(bad):
+    with pytest.raises(ValueError, match="validation error"):
+        make_record(**bad)
+
+
+def test_locks_are_seen_from_elsewhere_and_freed(records):
+    run_id = make_run().id
+    assert not records.is_locked(run_id)
+    with records.lock(run_id):
+        assert records.is_locked(run_id)
+    assert not records.is_locked(run_id)
+
+
+def test_work_folders_are_apart_for_each_results_folder(tmp_path):
+    run_id = make_run().id
+    a, b = Records(tmp_path / "a"), Records(tmp_path / "b")
+    assert a.work_folder(run_id) != b.work_folder(run_id)
+    a.work_folder(run_id).mkdir(parents=True)
+    assert a.work_folders() == [a.work_folder(run_id)]
+    assert b.work_folders() == []
+
+
+def test_ten_thousand_records_are_listed_in_five_seconds(records):
+    data = make_record().plain()
+    for number in range(10_000):
+        data["id"] = f"{number * 7919:016x}"[::-1]
+        data["checksum"] = checksum(data)
+        path = records.path(data["id"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(data))
+    began = time.process_time()
+    assert sum(1 for _ in records.all()) == 10_000
+    assert time.process_time() - began < 5

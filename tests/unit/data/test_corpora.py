@@ -1,0 +1,235 @@
+"""Corpora: what they hold, how they are cleaned and split, and what is said when one is not at hand."""
+
+import json
+import sys
+
+import pytest
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data import CORPORA, Data, DataMismatch, fingerprints, open_store, pins
+from lightning_modules.data.corpora.folders import unwrapped
+from lightning_modules.data.corpora.own_text import hub_place
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.corpora.wikipedia_mini import prose
+from lightning_modules.places import cache
+
+
+def documents(name, split):
+    return list(corpus(name).documents(split))
+
+
+class TestWikipediaMini:
+    def test_is_what_was_pinned(self):
+        pytest.importorskip("gensim")
+        found = pins.measured("wikipedia-mini")
+        assert found == pins.pinned()["wikipedia-mini"]
+        assert 100 <= found["train"].documents + found["heldout"].documents <= 110
+        assert 0.07 < found["heldout"].words / found["train"].words < 0.15
+
+    def test_is_running_text_without_markup(self):
+        pytest.importorskip("gensim")
+        sentences = [s for d in documents("wikipedia-mini", "heldout") for s in d]
+        assert sum(len(s.split(" ")) for s in sentences) / len(sentences) > 15
+        for sentence in sentences:
+            assert sentence == " ".join(sentence.split())
+            assert not any(mark in sentence for mark in ("''", "==", "[[", "{{", "{|", "<ref", "File:", "#REDIRECT"))
+
+    def test_without_gensim_says_how_to_get_it(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "gensim.corpora.wikicorpus", None)
+        with pytest.raises(ConfigError, match=r"pip install -e \.`.*'text:<glob>'"):
+            documents("wikipedia-mini", "train")
+
+
+@pytest.mark.parametrize(
+    ("line", "clean"),
+    [
+        (
+            "'''Autism''' is a ''developmental'' disorder of childhood.",
+            "Autism is a developmental disorder of childhood.",
+        ),
+        ("The word (from Greek () and ; , roots) is not so old.", "The word (from Greek and;, roots) is not so old."),
+        ("He was born (; 12 May 1900) in a small town.", "He was born (12 May 1900) in a small town."),
+        ("* A list entry that is a whole sentence, after all.", "A list entry that is a whole sentence, after all."),
+        ("== A heading that ends as sentences do. ==", None),
+        ("|- a row of a table that ends in a stop.", None),
+        ("File:Cod.jpg|Cod have three dorsal fins and two others.", None),
+        ("Category:Fish of the sea and of the rivers.", None),
+        ("* Extraterrestrial life, life which does not originate from Earth", None),
+        (" 92,709", None),
+    ],
+)
+def test_prose_keeps_sentences_and_drops_lists_tables_headings(line, clean):
+    assert prose(line) == clean
+
+
+class TestFolders:
+    @pytest.fixture
+    def home(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+        return tmp_path
+
+    def test_novels_have_no_bom_no_carriage_returns_and_whole_sentences(self, home):
+        folder = home / "pretrain/english_novels_100"
+        folder.mkdir(parents=True)
+        for n in range(22):
+            text = f"\ufeffBook {n}\r\n\r\nIt was a dark\r\nand stormy night. He  said\r\n"
+            text += "nothing.\r\n\r\nThe end came.\r\n"
+            (folder / f"A{n:02}.txt").write_bytes(text.encode())
+        train, heldout = documents("novels", "train"), documents("novels", "heldout")
+        assert train[0] == ["Book 0", "It was a dark and stormy night.", "He said nothing.", "The end came."]
+        assert [d[0] for d in heldout] == ["Book 10"]
+        assert len(train) == 21
+
+    def test_paragraphs_of_the_three_layouts_of_books(self):
+        line = "word " * 13
+        assert unwrapped(f"{line}\nthe end.\n\n{line}\nmore.\n") == [
+            f"{line.strip()} the end.",
+            f"{line.strip()} more.",
+        ]
+        assert unwrapped(f"{line * 4}\nnext paragraph\n") == [(line * 4).strip(), "next paragraph"]
+        unmarked = "\n".join([line.strip(), "a short end.", line.strip(), line.strip(), "done."])
+        assert unwrapped(unmarked) == [f"{line.strip()} a short end.", f"{line}{line}done."]
+        assert unwrapped("\r\n \r\n") == []
+
+    def test_wikipedia_keeps_articles_and_holds_out_the_last_file(self, home):
+        folder = home / "pretrain/wiki_en_2015"
+        folder.mkdir(parents=True)
+        for letter in "ABCD":
+            (folder / f"wiki_A{letter}.txt").write_text(
+                f'<doc id="1" url="u" title="T{letter}">\nT{letter}\n\n'
+                f"Alpha () is the first &amp; best letter of {letter}. "
+                "It leads.\nEarly history.\n</doc>\n"
+                f'<doc id="2" url="u" title="U">\nU\n\nBeta follows alpha in every list{letter}.\n</doc>\n',
+                encoding="utf-8",
+            )
+        first = ["Alpha is the first & best letter of A.", "It leads."]
+        assert documents("wikipedia-2015", "train")[:2] == [first, ["Beta follows alpha in every listA."]]
+        assert len(documents("wikipedia-2015", "train")) == 6
+        assert [d[0][-2] for d in documents("wikipedia-2015", "heldout")] == ["D", "D"]
+
+    @pytest.mark.parametrize("name", ["novels", "wikipedia-2015"])
+    def test_a_missing_folder_names_the_ways(self, name, home, monkeypatch):
+        with pytest.raises(ConfigError, match=rf"'{name}' is not at hand.*wikipedia-mini.*text:<glob>.*hub:"):
+            documents(name, "train")
+        monkeypatch.delenv("ABLATIONS_DATA")
+        with pytest.raises(ConfigError, match="ABLATIONS_DATA is not set"):
+            documents(name, "train")
+
+    def test_text_that_is_not_the_pinned_one_is_refused(self, home):
+        folder = home / "pretrain/english_novels_100"
+        folder.mkdir(parents=True)
+        for n in range(12):
+            (folder / f"{n:02}.txt").write_text("A night of wind and rain. The wind fell. " * 9, encoding="utf-8")
+        data = Data(corpora=("novels",)).but(**{"tokenizer.vocab_size": 64})
+        with pytest.raises(DataMismatch, match=r"'novels' \(train\).*11 documents.*instead of 60d615c9.*93 documents"):
+            open_store(data, "train")
+        assert not list(cache().glob("tokenizers/*/*.json")) + list(cache().glob("stores/*/train"))
+
+
+class TestOwnText:
+    def write(self, folder, count, blank=True):
+        texts = [f"Text {n} starts. It ends." for n in range(count)]
+        if blank:
+            (folder / "a.txt").write_text("\n\n\n".join(texts), encoding="utf-8")
+        else:
+            for n, text in enumerate(texts):
+                (folder / f"{n:03}.txt").write_text(text.replace(". ", ".\n"), encoding="utf-8")
+        return f"text:{folder}/*.txt"
+
+    @pytest.mark.parametrize("blank", [True, False])
+    @pytest.mark.parametrize(("count", "held"), [(2, [1]), (19, [18]), (20, [19]), (41, [19, 39])])
+    def test_every_20th_document_is_held_out_and_at_least_one(self, tmp_path, count, held, blank):
+        name = self.write(tmp_path, count, blank)
+        train, heldout = documents(name, "train"), documents(name, "heldout")
+        assert [d[0] for d in heldout] == [f"Text {n} starts." for n in held]
+        assert [d[0] for d in train] == [f"Text {n} starts." for n in range(count) if n not in held]
+        assert all(d[1] == "It ends." for d in train + heldout)
+
+    def test_nothing_or_one_document_is_refused(self, tmp_path):
+        with pytest.raises(ConfigError, match=r"No file matches 'text:.*nothing\*'"):
+            documents(f"text:{tmp_path}/nothing*", "train")
+        with pytest.raises(ConfigError, match="one document; at least two"):
+            documents(self.write(tmp_path, 1), "heldout")
+        (tmp_path / "a.txt").write_text("\n\n")
+        with pytest.raises(ConfigError, match="no text; at least two"):
+            documents(f"text:{tmp_path}/*.txt", "train")
+
+    def test_bytes_that_are_not_utf8_name_the_file(self, tmp_path):
+        (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n\nb")
+        with pytest.raises(ConfigError, match=r"latin\.txt is not UTF-8"):
+            documents(f"text:{tmp_path}/*.txt", "train")
+
+    def test_a_changed_file_changes_the_fingerprint(self, tmp_path):
+        name = self.write(tmp_path, 3)
+        data = Data(corpora=(name,))
+        before = fingerprints(data)
+        assert fingerprints(data) == before
+        (tmp_path / "a.txt").write_text("Something else now.\n\nAnd more.", encoding="utf-8")
+        assert fingerprints(data) != before
+
+
+class TestHub:
+    def test_a_folder_of_the_same_name_comes_before_the_hub(self, tmp_path, monkeypatch):
+        pytest.importorskip("datasets")
+        monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        (tmp_path / "poems").mkdir()
+        rows = [json.dumps({"text": f"Poem {n} begins.\nIt ends."}) for n in range(3)]
+        (tmp_path / "poems" / "train.jsonl").write_text("\n".join(rows))
+        assert documents("hub:poems", "train") == [[f"Poem {n} begins.", "It ends."] for n in (0, 1)]
+        assert documents("hub:poems", "heldout") == [["Poem 2 begins.", "It ends."]]
+
+    def test_what_cannot_be_read_names_the_ways(self, monkeypatch):
+        datasets = pytest.importorskip("datasets")
+
+        def offline(*_, **__):
+            raise ConnectionError("no route to the hub")
+
+        monkeypatch.setattr(datasets, "load_dataset", offline)
+        with pytest.raises(ConfigError, match=r"no route to the hub.*ABLATIONS_DATA.*wikipedia-mini"):
+            documents("hub:someone/something", "train")
+        monkeypatch.setitem(sys.modules, "datasets", None)
+        with pytest.raises(ConfigError, match=r"pip install -e \.\[hub\]"):
+            documents("hub:someone/something", "train")
+
+    def test_wikitext_lines_become_articles(self, monkeypatch):
+        datasets = pytest.importorskip("datasets")
+        lines = ["", " = One = ", "", " First text . ", " = = Part = = ", " More text . ", " = Two = ", " Second . "]
+        rows = [{"text": line} for line in lines]
+        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: {"train": rows, "validation": rows[:4]})
+        name = "hub:Salesforce/wikitext/wikitext-103-raw-v1"
+        assert documents(name, "train") == [["First text .", "More text ."], ["Second ."]]
+        assert documents(name, "heldout") == [["First text ."]]
+
+    @pytest.mark.parametrize(
+        ("name", "place"),
+        [
+            ("bookcorpus", ("bookcorpus", None)),
+            ("owner/name", ("owner/name", None)),
+            ("owner/name/config", ("owner/name", "config")),
+            ("wikitext/wikitext-2-raw-v1", ("wikitext", "wikitext-2-raw-v1")),
+        ],
+    )
+    def test_names_with_configurations(self, name, place):
+        assert hub_place(name)[:2] == place
+
+
+class TestNames:
+    def test_a_misspelt_corpus_is_refused_before_anything_runs(self):
+        with pytest.raises(ConfigError, match=r"there is no corpus 'novel'\. Did you mean 'novels'"):
+            Data.read({"corpora": ["novel"]})
+        with pytest.raises(ConfigError, match=r"'text:<glob>'"):
+            Data.read({"corpora": ["text:"]})
+        with pytest.raises(ConfigError, match="named twice"):
+            Data.read({"corpora": ["novels", "novels"]})
+        with pytest.raises(ConfigError):
+            Data.read({"corpora": []})
+
+    def test_the_order_of_names_does_not_matter(self):
+        assert Data(corpora=("wikipedia-2015", "novels")) == Data(corpora=("novels", "wikipedia-2015"))
+
+    def test_every_named_corpus_is_pinned_and_planned_without_its_text(self):
+        assert set(pins.pinned()) == set(CORPORA)
+        found = fingerprints(Data(corpora=tuple(CORPORA)))
+        assert all(len(sha) == 64 for sha in found.values())
+        assert len(set(found.values())) == len(CORPORA)

@@ -1,0 +1,301 @@
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+
+from ablations.figures import grid_figures
+from ablations.figures.style import colours, shown, spread
+from tests.unit.core.test_formatting import HOSTILE
+from tests.unit.synthetic import (
+    LAYERS,
+    RATE,
+    losses,
+    make_cell,
+    make_depths,
+    make_failure,
+    make_grid,
+    make_objectives,
+    make_study,
+)
+
+POSITIONS = "model.positions"
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+
+
+def legend(figure):
+    """The names in a figure's one legend."""
+    (found,) = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    return [text.get_text() for text in found.get_texts()]
+
+
+def mean_line(axes):
+    return next(line for line in axes.lines if len(line.get_xdata()) > 2 and line.get_linewidth() == 2.4)
+
+
+def test_the_knob_figure_has_every_seed_the_means_and_the_published_values_apart():
+    grid, cells, records = make_study()
+    figure = grid_figures.knob(grid, cells, records)
+    measured, *published = figure.axes
+    seeds = sorted(y for line in measured.lines if line.get_marker() == "o" for y in line.get_ydata())
+    assert seeds == pytest.approx(sorted(record.metrics["heldout.loss"] for record in records.values()))
+    mean = mean_line(measured)
+    assert list(mean.get_xdata()) == [0.05, 0.15, 0.3, 0.4, 0.8]
+    assert mean.get_ydata()[1] == pytest.approx(
+        np.mean([records[run.id].metrics["heldout.loss"] for run in cells[1].runs])
+    )
+    assert [axes.get_title(loc="left") for axes in published] == ["MNLI (%)", "QNLI (%)", "SST-2 (%)"]
+    assert list(published[0].lines[0].get_ydata()) == [84.2, 84.1, 84.2, 84.5, 84.1, 83.2, 82.3, 80.8]
+    assert all(axes.get_xlim() == measured.get_xlim() for axes in published)
+    assert "published:\nMask15" in texts(figure)
+    assert "held-out loss (nats)\nlower is better" in texts(figure)
+    assert "baseline" in texts(figure)
+
+
+def test_unfinished_cells_say_so():
+    grid, cells, records = make_study()
+    for run in cells[3].runs[:2]:
+        records[run.id] = make_failure(run)
+    assert "3 of 5 runs" in texts(grid_figures.knob(grid, cells, records))
+
+
+def test_nothing_finished_is_no_figure():
+    grid, cells, records = make_study()
+    failures = {run.id: make_failure(run) for cell in cells for run in cell.runs}
+    for nothing in ({}, failures):
+        assert grid_figures.knob(grid, cells, nothing) is None
+        assert grid_figures.curves(grid, cells, nothing) is None
+    assert grid_figures.knob(make_grid(figure=None), cells, records) is None
+
+
+def test_one_seed_is_drawn_without_a_band():
+    grid, cells, records = make_study(seeds=1)
+    band = grid_figures.knob(grid, cells, records).axes[0].collections[0]
+    assert np.ptp(band.get_paths()[0].vertices[:, 1]) == pytest.approx(
+        np.ptp([record.metrics["heldout.loss"] for record in records.values()])
+    )
+
+
+def test_names_stand_evenly_and_numbers_to_scale():
+    cells = [make_cell({POSITIONS: name}, 2) for name in ("learned", "none", "sinusoidal")]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
+    grid = make_grid(
+        axes={POSITIONS: ["learned"]}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"}
+    )
+    axes = grid_figures.knob(grid, cells, records).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["learned", "none", "sinusoidal"]
+    assert list(axes.get_xticks()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "scale"),
+    [
+        (LAYERS, [2, 4, 8, 16, 32], "log"),
+        (LAYERS, [2, 4, 6, 8, 10], "linear"),
+        ("optimizer.learning_rate", [1e-4, 1e-3, 1e-2], "log"),
+        (RATE, [0.05, 0.1, 0.2, 0.4, 0.8], "linear"),
+    ],
+)
+def test_the_axis_follows_the_steps_of_the_knob(path, values, scale):
+    cells = [make_cell({path: value}, 2) for value in values]
+    records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+    grid = make_grid(axes={path: values}, baseline={}, published=[], figure={"x": path, "y": "heldout.loss"})
+    assert grid_figures.knob(grid, cells, records).axes[0].get_xscale() == scale
+
+
+def test_further_axes_become_lines_with_names():
+    cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4, 0.8) for n in (2, 4)]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
+    figure = grid_figures.knob(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=[]), cells, records)
+    assert legend(figure) == ["num_layers 2", "num_layers 4"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "study"),
+    [
+        (grid_figures.knob, make_study), (grid_figures.curves, make_study), (grid_figures.knob, make_objectives),
+        (grid_figures.layers, make_objectives),
+    ],
+)  # fmt: skip
+def test_the_same_records_are_the_same_bytes(draw, study, tmp_path):
+    grid, cells, records = study()
+    backwards = dict(reversed(records.items()))
+    first, second = (grid_figures.svg(draw(grid, cells, found, "subtitle")) for found in (records, backwards))
+    assert first == second
+    ElementTree.fromstring(first)
+    assert "<text" not in first  # outlines: the same on every screen
+    assert "dc:date" not in first
+    path = grid_figures.save(draw(grid, cells, records), tmp_path / "new" / "figure.svg")
+    assert path.read_text() == grid_figures.svg(draw(grid, cells, records))
+
+
+def test_hostile_names_are_drawn_literally():
+    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in [*HOSTILE, "\U000e0001\u4e2d" * 40]]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i / 9, 4.1 + i / 9]).items()}
+    grid = make_grid(
+        axes={POSITIONS: HOSTILE},
+        baseline={},
+        published=[],
+        figure={"x": POSITIONS, "y": "heldout.loss"},
+        question=" ".join(HOSTILE),
+    )
+    for draw in (grid_figures.knob, grid_figures.curves):
+        text = grid_figures.svg(draw(grid, cells, records))
+        assert "script>" not in text.lower()
+        ElementTree.fromstring(text)
+
+
+def test_what_the_font_lacks_is_a_question_mark():
+    assert shown("a\u4e2db\nc") == "a?b c"
+    assert shown("x" * 99, 10) == "x" * 9 + "…"
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.08))
+def test_labels_keep_their_order_and_their_distance(heights, gap):
+    heights.sort()
+    moved = spread(heights, gap)
+    assert len(moved) == len(heights)
+    assert all(b - a >= gap - 1e-9 for a, b in pairwise(moved))
+    assert sum(moved) == pytest.approx(sum(heights), abs=1e-9)
+    if all(b - a >= gap for a, b in pairwise(heights)):
+        assert moved == pytest.approx(heights)
+
+
+def test_ordered_knobs_have_ordered_colours():
+    ranks = [sum(colour[:3]) for colour in colours([0.8, 0.05, 0.4])]
+    assert ranks[0] > ranks[2] > ranks[1]
+    assert len(set(colours(["a", "b", "c"]))) == 3
+
+
+# --- several metrics, names, several published lines, layers
+
+
+def test_two_metrics_are_two_panels_over_the_same_names():
+    grid, cells, records = make_objectives()
+    figure = grid_figures.knob(grid, cells, records)
+    pairs, rte, *published = figure.axes
+    assert [axes.get_ylabel().partition("\n")[0] for axes in (pairs, rte)] == [
+        "accuracy on swapped pairs", "RTE accuracy"
+    ]  # fmt: skip
+    for axes, cell_count in ((pairs, 2), (rte, 4)):
+        assert [text.get_text() for text in axes.get_xticklabels()] == [
+            "one\nsegment", "pairs", "pairs,\nNSP", "pairs,\nSOP"
+        ]  # fmt: skip
+        seeds = [y for line in axes.lines if line.get_marker() == "o" for y in line.get_ydata()]
+        assert len(seeds) == 5 * cell_count
+    assert pairs.get_legend() is None
+    assert {"majority answer", "linear model of all words"} <= set(texts(figure))
+    assert "linear model of the words both segments have" not in texts(figure)
+    assert [axes.get_title(loc="left") for axes in published] == ["SOP acc (%)", "MNLI-m (%)"]
+    assert list(published[0].lines[0].get_xdata()) == [1, 2, 3]
+    assert list(published[0].lines[0].get_ydata()) == [53.3, 52.0, 86.5]
+    assert list(published[1].lines[0].get_ydata()) == [83.9, 84.4]
+
+
+def make_mixtures():
+    """Six mixtures with long names, the two uses of which share their pretraining, beside published scores."""
+    parts = [(80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 0, 100)]
+    names = [f"MASK{mask} SAME{same} RND{random}" for mask, same, random in parts]
+    source = {"file": "bert", "table": "T8 masking", "match": {"variant": "strategy"}}
+    axes = {"strategy": names, "use": ["tuned", "frozen"]}
+    grid = make_grid(axes=axes, baseline={}, published=[source], figure={"x": "strategy", "y": "heldout.loss"})
+    cells = [make_cell({"strategy": name, "use": use}, 2, label=name) for name in names for use in axes["use"]]
+    return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+
+
+def test_long_names_are_broken_and_left_out_below_others():
+    measured, *small = grid_figures.knob(*make_mixtures()).axes
+    assert [text.get_text() for text in measured.get_xticklabels()][:2] == [
+        "MASK80\nSAME10\nRND10", "MASK100\nSAME0\nRND0"
+    ]  # fmt: skip
+    assert len(small) == 3
+    for axes in small:
+        assert {text.get_text() for text in axes.get_xticklabels()} == {""}
+        assert axes.get_xlabel() == "in the same order"
+
+
+def test_published_values_that_name_no_line_have_the_colour_of_none():
+    measured, *small = grid_figures.knob(*make_mixtures()).axes
+    ours = {line.get_color() for line in measured.lines}
+    assert not ours & {line.get_color() for axes in small for line in axes.lines}
+    assert list(small[2].lines[0].get_ydata()) == [94.9, 94.0, 94.6, 94.7, 94.6, 94.6]
+
+
+def make_widths():
+    """Three widths and the heads that move with them, beside the published widths they are."""
+    sizes = [(1024, 16), (2048, 32), (4096, 64)]
+    width, heads = "model.hidden_size", "model.num_heads"
+    source = {"file": "albert", "table": "T12 width", "match": {"hidden_size": width, "num_heads": heads}}
+    axes = {width: [w for w, _ in sizes], heads: [h for _, h in sizes]}
+    given = {"zip": [[width, heads]], "figure": {"x": width, "y": "heldout.loss"}}
+    grid = make_grid(axes=axes, baseline={}, published=[source | {"metrics": ["Avg"]}], **given)
+    cells = [make_cell({width: w, heads: h}, 2, label=f"{w}") for w, h in sizes]
+    return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+
+
+def test_what_moves_with_the_knob_makes_no_lines_of_its_own():
+    measured, average = grid_figures.knob(*make_widths()).axes
+    assert measured.get_legend() is None
+    assert list(mean_line(measured).get_xdata()) == [1024, 2048, 4096]
+    assert list(average.lines[0].get_ydata())[:3] == [71.2, 74.6, 76.3]
+
+
+def test_published_values_of_other_companions_are_left_out():
+    grid, cells, records = make_widths()
+    others = [cell.but(values={**cell.values, "model.num_heads": 7}) for cell in cells[:1]]
+    _, average = grid_figures.knob(grid, others + cells[1:], records).axes
+    assert 71.2 not in list(average.lines[0].get_ydata())
+
+
+def test_a_metric_that_nothing_has_is_no_panel():
+    grid, cells, records = make_objectives()
+    without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
+    panels = [axes for axes in grid_figures.knob(grid, without, records).axes if "is better" in axes.get_ylabel()]
+    assert len(panels) == 1
+    answering = [text.get_text() for text in panels[0].get_xticklabels()]
+    assert answering == ["pairs, NSP", "pairs, SOP"]  # the others have no answer to the only question left
+
+
+def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
+    grid, cells, records = make_depths()
+    figure = grid_figures.knob(grid, cells, records)
+    measured, perplexity, average = figure.axes
+    ours = {line.get_label(): line.get_color() for line in measured.lines if line.get_linewidth() == 2.4}
+    assert set(ours) == {"own", "shared"}
+    (own,), (shared,) = perplexity.lines, average.lines
+    assert (own.get_color(), shared.get_color()) == (ours["own"], ours["shared"])
+    assert list(own.get_xdata()) == list(shared.get_xdata()) == [1, 2, 4]
+    assert list(own.get_ydata()) == [5.84, 4.68, 3.99]
+    assert list(shared.get_ydata()) == [71.2, 77.2, 81.5]  # what was published of one layer is of one layer
+    (baseline,) = [text for text in measured.texts if text.get_text() == "baseline"]
+    assert baseline.xy[0] == 2
+
+
+def test_layers_are_drawn_where_there_are_two_or_more():
+    grid, cells, records = make_objectives()
+    figure = grid_figures.layers(grid, cells, records)
+    distance, angle = (axes for axes in figure.axes if axes.get_ylabel())
+    assert (distance.get_ylabel(), angle.get_ylabel()) == (
+        "L2 distance of output from input", "angle (degrees) of output from input"
+    )  # fmt: skip
+    means = [line for line in distance.lines if line.get_linewidth() == 2]
+    assert [list(line.get_ydata()) for line in means] == [[3, 4], [3, 5], [3, 6], [3, 7]]
+    assert {tuple(line.get_xdata()) for line in angle.lines} == {(1, 2)}
+    assert len(distance.lines) == 4 * (5 + 1)
+    assert legend(figure) == [cell.values["objective"] for cell in cells]
+
+
+@pytest.mark.parametrize("layers", [{}, {"distance": [3.0], "angle": [30.0]}], ids=["none", "one layer"])
+def test_without_two_layers_there_is_no_figure_of_layers(layers):
+    grid, cells, records = make_objectives()
+    bare = {id: record.but(layers=layers) for id, record in records.items()}
+    assert grid_figures.layers(grid, cells, bare) is None
+    assert grid_figures.layers(grid, cells, {}) is None
+    deeper = {**bare, cells[1].runs[0].id: records[cells[1].runs[0].id]}
+    assert legend(grid_figures.layers(grid, cells, deeper)) == ["pairs"]

@@ -1,0 +1,149 @@
+"""The fine-tuning loop: what it starts from, what it reads, its losses, and that any Trainer runs it."""
+
+import math
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+from lightning_modules.batch import Example, Target
+from lightning_modules.config import ConfigError
+from lightning_modules.finetuning.run import Tuning
+from lightning_modules.tasks import TASKS, FineTuning, Task, pins
+from lightning_modules.tasks.shapes.texts import LABEL, Row, TextHead, Texts, summed_loss
+from tests.toy import toy_task
+
+SETTINGS = FineTuning().but(
+    **{"epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
+)
+QUIET = {
+    "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
+    "num_sanity_val_steps": 0, "accelerator": "cpu",
+}  # fmt: skip
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A task that a tiny model learns, by the name ``toy``, and its like with pairs and numbers."""
+    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), toy_task("toy_numbers", labels=())):
+        monkeypatch.setitem(TASKS, task.name, task)
+    monkeypatch.setattr(pins, "pinned", dict)
+
+
+def weights(system, folder):
+    """The file of weights of an untrained system."""
+    module = system.build(7)
+    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, folder / "w.safetensors")
+    return folder / "w.safetensors", module
+
+
+def test_losses_are_sums():
+    noise = torch.Generator().manual_seed(0)
+    logits, classes = torch.randn(5, 3, generator=noise), torch.tensor([0, 2, 1, 1, 0])
+    assert summed_loss(logits, classes) == pytest.approx(5 * float(F.cross_entropy(logits, classes)))
+    numbers = torch.randn(5, generator=noise)
+    assert summed_loss(logits[:, :1], numbers) == pytest.approx(float(((logits[:, 0] - numbers) ** 2).sum()))
+
+
+def test_the_head_is_berts():
+    head = TextHead(4, 2, dropout=0.5).eval()
+    states = torch.randn(3, 2, 4)
+    example = Example(None, None, {LABEL: Target(torch.tensor([0, 2, 4]), torch.zeros(3))})
+    hidden = states[:, 0]
+    expected = torch.tanh(hidden @ head.pooler.weight.T + head.pooler.bias) @ head.output.weight.T + head.output.bias
+    assert torch.allclose(head(states, example), expected)
+    assert max(float(layer.weight.detach().abs().max()) for layer in (head.pooler, head.output)) <= 0.04
+
+
+def test_it_starts_from_the_pretrained_backbone(tiny, toy, tmp_path):
+    path, pretrained = weights(tiny, tmp_path)
+    module = Tuning(tiny, "toy", SETTINGS, 0, path).build()
+    for name, tensor in pretrained.backbone.state_dict().items():
+        assert torch.equal(module.backbone.state_dict()[name], tensor), name
+    scratch = Tuning(tiny, "toy", SETTINGS, 0, None).build()
+    assert not torch.equal(scratch.backbone.embeddings.word.weight, pretrained.backbone.embeddings.word.weight)
+    assert torch.equal(scratch.head.output.weight, module.head.output.weight)
+    other = Tuning(tiny, "toy", SETTINGS, 1, path).build()
+    assert not torch.equal(other.head.output.weight, module.head.output.weight)
+
+
+def test_a_pooler_of_pretraining_is_used_again(tiny, toy, tmp_path):
+    system = tiny.but(**{"objectives.sentence.weight": 1.0, "format.kind": "segment_pairs"})
+    path, pretrained = weights(system, tmp_path)
+    module = Tuning(system, "toy_pairs", SETTINGS, 0, path).build()
+    assert torch.equal(module.head.pooler.weight, pretrained.heads["sentence"]["pair"].pooler.weight)
+    fresh = Tuning(system, "toy_pairs", SETTINGS, 0, None).build()
+    assert not torch.equal(module.head.pooler.weight, fresh.head.pooler.weight)
+
+
+def test_dropout_of_the_encoder_can_be_set(tiny, toy):
+    settings = SETTINGS.but(encoder_dropout=0.0, dropout=0.0)
+    module, data = Tuning(tiny, "toy", settings, 0, None).build().train(), Tuning(tiny, "toy", settings, 0, None)
+    example = next(iter(data.data.train_dataloader()))
+    assert torch.equal(module(example), module(example))
+    noisy = Tuning(tiny, "toy", SETTINGS.but(dropout=0.0), 0, None).build().train()
+    assert not torch.equal(noisy(example), noisy(example))
+
+
+def test_a_short_position_table_is_refused(tiny, toy):
+    learned = tiny.but(**{"model.positions": "learned"})
+    with pytest.raises(ConfigError, match=r"finetuning.max_length 128 is longer than model.max_positions 16"):
+        Tuning(learned, "toy", FineTuning(), 0, None).build()
+    Tuning(tiny.but(**{"model.positions": "sided_linear_bias"}), "toy", FineTuning(), 0, None).build()
+
+
+@pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
+def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, toy, name):
+    tuning = Tuning(tiny, name, SETTINGS, 0, None)
+    module, inputs = tuning.build().eval(), tuning.data.train
+    shortest, longest = int(inputs.sizes[:, 0].argmin()), int(inputs.sizes[:, 0].argmax())
+    together = module(inputs.batch(np.array([longest, shortest])))
+    alone = torch.cat([module(inputs.batch(np.array([number]))) for number in (longest, shortest)])
+    assert torch.allclose(together, alone, atol=1e-6)
+    assert together.shape == (2, TASKS[name].shape.outputs)
+
+
+@pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
+def test_a_plain_trainer_learns_a_task(tiny, toy, name):
+    tuning = Tuning(tiny, name, SETTINGS.but(epochs=12), 0, None)
+    data = tuning.data
+    module = tuning.build()
+    trainer = pl.Trainer(max_epochs=1, **QUIET)
+    before = trainer.validate(module, data, verbose=False)[0]
+    torch.manual_seed(0)  # dropout
+    trainer = pl.Trainer(max_epochs=1, **QUIET)
+    trainer.fit(module, data)
+    assert trainer.global_step == module.steps
+    after = trainer.validate(module, data, verbose=False)[0]
+    assert set(after) == {"dev.loss", *(f"dev.{metric}" for metric in TASKS[name].metrics)}
+    assert after["dev.loss"] < before["dev.loss"]
+    assert after[f"dev.{TASKS[name].main}"] > 0.6  # the majority has 0.5, a constant 0
+    assert math.isfinite(module.training_loss()["loss"])
+
+
+def test_the_dev_loss_is_the_exact_mean(tiny, toy):
+    tuning = Tuning(tiny, "toy", SETTINGS.but(batch_size=7), 0, None)
+    data, module = tuning.data, tuning.build()
+    found = pl.Trainer(**QUIET).validate(module, data, verbose=False)[0]
+    whole = data.dev.batch(np.arange(len(data.dev)))
+    with torch.no_grad():
+        outputs = module.eval()(whole)
+    labels = torch.from_numpy(data.dev.labels)
+    assert found["dev.loss"] == pytest.approx(float(F.cross_entropy(outputs, labels)), rel=1e-5)
+    assert found["dev.accuracy"] == pytest.approx(float((outputs.argmax(1) == labels).float().mean()))
+
+
+def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):
+    rows = [Row("w01 w02", None, "0"), Row("w03", None, "1"), Row("w05 w06 w07", None, "1")]
+    task = Task("three", "Three?", "here", Texts(("no", "yes")), ("accuracy",), lambda split: iter(rows))
+    monkeypatch.setitem(TASKS, "three", task)
+    monkeypatch.setattr(pins, "pinned", dict)
+    tuning = Tuning(tiny, "three", SETTINGS.but(batch_size=2), 0, None)
+    data = tuning.data
+    module = tuning.build()
+    trainer = pl.Trainer(max_epochs=1, **QUIET)
+    trainer.fit(module, data)
+    assert trainer.global_step == 4

@@ -1,0 +1,179 @@
+"""One model looked into: what is shown, of which model, and what cannot be asked."""
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from ablations.core.store import Records
+from ablations.figures.style import svg
+from ablations.inspection import attention_figure, embedding_figure, example_texts
+from ablations.inspection.embedding_figure import Probed
+from ablations.inspection.inspect_model import Inside
+from ablations.pages import report
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules.analysis.attention_maps import STATISTICS, HeadStatistics
+from lightning_modules.config import ConfigError
+from lightning_modules.training.recorder import WEIGHTS
+from tests import tiny as simple
+
+HOSTILE = "$x_1$ <b> \u202e |"
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A grid with one finished run, made once; its cache is a folder beside it."""
+    folder = tmp_path_factory.mktemp("inside")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+        records = Records(folder / "results")
+        found = plan(grids.read(simple.grid(folder, rates="[0.15]", seeds=1, steps=8)), "smoke", records=records)
+        execute(found, records, "inline")
+        yield found, records, folder
+
+
+@pytest.fixture
+def model(trained, monkeypatch):
+    found, records, folder = trained
+    monkeypatch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+    return Inside(found, records)
+
+
+def test_everything_it_shows_of_a_model_is_shown(model):
+    sentence = "The old cat sees a bird."
+    known = model.vectors.words
+    groups = {"some": " ".join(known[:3]), "others": f"{known[3]} zebra"}
+    sentences = {"first": ["The cat runs.", "A cat sees."], "last": ["The dog likes a cat.", "Under a cat."]}
+    for shown in (model.attention(sentence), model.head([1, 2], sentence), model.head("[1, 1]", sentence),
+                  model.head(None, sentence), model.heads(), model.words(groups),
+                  model.senses("cat", sentences)):  # fmt: skip
+        assert ElementTree.fromstring(shown.data).tag.endswith("svg")
+    assert model.run.id in model.about().data
+    assert "The [MASK] runs" in model.fill(["The [MASK] runs."], 3).data.replace("\\", "")
+    assert model.heads_table().data.count("\n| 1.") == 2, "one row a head"
+    assert f"| {known[0]} |" in model.neighbours([known[0], "zebra"]).data
+    assert "zebra" not in model.neighbours([known[0], "zebra"]).data
+    assert "none of these" in model.neighbours(["zebra"]).data
+    assert "No fine-tuning of this model" in model.answer().data
+    assert "too few" in model.words({"none": "xylophone zebra"}).data
+
+
+def test_weights_that_are_gone_are_trained_again(model, trained):
+    path = model.records.work_folder(model.run.id) / WEIGHTS
+    before = path.read_bytes()
+    path.unlink()
+    assert Inside(*trained[:2]).fill(["A [MASK]."]).data
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("where", [[2, 1], [1, 3], [0, 1], [1], 7, "[1, x]", "one"])
+def test_a_head_that_is_not_there(model, where):
+    with pytest.raises(ConfigError, match=r"name a layer from 1 to 1 and a head from 1 to 2, such as \[1, 1\]"):
+        model.head(where)
+
+
+def test_what_cannot_be_asked(model, trained, tmp_path):
+    with pytest.raises(ConfigError, match="no sentences are given for 'bank'; there are some for may, left"):
+        model.senses("bank")
+    with pytest.raises(ConfigError, match="the sentence is too long"):
+        model.attention("cat " * 40)
+    several = plan(grids.read(simple.grid(tmp_path)), "smoke", records=trained[1])
+    with pytest.raises(ConfigError, match=r"one model is looked into, and 2 are left: set filters to one of .*0\.15"):
+        Inside(several, trained[1])
+    unmade = plan(grids.read(simple.grid(tmp_path, rates="[0.15]", steps=9)), "smoke", records=trained[1])
+    with pytest.raises(ConfigError, match="0 runs start with"):
+        Inside(unmade, trained[1])
+
+
+def test_the_sentences_have_their_words():
+    for word, kinds in example_texts.SENSES.items():
+        assert len({len(sentences) for sentences in kinds.values()}) == 1, "no meaning is the commoner one"
+        assert all(word in sentence.lower().rstrip(".").split() for found in kinds.values() for sentence in found)
+    assert all("[MASK]" in text for text in example_texts.HIDDEN)
+    words = " ".join(example_texts.GROUPS.values()).split()
+    assert len(words) == len(set(words))
+
+
+def random_attention(layers, heads, length=6):
+    weights = np.random.default_rng(0).dirichlet(np.ones(length), (layers, heads, length))
+    return weights, np.tril(np.ones(length)) * np.ones_like(weights)
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (2, 12), (24, 2)])
+def test_all_heads_have_a_picture_each(layers, heads):
+    weights, prior = random_attention(layers, heads)
+    figure = attention_figure.all_heads(weights, prior, HOSTILE)
+    pictures = [axes.images[0].get_array() for axes in figure.axes if axes.images]
+    assert len(pictures) == layers * heads
+    assert all(np.array_equal(picture.mask, prior[0, 0] == 0) for picture in pictures)
+    shown = {picture.data.tobytes() for picture in pictures}
+    assert shown == {weights[layer, head].tobytes() for layer, head in np.ndindex(layers, heads)}
+    assert svg(figure) == svg(attention_figure.all_heads(weights, prior, HOSTILE)), "the same bytes each time"
+
+
+def test_a_head_shows_its_tokens_and_its_large_weights():
+    weights, prior = np.eye(3) * 0.9 + 0.1 / 3, np.full((3, 3), 1 / 3)
+    figure = attention_figure.one_head(weights, prior, ["[CLS]", HOSTILE, "cat"], "Layer 1, head 1")
+    assert texts(figure).count("93") == 3
+    assert texts(figure).count("cat") >= 2
+    long = attention_figure.one_head(np.eye(40), np.eye(40), ["cat"] * 40, "Layer 1, head 1")
+    assert "100" not in texts(long)
+
+
+def test_the_profile_has_every_head_in_every_panel():
+    values = {name: np.arange(1, 7).reshape(3, 2) / 10 + n for n, name in enumerate(STATISTICS)}
+    prior = {name: np.zeros((3, 2)) for name in STATISTICS}
+    figure = attention_figure.profile(HeadStatistics(**values), HeadStatistics(**prior))
+    panels = [axes for axes in figure.axes if axes.lines]
+    assert len(panels) == len(STATISTICS)
+    for axes, name in zip(panels, STATISTICS, strict=True):
+        first, second, alone = axes.lines
+        factor = 1 if name in ("distance", "entropy", "beyond") else 100
+        assert np.allclose(np.stack([first.get_ydata(), second.get_ydata()], 1), factor * values[name])
+        assert not np.any(alone.get_ydata())
+
+
+def test_names_of_words_do_not_lie_on_each_other():
+    noise, groups = np.random.default_rng(0), {"some": [f"word{n}" for n in range(30)], HOSTILE: ["$a$", "b<"]}
+    figure = embedding_figure.word_map(groups, noise.normal(size=(32, 8)))
+    svg(figure)
+    names = [text for text in figure.findobj(Text) if text.get_text().startswith("word")]
+    assert len(names) > 15
+    boxes = [text.get_window_extent() for text in names]
+    assert not any(one.overlaps(two) for n, one in enumerate(boxes) for two in boxes[n + 1 :])
+
+
+def test_senses_count_in_the_whole_space_and_beside_the_untrained():
+    states = np.zeros((3, 4, 5))
+    states[1:, :2, 0], states[1:, 2:, 0] = 1.0, -1.0
+    untrained = states * 0
+    untrained[1:, ::2, 0], untrained[1:, 1::2, 0] = 1.0, -1.0
+    found = "\n".join(texts(embedding_figure.senses(states, untrained, list("aabb"), "bank")))
+    assert "embeddings\nnone differ yet" in found
+    assert "layer 2\n4 of 4 nearest alike\nuntrained: 0" in found
+
+
+def test_probe_scores_are_drawn_with_their_levels():
+    found = Probed({"linear": [0.5, 0.7]}, {"linear": [0.5, 0.5]}, {"majority answer": 0.5}, 100)
+    figure = embedding_figure.probed(found, "a task")
+    assert "majority answer" in texts(figure)
+    (axes,) = [axes for axes in figure.axes if axes.lines]
+    drawn = [list(line.get_ydata()) for line in axes.lines]
+    assert [0.5, 0.7] in drawn
+    assert [0.5, 0.5] in drawn
+    (low, high) = axes.collections[0].get_segments()[1][:, 1]
+    assert (high - low) / 2 == pytest.approx(1.96 * np.sqrt(0.7 * 0.3 / 100))
+
+
+def test_essays_are_listed_after_the_pages(tmp_path):
+    path = tmp_path / "essays" / "one" / "notebook.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"cells": [{"source": ["# A title\\n", "text"]}]}')
+    assert "[A title](essays/one/notebook.ipynb)" in report.index(tmp_path).read_text()

@@ -1,0 +1,86 @@
+import pytest
+
+from ablations.literature.published_values import COLUMNS, beside, files, printed_difference, read, same
+from lightning_modules.config import ConfigError
+
+HEADER = ",".join([*COLUMNS[:4], "rate", *COLUMNS[4:]])
+ROW = "Mask15,2202.08005,T1,m=0.15,0.15,MNLI,84.20,%,dev,higher,paper,copy,"
+
+
+def write(folder, *rows, header=HEADER):
+    (folder / "some.csv").write_text("\n".join([header, *rows]) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("name", files())
+def test_every_file_can_be_read(name):
+    rows = read(name)
+    assert rows
+    assert all(row.source and (row.unit == "text" or row.number == row.number) for row in rows)
+
+
+def test_mask15_has_the_published_rates():
+    rows = read("mask15", "README mask-rate")
+    mnli = {row.knobs["rate"]: row.value for row in rows if row.metric == "MNLI"}
+    assert mnli == {
+        "0.15": "84.2", "0.2": "84.1", "0.3": "84.2", "0.4": "84.5", "0.5": "84.1", "0.6": "83.2", "0.7": "82.3",
+        "0.8": "80.8",
+    }  # fmt: skip
+    assert {row.metric for row in rows} == {"MNLI", "QNLI", "QQP", "SST-2"}
+    assert {row.knobs["strategy"] for row in rows} == {"[MASK] only"}
+
+
+def test_values_stay_as_printed(tmp_path):
+    (row,) = read("some", folder=write(tmp_path, ROW))
+    assert (row.value, row.number, row.line) == ("84.20", 84.2, 2)
+    (row,) = read("some", folder=write(tmp_path, ROW.replace("84.20", "~1.0")))
+    assert (row.value, row.number) == ("~1.0", 1.0)
+
+
+def test_all_bad_rows_are_reported_with_their_lines(tmp_path):
+    bad = [ROW, "too,short", ROW.replace("84.20", "high"), ROW.replace("higher", "up").replace("MNLI", ""), ROW]
+    with pytest.raises(ConfigError) as error:
+        read("some", folder=write(tmp_path, *bad))
+    text = str(error.value)
+    assert "some.csv:3: 2 cells where the header has 13" in text
+    assert "some.csv:4: the value 'high' is not a number" in text
+    assert "some.csv:5: 'metric' is empty" in text
+    assert "some.csv:5: better is 'up'. Allowed: higher, lower." in text
+    assert "some.csv:6: the same value as on line 2" in text
+
+
+def test_a_missing_column_file_or_table_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"some.csv:1: the columns unit are missing"):
+        read("some", folder=write(tmp_path, header=HEADER.replace(",unit", "")))
+    with pytest.raises(ConfigError, match=r"Did you mean 'mask15.csv'"):
+        read("mask16")
+    with pytest.raises(ConfigError, match=r"Did you mean 'README mask-rate'"):
+        read("mask15", "README maskrate")
+    with pytest.raises(ConfigError, match="no such file"):
+        read("../grids/masking_ratio")
+
+
+def test_cells_are_joined_by_value(tmp_path):
+    rows = read("some", folder=write(tmp_path, ROW, ROW.replace("0.15,MNLI", "0.30,MNLI").replace("84.20", "84.5")))
+    match = {"rate": "masking.rate"}
+    assert beside(rows, match, {"masking.rate": 0.1 + 0.2})["MNLI"].value == "84.5"
+    assert beside(rows, match, {"masking.rate": 0.2}) == {}
+    assert beside(rows, match, {}) == {}
+    with pytest.raises(ConfigError, match=r"lines 2 and 3 both give MNLI"):
+        beside(rows, {}, {"masking.rate": 0.15})
+    with pytest.raises(ConfigError, match=r"Did you mean 'rate'"):
+        beside(rows, {"rte": "masking.rate"}, {})
+
+
+def test_differences_keep_the_printed_digits():
+    assert printed_difference(84.5, 84.2) == "+0.3"
+    assert printed_difference("80.80", "84.2") == "-3.40"
+
+
+def test_sameness():
+    assert same((0.1, "a"), [0.1, "a"])
+    assert not same((0.1,), [0.1, 0.2])
+    assert not same(True, 1)
+    assert same(1, 1.0)
+    assert same(None, None)
+    assert not same(None, "none")

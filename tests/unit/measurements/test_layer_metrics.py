@@ -1,0 +1,66 @@
+"""Metrics from layer statistics: what they are, and that tables and claims find them in records that lack them."""
+
+import pytest
+
+from ablations.claims import judging
+from ablations.core.metrics import METRICS
+from ablations.core.schema import Record
+from ablations.measurements.frames import metric_by_seed
+from ablations.measurements.layer_metrics import LAYER_METRICS, change, last, mean
+from ablations.planning import grids
+from ablations.planning.plan import plan
+
+GRID = grids.read("layer_similarity")
+
+
+def planned(angles):
+    """The cells of the grid at smoke scale, and made-up records: ``{kind: angles of each layer}``."""
+    cells = plan(GRID, "smoke").cells
+    records = {}
+    for cell in cells:
+        for run in cell.runs:
+            layers = {"angle": [a + 0.1 * run.seed for a in angles[cell.values["layers"]]]}
+            layers["distance"] = [a / 2 + 0.01 * run.seed for a in layers["angle"]]
+            metrics = {"heldout.loss": 3.0, "heldout.plateau": False}
+            records[run.id] = Record(
+                id=run.id, kind="pretrain", config=run.plain(), outcome="done", metrics=metrics, layers=layers
+            )
+    return cells, records
+
+
+def test_summaries_by_hand():
+    assert mean([30.0, 10.0]) == 20.0
+    assert change([30.0, 10.0, 15.0]) == 12.5
+    assert last([30.0, 10.0]) == 10.0
+
+
+def test_a_smooth_curve_changes_less_than_one_that_swings():
+    assert change([10.0, 11.0, 12.0, 13.0]) < change([10.0, 13.0, 10.0, 13.0])
+    assert change([7.0, 7.0, 7.0]) == 0.0
+
+
+@pytest.mark.parametrize(("summary", "values"), [(mean, []), (change, []), (change, [3.0]), (last, [])])
+def test_without_enough_layers_there_is_no_number(summary, values):
+    assert summary(values) is None
+
+
+def test_each_is_explained_and_known_to_grids():
+    assert LAYER_METRICS.keys() == {name for name in METRICS if name.startswith("layers.")}
+
+
+def test_a_claim_is_decided_from_statistics_that_the_record_keeps():
+    cells, records = planned({"own": [40.0, 20.0, 38.0], "shared": [20.0, 18.0, 16.0]})
+    (own, shared) = cells
+    assert metric_by_seed(shared, records, "layers.angle") == pytest.approx({0: 18.0, 1: 18.1})
+    assert metric_by_seed(own, records, "layers.angle_change")[0] == pytest.approx(19.0)
+    found = {verdict.claim.id: verdict for verdict in judging.verdicts(GRID, cells, records)}
+    assert found["albert.f1.angle"].effect == pytest.approx(32.667 - 18, abs=1e-3)
+    assert all("differ" in v.sentence or "better" in v.sentence or "same" in v.reason for v in found.values())
+
+
+def test_runs_without_statistics_are_left_out():
+    cells, records = planned({"own": [40.0, 20.0, 38.0], "shared": [20.0, 18.0, 16.0]})
+    bare = {id: record.but(layers={}) for id, record in records.items()}
+    assert metric_by_seed(cells[0], bare, "layers.angle") == {}
+    one_failed = records | {cells[0].runs[0].id: records[cells[0].runs[0].id].but(outcome="failed")}
+    assert list(metric_by_seed(cells[0], one_failed, "layers.angle")) == [1]

@@ -1,0 +1,178 @@
+"""One grid read at equal amounts of something else than it held equal."""
+
+import numpy as np
+import pytest
+
+from ablations.core.formatting import markdown
+from ablations.pages import equal_compute, report
+from ablations.pages.equal_compute import METRIC, UNITS, amounts, read, value_at
+from ablations.study import Study
+from lightning_modules.config import ConfigError
+from tests.unit.synthetic import LAYERS, make_cell, make_failure, make_grid, make_plan, make_record
+
+SMALL, LARGE = make_cell({LAYERS: 2}, seeds=3), make_cell({LAYERS: 12}, seeds=3)
+GRID = make_grid(
+    axes={LAYERS: [2, 12]},
+    baseline={LAYERS: 2},
+    claims=[],
+    figure=None,
+    published=[],
+    budget={"equal": "steps"},
+)
+STEPS = np.array([100.0, 200.0, 400.0, 800.0])
+
+
+def course(run, start, slope, seconds, *, steps=STEPS, device="cpu"):
+    """A run that falls by ``slope`` nats with every doubling of its steps; 1,000 tokens and 1 MFLOP a second."""
+    curve = {
+        "step": steps.tolist(),
+        "tokens": (1000 * steps).tolist(),
+        METRIC: (start - slope * np.log2(steps / 100)).tolist(),
+    }
+    cost = {"tokens": 1000 * steps[-1], "seconds": seconds, "flops": 1e6 * seconds, "parameters": 1.0}
+    return make_record(run, curve[METRIC][-1], curve=curve, cost=cost, provenance={"device": device})
+
+
+def study(large_seconds=800.0, **large):
+    """The large model is better at every step, and eight times as slow: the case of ALBERT's Table 6."""
+    noise = (0.0, 0.01, 0.03)
+    return {run.id: course(run, 6.0 + n, 0.5, 100.0) for run, n in zip(SMALL.runs, noise, strict=True)} | {
+        run.id: course(run, 5.7 + 2 * n, 0.5, large_seconds, **large) for run, n in zip(LARGE.runs, noise, strict=True)
+    }
+
+
+def by_layers(unit, records=None, cells=(SMALL, LARGE)):
+    reading = read(GRID, cells, records or study(), unit)
+    return reading, {one.cell.values[LAYERS]: one for one in reading.cells}
+
+
+def test_the_better_of_two_is_another_at_equal_time():
+    steps, at_steps = by_layers("steps")
+    seconds, at_seconds = by_layers("seconds")
+    assert (steps.amount, seconds.amount) == (800.0, 100.0)
+    assert at_steps[12].interval.mean < at_steps[2].interval.mean
+    assert at_seconds[2].interval.mean < at_seconds[12].interval.mean
+    # the large one has then made an eighth of its steps: three doublings, 1.5 nats, are still to come
+    assert at_seconds[12].values[0] == pytest.approx(5.7)
+    assert at_seconds[12].share == pytest.approx(1 / 8)
+    text = markdown(equal_compute.sheets(GRID, [SMALL, LARGE], study())[0])
+    assert (
+        "at equal steps num_layers=12; at equal tokens num_layers=12; at equal FLOPs num_layers=2; "
+        "at equal time num_layers=2" in text
+    )
+
+
+def test_differences_are_paired_by_seed():
+    _, found = by_layers("steps")
+    assert found[2].difference is None
+    assert found[12].difference.mean == pytest.approx(-0.3 + 0.04 / 3)
+    assert found[12].difference.n == 3
+
+
+def test_values_between_points_are_interpolated_in_the_logarithm_and_marked():
+    record = course(SMALL.runs[0], 6.0, 0.5, 100.0)
+    assert value_at(record, "steps", 400) == (5.0, False)
+    between, interpolated = value_at(record, "steps", 400 * 2**0.5)
+    assert (between, interpolated) == (pytest.approx(4.75), True)
+    assert value_at(record, "tokens", 1000 * 400 * 2**0.5)[0] == pytest.approx(between)
+    _, found = by_layers("seconds", study(large_seconds=300.0))
+    assert found[2].interpolated == 0
+    assert found[12].interpolated == 3
+    text = markdown(equal_compute.single(GRID, [SMALL, LARGE], study(large_seconds=300.0), "seconds"))
+    assert "\\*: interpolated between two measurements" in text
+    assert "33 %" in text
+
+
+@pytest.mark.parametrize("amount", [50, 99.9, 800.1, 10_000])
+def test_nothing_is_extrapolated(amount):
+    assert value_at(course(SMALL.runs[0], 6.0, 0.5, 100.0), "steps", amount) is None
+
+
+def test_a_run_that_had_not_been_measured_yet_has_no_value():
+    _, found = by_layers("seconds", study(large_seconds=8000.0))  # at 100 seconds its first point is still to come
+    assert found[12].values == {}
+    assert found[12].difference.mean is None
+    assert "| 12 | 0 |" in markdown(equal_compute.single(GRID, [SMALL, LARGE], study(large_seconds=8000.0), "seconds"))
+
+
+def test_the_amount_is_what_every_finished_run_has_reached():
+    short = study(steps=STEPS[:3])
+    reading, found = by_layers("steps", short)
+    assert reading.amount == 400.0
+    assert found[2].share == pytest.approx(0.5)
+    failed = short | {run.id: make_failure(run) for run in LARGE.runs}
+    reading, found = by_layers("steps", failed)
+    assert reading.amount == 800.0
+    assert found[12].values == {}
+
+
+def test_at_the_end_it_is_the_final_loss():
+    records = study(large_seconds=100.0)
+    for unit in UNITS:
+        _, found = by_layers(unit, records)
+        finals = {run.seed: records[run.id].metrics[METRIC] for run in LARGE.runs}
+        assert found[12].values == pytest.approx(finals)
+        assert found[12].interpolated == 0
+
+
+def test_time_is_not_compared_across_device_classes():
+    mixed = study(device="NVIDIA H200")
+    reading, _ = by_layers("seconds", mixed)
+    assert reading.amount is None
+    assert "several device classes: NVIDIA H200, cpu" in reading.why
+    text = markdown(equal_compute.single(GRID, [SMALL, LARGE], mixed, "seconds"))
+    assert "No reading at equal time: the runs come from several device classes" in text
+    _, at_steps = by_layers("steps", mixed)
+    assert at_steps[12].difference.mean is None  # nor is any difference taken
+
+
+def test_records_without_curve_or_cost_are_no_data():
+    bare = {id: record.but(curve={}) for id, record in study().items()}
+    assert by_layers("steps", bare)[0].amount is None
+    assert equal_compute.sheets(GRID, [SMALL, LARGE], bare) is None
+    free = course(SMALL.runs[0], 6.0, 0.5, 100.0).but(cost={})
+    assert amounts(free, "seconds") == []
+    assert amounts(free, "steps") == STEPS.tolist()
+    assert equal_compute.sheets(GRID, [SMALL, LARGE], {}) is None
+
+
+def test_cells_of_the_same_runs_are_no_comparison():
+    twin = SMALL.but(label="twin")
+    assert equal_compute.sheets(GRID, [SMALL, twin], study()) is None
+    twin = twin.but(values={LAYERS: 12})
+    assert by_layers("steps", cells=(SMALL, twin))[1][12].difference is None
+    text = markdown(equal_compute.single(GRID, [SMALL, twin], study(), "steps"))
+    assert "same runs" in text
+    assert "0.00 [0.00, 0.00]" not in text
+
+
+def test_means_over_other_seeds_are_not_ranked():
+    records = study(large_seconds=8000.0)  # the large one has no point yet at 100 seconds but for a quick seed
+    quick = LARGE.runs[0]
+    records[quick.id] = course(quick, 5.0, 0.5, 100.0)
+    reading, found = by_layers("seconds", records)
+    assert (reading.amount, len(found[2].values), len(found[12].values)) == (100.0, 3, 1)
+    text = markdown(equal_compute.sheets(GRID, [SMALL, LARGE], records)[0])
+    assert "at equal time num_layers" not in text
+
+
+def test_the_page_has_it_and_the_csv_every_number(tmp_path):
+    written = report.publish(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
+    assert {"equal_compute.md", "equal_compute.csv", "equal_compute.json"} <= set(written)
+    page = (tmp_path / "README.md").read_text()
+    assert "## Read at equal compute" in page
+    head, _, large = (tmp_path / "equal_compute.csv").read_text().splitlines()
+    cells = dict(zip(head.split(","), large.split(","), strict=True))
+    assert (cells["steps amount"], cells["seconds amount"], cells["seconds share"]) == ("800", "100", "0.125")
+    assert float(cells["steps difference"]) == pytest.approx(-0.3 + 0.04 / 3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    report.publish(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_a_study_reads_at_equal_amounts_and_names_units(tmp_path):
+    empty = Study("masking_ratio", "smoke", results_dir=tmp_path)
+    assert "No reading at equal time: no finished run has a curve of it" in empty.table(at="seconds").data
+    assert empty.readings("steps") == []
+    with pytest.raises(ConfigError, match="Did you mean 'seconds'"):
+        empty.table(at="second")

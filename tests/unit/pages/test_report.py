@@ -1,0 +1,189 @@
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ablations.pages import publishing, report
+from ablations.planning import grids
+from lightning_modules.config import ConfigError
+from tests.unit.core.test_formatting import HOSTILE
+from tests.unit.synthetic import make_claim, make_depths, make_failure, make_objectives, make_plan, make_study
+
+
+@pytest.fixture
+def published(tmp_path):
+    grid, cells, records = make_study()
+    folder = tmp_path / "masking_ratio" / "laptop"
+    return folder, report.publish(make_plan(grid, cells), records, folder)
+
+
+def test_a_folder_has_tables_verdicts_figures_and_a_page(published):
+    folder, written = published
+    names = {f"{stem}.{end}" for stem in ("table", "claims", "equal_compute") for end in ("md", "csv", "tex", "json")}
+    names |= {"knob.svg", "curves.svg", "README.md", "page.json"}
+    assert {path.name for path in folder.iterdir()} == set(written) == names
+
+
+def test_the_page_answers_its_question(published):
+    folder, _ = published
+    page = (folder / "README.md").read_text()
+    assert page.startswith("# Does hiding more than 15 % of the tokens help?\n")
+    assert "**25 of 25 runs finished.**" in page
+    assert "incomplete" not in page
+    assert "**contradicts**: at this scale masking rate 40 % is worse than 15 %" in page
+    assert "Every cell gets the number of training tokens of the baseline." in page
+    assert "25 runs, 49 min of computing on cpu" in page
+    assert "`ablations run masking_ratio --scale laptop`" in page
+    for target in re.findall(r"\]\(([^)]+)\)", page):
+        assert (folder / target).exists(), target
+
+
+def test_unfinished_grids_say_so(tmp_path):
+    grid, cells, records = make_study()
+    for run in cells[3].runs[:2]:
+        records[run.id] = make_failure(run)
+    del records[cells[0].runs[0].id]
+    report.publish(make_plan(grid, cells, folder_name="laptop-abc123"), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "**22 of 25 runs finished.** This page is incomplete." in page
+    assert "2 diverged (loss is NaN at step 312)" in page
+    assert "differ from the grid's own" in page
+
+
+def test_without_data_no_figure_is_written_and_an_old_one_goes(published):
+    folder, _ = published
+    grid, cells, _ = make_study()
+    written = report.publish(make_plan(grid, cells), {}, folder)
+    assert "knob.svg" not in written
+    assert not (folder / "knob.svg").exists()
+    page = (folder / "README.md").read_text()
+    assert "**0 of 25 runs finished.**" in page
+    assert "Nothing has been run." in page
+    assert "![" not in page
+
+
+def test_publishing_again_changes_no_byte(published, tmp_path):
+    folder, _ = published
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    grid, cells, records = make_study()
+    report.publish(make_plan(grid, cells), dict(reversed(records.items())), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+SCRIPT = """
+import random, sys
+from pathlib import Path
+from ablations import report
+from tests.unit.synthetic import make_plan, make_study
+grid, cells, records = make_study()
+order = list(records)
+random.shuffle(order)
+report.publish(make_plan(grid, cells), {id: records[id] for id in order}, Path(sys.argv[1]))
+"""
+
+
+def test_bytes_do_not_depend_on_the_surroundings(tmp_path):
+    root = Path(__file__).parents[3]
+    written = []
+    for name, changes in (
+        ("one", {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"}),
+        ("two", {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}),
+    ):
+        environment = {**os.environ, **changes, "PYTHONPATH": str(root)}
+        subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / name)], check=True, env=environment, cwd=tmp_path)
+        written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())})
+    assert len(written[0]) == 16
+    assert written[0] == written[1]
+
+
+def test_the_executed_notebook_is_linked_where_there_is_one(published):
+    folder, _ = published
+    grid, cells, records = make_study()
+    assert "notebook" not in (folder / "README.md").read_text()
+    (folder / "notebook.ipynb").write_text("{}")
+    report.publish(make_plan(grid, cells), records, folder)
+    assert "[notebook.ipynb](notebook.ipynb)" in (folder / "README.md").read_text()
+    assert (folder / "notebook.ipynb").read_text() == "{}"
+
+
+def test_combinations_left_out_are_listed_with_their_reasons(tmp_path):
+    grid, cells, records = make_study()
+    excluded = (({"model.num_layers": 8}, "too slow"),)
+    report.publish(make_plan(grid, cells, excluded=excluded), records, tmp_path)
+    assert "* Left out: num_layers 8: too slow." in (tmp_path / "README.md").read_text()
+
+
+def test_stand_ins_are_listed(tmp_path):
+    grid, cells, records = make_depths()
+    report.publish(make_plan(grid, cells), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "* Published values of num_layers have stand-ins here: 1 for 3, 2 for 6, 4 for 12." in page
+    assert "num_layers 4, own (for 12) is better than num_layers 1, own (for 3)" in page
+
+
+def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):
+    grid, cells, records = make_objectives()
+    shared = [*cells, cells[3].model_copy(update={"values": {"objective": "pairs, SOP again"}})]
+    del records[cells[0].tuned[0].id]
+    written = report.publish(make_plan(grid, shared), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "**39 of 40 runs finished.** This page is incomplete." in page
+    assert "39 runs, " in page
+    assert "1 not run on rte" in page
+    assert "layers.svg" in written
+    assert "![How far each layer moves what passes through it: seeds thin, their mean thick.](layers.svg)" in page
+    bare = {id: record.but(layers={}) for id, record in records.items()}
+    assert "layers.svg" not in report.publish(make_plan(grid, cells), bare, tmp_path)
+    assert not (tmp_path / "layers.svg").exists()
+
+
+def test_the_index_lists_every_page(tmp_path):
+    grid, cells, records = make_study()
+    for name in ("masking_ratio", "another"):
+        for scale in ("laptop", "smoke"):
+            found = records if scale == "laptop" else {}
+            report.publish(make_plan(grid, cells, folder_name=scale), found, tmp_path / name / scale)
+    text = report.index(tmp_path).read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| [")]
+    assert [re.search(r"\(([^)]+)\)", row)[1] for row in rows] == [
+        "another/laptop/README.md",
+        "another/smoke/README.md",
+        "masking_ratio/laptop/README.md",
+        "masking_ratio/smoke/README.md",
+    ]
+    assert "25 of 25 | 1 contradicts" in rows[0]
+    assert "0 of 25 | 1 not measured" in rows[1]
+    assert report.index(tmp_path).read_text() == text
+
+
+def test_an_index_of_nothing_is_a_page(tmp_path):
+    assert "Nothing has been published yet." in report.index(tmp_path).read_text()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_words_stay_words(text, tmp_path):
+    claim = make_claim(statement=text, source=text, proxy=text, published_metric=text)
+    grid, cells, records = make_study(question=text, paper=text, claims=[claim])
+    report.publish(make_plan(grid, cells, excluded=(({text: text}, text),)), records, tmp_path / "g" / "s")
+    for page in (tmp_path / "g" / "s" / "README.md", report.index(tmp_path)):
+        content = page.read_text()
+        assert "<script" not in content
+        assert "](javascript" not in content
+        assert not re.search(r"(?<!\\)\$", content)
+    card = json.loads((tmp_path / "g" / "s" / "page.json").read_text())
+    assert card["question"] == text
+
+
+def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatch):
+    """The official tasks of the paper scale are neither pinned nor at hand; a page of theirs is not passed over."""
+    ladder = {"albert_size_ladder": grids.available()["albert_size_ladder"]}
+    monkeypatch.setattr(grids, "available", lambda *_: ladder)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert publishing.republish(tmp_path) == []
+    (tmp_path / "albert_size_ladder/paper").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"SQuAD 1\.1 is not at hand"):
+        publishing.republish(tmp_path)

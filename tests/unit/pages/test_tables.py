@@ -1,0 +1,282 @@
+import csv
+import json
+import math
+
+import pytest
+
+from ablations.claims import judging
+from ablations.core.formatting import markdown
+from ablations.measurements.frames import frame, summary
+from ablations.pages import tables
+from lightning_modules.config import ConfigError
+from tests.unit.core.test_formatting import HOSTILE
+from tests.unit.synthetic import (
+    EFFECTS,
+    LAYERS,
+    RATE,
+    losses,
+    make_cell,
+    make_claim,
+    make_depths,
+    make_failure,
+    make_grid,
+    make_objectives,
+    make_record,
+    make_study,
+)
+
+
+def rows_of(grid, cells, records):
+    reading, _, _ = tables.results(grid, cells, records)
+    return [dict(zip(reading.headings, row, strict=True)) for row in reading.rows]
+
+
+def test_one_row_a_cell_with_measured_and_published_columns_apart():
+    *rows, simple = rows_of(*make_study())
+    assert [row["masking rate"] for row in rows] == ["5 %", "15 %", "30 %", "40 %", "80 %"]
+    assert simple["masking rate"] == "counts of neighbours"
+    assert simple["held-out loss (nats)"] == "6.210"
+    assert [row["published: MNLI dev (%)"] for row in rows] == ["", "84.2", "84.2", "84.5", "80.8"]
+    assert rows[1]["minus baseline"] == "baseline"
+    assert rows[3]["held-out loss (nats)"].startswith("4.7")
+    assert rows[3]["minus baseline"].startswith("+0.1")
+    assert {row["runs"] for row in rows} == {"5 of 5"}
+    assert rows[0]["parameters"] == "5.12 M"
+    assert "not done" not in rows[0]
+    assert "on the plateau" not in rows[0]
+
+
+def test_rows_ascend_and_names_keep_the_order_of_the_plan():
+    pairs = [("sinusoidal", 4), ("sinusoidal", 2), ("learned", 4), ("learned", 2)]
+    cells = [make_cell({"model.positions": name, LAYERS: n}, 1) for name, n in pairs]
+    rows = rows_of(make_grid(baseline={}, published=[]), cells, {})
+    assert [(row["model positions"], row["num_layers"]) for row in rows] == [
+        ("sinusoidal", "2"),
+        ("sinusoidal", "4"),
+        ("learned", "2"),
+        ("learned", "4"),
+    ]
+
+
+def test_pairing_sees_what_means_hide():
+    cells = [make_cell({RATE: rate}) for rate in (0.15, 0.4)]
+    level = [4.0, 4.4, 4.8, 5.2, 5.6]
+    records = losses(cells[0], level) | losses(
+        cells[1], [x + d for x, d in zip(level, (0.1, 0.11, 0.1, 0.09, 0.1), strict=True)]
+    )
+    row = rows_of(make_grid(), cells, records)[1]
+    assert row["held-out loss (nats)"] == "4.90 ± 0.78"
+    assert row["minus baseline"] == "+0.1000 [0.0912, 0.1088]"
+
+
+def test_what_did_not_finish_is_shown_and_not_averaged():
+    grid, cells, records = make_study()
+    for run, outcome in zip(cells[3].runs, ("diverged", "diverged", "oom"), strict=False):
+        records[run.id] = make_failure(run, outcome)
+    del records[cells[4].runs[0].id]
+    rows = rows_of(grid, cells, records)
+    assert rows[3]["runs"] == "2 of 5"
+    assert rows[3]["not done"] == "2 diverged (loss is NaN at step 312), 1 oom (loss is NaN at step 312)"
+    assert rows[4]["not done"] == "1 not run"
+    kept = [records[run.id].metrics["heldout.loss"] for run in cells[3].runs[3:]]
+    assert summary(grid, cells, records)["heldout.loss mean"][3] == pytest.approx(sum(kept) / 2)
+
+
+def test_the_plateau_is_marked():
+    grid, cells, records = make_study()
+    records |= losses(cells[4], [6.4, 6.5, 6.0, 6.1, 6.05])
+    assert rows_of(grid, cells, records)[4]["on the plateau"] == "2 of 5"
+
+
+def test_no_records_is_a_table_of_nothing():
+    grid, cells, _ = make_study()
+    rows = rows_of(grid, cells, {})
+    assert {row["runs"] for row in rows} == {"0 of 5"}
+    assert {row["held-out loss (nats)"] for row in rows} == {""}
+    assert {row["not done"] for row in rows} == {"5 not run"}
+
+
+def test_a_missing_metric_is_missing_for_that_seed_only():
+    grid, cells, records = make_study()
+    run = cells[3].runs[2]
+    metrics = {k: v for k, v in records[run.id].metrics.items() if k != "heldout.accuracy"}
+    records[run.id] = make_record(run, 4.7, metrics=metrics)
+    row = summary(grid, cells, records).iloc[3]
+    assert (row["heldout.loss n"], row["heldout.accuracy n"], row["heldout.accuracy pairs"]) == (5, 4, 4)
+    assert "seeds without a partner: 2" in markdown(tables.results(grid, cells, records)[0])
+
+
+def test_each_cell_is_compared_with_its_own_baseline():
+    cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4) for n in (2, 4)]
+    grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, published=[])
+    records = {}
+    for cell, shift in zip(cells, (0.0, 1.0, 0.25, 1.5), strict=True):
+        records |= losses(cell, [4 + shift, 4.5 + shift])
+    assert [row["minus baseline"] for row in rows_of(grid, cells, records)[2:4]] == [
+        "+0.2500 [0.2500, 0.2500]",
+        "+0.5000 [0.5000, 0.5000]",
+    ]
+
+
+def test_an_ambiguous_join_is_refused():
+    grid, cells, records = make_study(published=[{"file": "mask15", "match": {"rate": RATE}}])
+    with pytest.raises(ConfigError, match="both give MNLI"):
+        tables.results(grid, cells, records)
+
+
+def test_every_number_names_its_runs(tmp_path):
+    grid, cells, records = make_study()
+    del records[cells[3].runs[1].id]
+    paths = tables.write(tmp_path, "table", tables.results(grid, cells, records))
+    traced = json.loads(paths["json"].read_text())["cells"][3]
+    ids = [run.id for i, run in enumerate(cells[3].runs) if i != 1]
+    assert traced["metrics"]["heldout.loss"]["runs"] == ids
+    assert [pair[0] for pair in traced["metrics"]["heldout.loss"]["pairs"]] == ids
+    assert traced["published"]["MNLI"]["value"] == "84.5"
+
+
+def test_the_csv_has_the_numbers_themselves(tmp_path):
+    grid, cells, records = make_study()
+    paths = tables.write(tmp_path, "table", tables.results(grid, cells, records))
+    with paths["csv"].open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    expected = summary(grid, cells, records)
+    assert [float(row[RATE]) for row in rows] == list(EFFECTS)
+    for name in ("heldout.loss mean", "heldout.loss low", "heldout.accuracy mean"):
+        assert [float(row[name]) for row in rows] == pytest.approx(list(expected[name]), rel=1e-7)
+    assert rows[3]["published MNLI"] == "84.5"
+
+
+def test_hostile_names_go_through_every_format(tmp_path):
+    cells = [make_cell({"model.positions": name}, 2, label=name) for name in HOSTILE]
+    records = {run.id: make_failure(run, detail=HOSTILE[i]) for i, cell in enumerate(cells) for run in cell.runs}
+    records |= losses(cells[0], [4.0, 4.1])
+    claim = make_claim(statement=HOSTILE[0], source=HOSTILE[1], proxy=HOSTILE[3], published_metric=HOSTILE[9])
+    grid = make_grid(axes={"model.positions": HOSTILE}, baseline={}, published=[], claims=[claim], question=HOSTILE[0])
+    for name, sheets in (
+        ("table", tables.results(grid, cells, records)),
+        ("claims", tables.claims(judging.verdicts(grid, cells, records))),
+    ):
+        paths = tables.write(tmp_path, name, sheets)
+        assert "<script" not in paths["md"].read_text()
+        with paths["csv"].open(newline="") as stream:
+            rows = list(csv.reader(stream))
+        assert {len(row) for row in rows} == {len(rows[0])}
+        assert not any(cell[:1] in ("=", "@", "+") for row in rows for cell in row)
+        assert "\\write" not in paths["tex"].read_text()
+
+
+def test_claims_have_their_numbers_and_their_runs(tmp_path):
+    grid, cells, records = make_study()
+    paths = tables.write(tmp_path, "claims", tables.claims(judging.verdicts(grid, cells, records)))
+    with paths["csv"].open(newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert row["verdict"] == "contradicts"
+    assert float(row["effect"]) < 0
+    assert float(row["low"]) < float(row["effect"]) < float(row["high"]) < 0
+    assert row["published"] == "MNLI 84.5 against 84.2 %, +0.3"
+    assert len(json.loads(paths["json"].read_text())["claims"][0]["pairs"]) == 5
+
+
+def curve(tokens, values):
+    return {"curve": {"tokens": tokens, "heldout.loss": values}}
+
+
+def test_tokens_to_reach_a_loss_are_read_off_the_curve():
+    cells = [make_cell({RATE: 0.15}, 2), make_cell({RATE: 0.4}, 2)]
+    records = {
+        cells[0].runs[0].id: make_record(cells[0].runs[0], 4.0, **curve([0, 100, 10_000], [9.0, 6.0, 4.0])),
+        cells[0].runs[1].id: make_record(cells[0].runs[1], 4.0, **curve([100, 1000, 2000], [6.0, 5.0, 5.5])),
+        cells[1].runs[0].id: make_record(cells[1].runs[0], 4.0, **curve([100, 200], [4.9, 4.8])),
+        cells[1].runs[1].id: make_record(cells[1].runs[1], 4.0, **curve([100, 200], [6.0, 5.5])),
+    }
+    found = tables.tokens_to_reach(cells, records, 5.0)
+    assert found["mean"][0] == pytest.approx(1000.0)  # half way down in the logarithm, and a point on the curve
+    assert list(found["reached"]) == [2, 1]
+    assert list(found["done"]) == [2, 2]
+    assert math.isnan(found["mean"][1])  # one run never got there
+
+
+def test_the_frame_has_one_row_a_run():
+    _, cells, records = make_study()
+    records[cells[0].runs[0].id] = make_failure(cells[0].runs[0])
+    del records[cells[0].runs[1].id]
+    runs = frame(cells, records)
+    assert len(runs) == 25
+    assert list(runs["outcome"][:3]) == ["diverged", "not run", "done"]
+    assert runs["heldout.loss"].isna().sum() == 2
+    assert list(runs[RATE].unique()) == list(EFFECTS)
+
+
+# --- tasks, simple methods, stand-ins
+
+
+def test_simple_methods_stand_below_the_cells_where_all_runs_agree():
+    *rows, majority, words = rows_of(*make_objectives())
+    assert [row["objective"] for row in rows] == ["one segment", "pairs", "pairs, NSP", "pairs, SOP"]
+    assert majority["objective"] == "majority answer"
+    assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "0.527")
+    assert words["objective"] == "linear model of all words"
+    assert (words["accuracy on swapped pairs"], words["RTE accuracy"]) == ("0.550", "")  # nothing of it for RTE
+    # the words that both segments have differ from cell to cell: no row
+    assert rows[0]["accuracy on swapped pairs"] == rows[1]["accuracy on swapped pairs"] == ""  # no head, no answer
+    assert rows[3]["accuracy on swapped pairs"].startswith("0.70")
+    grid, cells, records = make_objectives()
+    run = cells[0].tuned[0]
+    records[run.id] = make_record(run, 0.0, metrics=records[run.id].metrics | {"rte.accuracy.majority": 0.6})
+    majority = rows_of(grid, cells, records)[4]
+    assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "")
+
+
+def test_tasks_have_columns_where_they_are_planned():
+    grid, cells, records = make_objectives()
+    sheets = tables.results(grid, cells, records)
+    for sheet in sheets[:2]:
+        assert not any("CoLA" in heading or "cola" in heading for heading in sheet.headings)
+    assert any(heading.startswith("rte.accuracy mean") for heading in sheets[1].headings)
+    notes = " ".join(sheets[0].notes)
+    assert "Minus baseline: accuracy on swapped pairs of the row minus that of the baseline (pairs)" in notes
+    without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
+    headings = tables.results(grid, without, records)[0].headings
+    assert "RTE accuracy" not in headings
+    assert "accuracy on swapped pairs" in headings
+
+
+def test_scores_of_a_task_are_those_of_its_fine_tunings():
+    grid, cells, records = make_objectives()
+    del records[cells[3].tuned[0].id]
+    records[cells[3].tuned[1].id] = make_failure(cells[3].tuned[1])
+    row = rows_of(grid, cells, records)[3]
+    assert row["runs"] == "5 of 5"  # its pretrainings
+    assert row["not done"] == "1 diverged on rte (loss is NaN at step 312), 1 not run on rte"
+    _, everything, trace = tables.results(grid, cells, records)
+    numbers = dict(zip(everything.headings, everything.rows[3], strict=True))
+    assert (numbers["rte.accuracy n"], numbers["heldout.sop_accuracy n"]) == (3, 5)
+    assert trace["cells"][3]["metrics"]["rte.accuracy"]["runs"] == tuple(run.id for run in cells[3].tuned[2:])
+    runs = frame(cells, records)
+    assert len(runs) == 20
+    last = runs[runs["objective"] == "pairs, SOP"]
+    assert last["rte.accuracy"].isna().sum() == 2
+    assert last["rte.accuracy"].mean() == pytest.approx(numbers["rte.accuracy mean"])
+
+
+def test_published_values_come_from_several_tables():
+    rows = rows_of(*make_objectives())
+    sop = [row["published: SOP acc pairs from SQuAD and RACE dev (%)"] for row in rows]
+    assert sop == ["", "53.3", "52.0", "86.5", "", ""]
+    mnli = [row["published: MNLI-m dev (%)"] for row in rows]
+    assert mnli == ["", "83.9", "84.4", "", "", ""]
+
+
+def test_published_values_stand_beside_their_stand_ins():
+    grid, cells, records = make_depths()
+    rows = rows_of(grid, cells, records)
+    table = {(row["num_layers"], row["layers"]): row for row in rows[:6]}
+    perplexity, average = (name for name in rows[0] if name.startswith("published"))
+    assert [table[n, "own"][perplexity] for n in "124"] == ["5.84", "4.68", "3.99"]
+    assert [table[n, "shared"][average] for n in "124"] == ["71.2", "77.2", "81.5"]  # of 3, 6 and 12 layers
+    assert {table[n, "own"][average] for n in "124"} == {""}
+    assert [table[n, "own"]["minus baseline"] == "baseline" for n in "124"] == [False, True, False]
+    assert table["4", "own"]["minus baseline"].startswith("-0.2")
+    assert table["4", "shared"]["minus baseline"].startswith("-0.2")
+    assert "(num_layers 2), paired by seed" in " ".join(tables.results(grid, cells, records)[0].notes)

@@ -1,0 +1,259 @@
+"""Cells that search for their own best knobs: what is tried, which is chosen, what it costs, what is said of it."""
+
+import pytest
+
+from ablations.core.schema import Record
+from ablations.core.store import Records
+from ablations.pages import search_report
+from ablations.planning import grids, search
+from ablations.planning import plan as plans
+from ablations.planning.plan import plan
+from ablations.study import Study, cost_line
+from lightning_modules.config import ConfigError
+from tests import tiny
+
+RATE, LR, BATCH = "objectives.mlm.masking.rate", "optimizer.peak_lr", "training.batch_size"
+TUNE = f"tune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3, 9.0e-3]}}\n  metric: heldout.loss\n  seeds: 2\n"
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(plans, "gpus", dict)
+
+
+def written(folder, tune=TUNE, scale="", **options):
+    """The tiny grid with a search, and with further keys at its scale."""
+    file = tiny.grid(folder, extra=tune, **options)
+    file.write_text(file.read_text().replace("{description: seconds}", f"{{description: seconds{scale}}}"))
+    return file
+
+
+def read(folder, *args, **options):
+    return grids.read(written(folder, *args, **options))
+
+
+def put(records, run, value=None, outcome="done", metric="heldout.loss"):
+    metrics = {metric: value} if value is not None else {}
+    rest = {"metrics": metrics, "provenance": {"device": "cpu"}}
+    rest["cost"] = {"seconds": 2.0, "tokens": 100.0, "flops": 1e6} if outcome == "done" else {}
+    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), outcome=outcome, **rest))
+
+
+def search_with(records, found, losses, rate=None):
+    """Finishes the searches of a plan: losses by learning rate, one a seed; None for a run that diverged."""
+    for cell in found.cells:
+        if rate in (None, cell.values[RATE]):
+            for trial in cell.search:
+                for run, loss in zip(trial.runs, losses[trial.values[LR]], strict=True):
+                    put(records, run, loss, "diverged" if loss is None else "done")
+
+
+GOOD = {1e-3: (5.0, 5.0), 3e-3: (4.0, 4.6), 9e-3: (4.2, 4.5)}  # means 5.0, 4.3, 4.35; the best single one is 4.0
+
+
+# --- plans
+
+
+def test_without_a_search_nothing_changes(tmp_path):
+    plain, off = read(tmp_path / "a", ""), read(tmp_path / "b", scale=", tune: null")
+    text = (tmp_path / "a" / "tiny.yaml").read_text().replace(str(tmp_path / "a"), str(tmp_path / "b"))
+    (tmp_path / "a" / "tiny.yaml").write_text(text)
+    one, other = (plan(grid, "smoke") for grid in (grids.read(tmp_path / "a" / "tiny.yaml"), off))
+    assert [run.id for run in one.runs] == [run.id for run in other.runs]
+    assert one.cells == other.cells
+    assert "search runs" not in one.table()
+    assert "search" not in cost_line(other)
+    assert plain.tune is None
+
+
+def test_before_the_search_nothing_of_the_evaluation_is_known_but_its_size(tmp_path):
+    found = plan(read(tmp_path), "smoke")
+    assert found.counts == {"missing": 2 * 3 * 2}
+    assert {run.seed for run in found.runs} == {1000, 1001}
+    assert found.open == found.cells
+    for cell in found.cells:
+        assert (cell.runs, cell.tuned, cell.chosen) == ((), (), {})
+        assert [trial.values for trial in cell.search] == [{LR: 1e-3}, {LR: 3e-3}, {LR: 9e-3}]
+        assert [trial.system.get(LR) for trial in cell.search] == [1e-3, 3e-3, 9e-3]
+        assert [run.system.get(LR) for run in cell.awaited] == [1e-3, 1e-3]
+    assert len(found.awaited) == 4
+    assert not {run.id for run in found.awaited} & {run.id for run in found.runs}
+    assert found.tokens == (12 + 4) * 12 * 4 * 16
+    assert not found.is_finished
+    table = found.table()
+    assert list(table["search runs"]) == [6, 6]
+    assert list(table["state"]) == ["2 to follow", "2 to follow"]
+    assert "4 evaluation runs follow their searches" in cost_line(found)
+
+
+def test_searches_come_first_and_the_best_mean_is_evaluated(tmp_path):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), GOOD)
+    found = plan(grid, "smoke", records=records)
+    assert [cell.chosen for cell in found.cells] == [{LR: 3e-3}] * 2  # not the learning rate of the first
+    assert [run.seed for run in found.runs[:12]] == [1000] * 6 + [1001] * 6
+    assert [run.seed for run in found.pending] == [0, 0, 1, 1]
+    assert all(run.system.get(LR) == 3e-3 for run in found.pending)
+    assert not found.open
+    assert not found.awaited
+    plain = plan(read(tmp_path / "other", ""), "smoke", seeds=2)
+    assert len(plain.runs) == len(found.pending)
+
+
+def test_what_was_chosen_is_the_run_that_a_grid_with_that_value_has(tmp_path):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), GOOD)
+    chosen = [run.id for run in plan(grid, "smoke", records=records).pending]
+    file = tmp_path / "tiny.yaml"
+    file.write_text(file.read_text().replace(TUNE, "").replace("set:\n", f"set:\n  {LR}: 3.0e-3\n", 1))
+    assert [run.id for run in plan(grids.read(file), "smoke").runs] == chosen
+
+
+def test_every_cell_chooses_for_itself(tmp_path):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), GOOD, rate=0.15)
+    half = plan(grid, "smoke", records=records)
+    assert [bool(cell.chosen) for cell in half.cells] == [True, False]
+    assert [run.seed for run in half.pending] == [1000] * 3 + [1001] * 3 + [0, 1]
+    search_with(records, half, {**GOOD, 9e-3: (1.0, 1.0)}, rate=0.4)
+    assert [cell.chosen[LR] for cell in plan(grid, "smoke", records=records).cells] == [3e-3, 9e-3]
+
+
+@pytest.mark.parametrize("seeds", [1, 5, 1000])
+def test_no_seed_both_chooses_and_judges(tmp_path, seeds):
+    grid, records = read(tmp_path, rates="[0.15]"), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), GOOD)
+    (cell,) = plan(grid, "smoke", seeds=seeds, records=records).cells
+    assert {run.seed for run in cell.runs} == set(range(seeds))
+    assert not {run.seed for trial in cell.search for run in trial.runs} & {run.seed for run in cell.runs}
+    with pytest.raises(ConfigError, match="1001 would reach the seeds of the search, which start at 1000"):
+        plan(grid, "smoke", seeds=1001)
+
+
+def test_no_evaluation_changes_a_choice(tmp_path):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), GOOD)
+    before = plan(grid, "smoke", records=records)
+    for run in before.pending:
+        put(records, run, 99.0)
+    after = plan(grid, "smoke", records=records)
+    assert [cell.chosen for cell in after.cells] == [cell.chosen for cell in before.cells]
+    assert after.is_finished
+
+
+def test_a_scale_changes_the_search(tmp_path):
+    scale = f", tune: {{axes: {{{LR}: [2.0e-3, 4.0e-3]}}, seeds: 3}}"
+    (cell, _) = plan(read(tmp_path, scale=scale), "smoke").cells
+    assert [trial.values[LR] for trial in cell.search] == [2e-3, 4e-3]
+    assert [run.seed for run in cell.search[0].runs] == [1000, 1001, 1002]
+
+
+def test_a_search_has_the_budget_of_the_cell(tmp_path):
+    tune = TUNE.replace(f"{LR}: [1.0e-3, 3.0e-3, 9.0e-3]", f"{LR}: [1.0e-3], {BATCH}: [4, 8]")
+    found = plan(read(tmp_path, tune + "budget: {equal: tokens}\n", steps=400), "smoke")
+    for cell in found.cells:
+        assert [trial.values for trial in cell.search] == [{LR: 1e-3, BATCH: 4}, {LR: 1e-3, BATCH: 8}]
+        costs = [found.costs[trial.runs[0].id] for trial in cell.search]
+        assert [cost.steps for cost in costs] == [400, 200]
+        assert len({cost.tokens for cost in (*costs, found.costs[cell.awaited[0].id])}) == 1
+
+
+# --- choosing
+
+
+@pytest.mark.parametrize(
+    ("losses", "chosen"),
+    [
+        (GOOD, 3e-3),
+        ({1e-3: (4.0, 4.0), 3e-3: (4.0, 4.0), 9e-3: (4.0, 4.0)}, 1e-3),  # ties go by the file
+        ({1e-3: (9.0, 9.0), 3e-3: (None, 1.0), 9e-3: (None, None)}, 1e-3),  # to diverge is worse than any loss
+        ({1e-3: (None, None), 3e-3: (None, 3.0), 9e-3: (2.0, None)}, 9e-3),  # then the fewest, then their mean
+        ({1e-3: (None, None), 3e-3: (None, None), 9e-3: (None, None)}, 1e-3),
+    ],
+)
+def test_the_best_mean_is_chosen(tmp_path, losses, chosen):
+    grid, records = read(tmp_path, rates="[0.15]"), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), losses)
+    (cell,) = plan(grid, "smoke", records=records).cells
+    assert cell.chosen == {LR: chosen}
+
+
+def test_higher_may_be_better(tmp_path):
+    tune = TUNE.replace("metric: heldout.loss", "metric: heldout.accuracy\n  better: higher")
+    grid, records = read(tmp_path, tune, rates="[0.15]"), Records(tmp_path / "results")
+    for trial in plan(grid, "smoke").cells[0].search:
+        for run in trial.runs:
+            put(records, run, {1e-3: 0.2, 3e-3: 0.1, 9e-3: 0.4}[trial.values[LR]], metric="heldout.accuracy")
+    assert plan(grid, "smoke", records=records).cells[0].chosen == {LR: 9e-3}
+
+
+@pytest.mark.parametrize("outcome", ["missing", "oom", "failed", "killed", "timeout", "unmeasured"])
+def test_nothing_is_chosen_while_anything_is_unfinished(tmp_path, outcome):
+    grid, records = read(tmp_path, rates="[0.15]"), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), GOOD)
+    run = plan(grid, "smoke").cells[0].search[0].runs[1]  # of the worst combination
+    records.path(run.id).unlink()
+    if outcome == "unmeasured":
+        put(records, run)
+    elif outcome != "missing":
+        put(records, run, outcome=outcome)
+    found = plan(grid, "smoke", records=records)
+    assert len(found.open) == 1
+    assert found.pending == (() if outcome == "unmeasured" else (run,))
+    assert not found.is_finished
+    study = Study(tmp_path / "tiny.yaml", "smoke", results_dir=tmp_path / "results")
+    said = "done, without heldout.loss" if outcome == "unmeasured" else outcome
+    shown = study.plan().data.replace("\\", "")
+    assert f"waits for rate=0.15, peak_lr=0.001 search 1001 ({said}). Then follow 2 evaluation runs." in shown
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        (GOOD, ""),
+        ({**GOOD, 1e-3: (1.0, 1.0)}, "the lowest peak_lr tried, 0.001 (rate=0.15; rate=0.4)"),
+        ({**GOOD, 9e-3: (1.0, 1.0)}, "the highest peak_lr tried, 0.009 (rate=0.15; rate=0.4)"),
+    ],
+)
+def test_a_choice_at_the_end_of_the_search_is_said(tmp_path, losses, said):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    search_with(records, plan(grid, "smoke"), losses)
+    notes = search_report.notes(grid, plan(grid, "smoke", records=records).cells)
+    ends = [note for note in notes if note.startswith("Chosen at an end of the search: ")]
+    assert len(ends) == bool(said)
+    assert all(said in end for end in ends)
+
+
+# --- fine-tuning
+
+
+def test_knobs_of_fine_tuning_are_searched_by_the_score_of_a_task(tmp_path):
+    knob = "finetuning.optimizer.peak_lr"
+    tune = f"tune:\n  axes: {{{knob}: [1.0e-5, 3.0e-5]}}\n  metric: rte.accuracy\n  better: higher\n"
+    grid = read(tmp_path, "tasks: [rte, cola]\n" + tune, rates="[0.15]")
+    records = Records(tmp_path / "results")
+    found = plan(grid, "smoke")
+    (cell,) = found.cells
+    assert [[run.kind for run in trial.work] for trial in cell.search] == [["pretrain", "finetune"]] * 2
+    assert cell.search[0].runs == cell.search[1].runs  # what comes before the knob is trained once
+    assert [(run.kind, run.task) for run in found.runs] == [("pretrain", ""), ("finetune", "rte"), ("finetune", "rte")]
+    assert cell.tasks == ("rte", "cola")
+    for trial, accuracy in zip(cell.search, (0.5, 0.6), strict=True):
+        put(records, trial.runs[0], 4.0)
+        put(records, trial.tuned[0], accuracy, metric="rte.accuracy")
+    (cell,) = plan(grid, "smoke", records=records).cells
+    assert cell.chosen == {knob: 3e-5}
+    assert {run.finetuning.optimizer.peak_lr for run in cell.tuned} == {3e-5}
+    assert [run.task for run in cell.tuned] == ["rte", "cola"] * 2
+
+
+def test_what_starts_from_a_diverged_run_counts_as_diverged(tmp_path):
+    tune = f"tasks: [rte]\ntune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: rte.accuracy\n  better: higher\n"
+    grid, records = read(tmp_path, tune, rates="[0.15]"), Records(tmp_path / "results")
+    first, second = plan(grid, "smoke").cells[0].search
+    put(records, first.runs[0], outcome="diverged")
+    put(records, second.runs[0], 4.0)
+    assert plan(grid, "smoke", records=records).open
+    put(records, second.tuned[0], 0.1, metric="rte.accuracy")
+    assert plan(grid, "smoke", records=records).cells[0].chosen == {LR: 3e-3}
+    assert search.score(first, "rte.accuracy", records).lost == 1

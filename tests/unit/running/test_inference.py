@@ -1,0 +1,148 @@
+"""Measured inference: what is measured, what is kept, and the part of a page it becomes."""
+
+import json
+from functools import partial
+
+import pytest
+from matplotlib.text import Text
+from typer.testing import CliRunner
+
+from ablations.commands.cli import app
+from ablations.core.schema import Record
+from ablations.pages import inference_page
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running import inference
+from ablations.running.inference import Setting
+from lightning_modules.config import ConfigError
+
+QUICK = Setting(turns=2, seconds=0.0)
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    return plan(grids.read("bert_model_size"), "smoke")
+
+
+@pytest.fixture(scope="module")
+def measured(sizes):
+    return inference.measure(sizes, QUICK)
+
+
+def made_up(sizes, device="A processor", threads=1, ms=2.0):
+    rows = {}
+    for n, cell in enumerate(sizes.cells):
+        batches = {str(b): {"ms": ms * b * (n + 1), "low": b * 1.0, "high": ms * b * 9, "mb": 3.25} for b in (1, 32)}
+        rows[cell.label] = {"parameters": 1000 * (9 - n), **batches}
+    about = {"device": device, "threads": threads, "turns": 3, "clock": "wall", "torch": "2", "commit": None}
+    return {**about, "measured": "2026-01-02T03:04:05+00:00", "length": 32, "cells": rows}
+
+
+def records_of(cells):
+    metrics = {"heldout.loss": 3.0, "heldout.plateau": False}
+    return {
+        run.id: Record(id=run.id, kind="pretrain", config=run.plain(), outcome="done", metrics=metrics)
+        for cell in cells
+        for run in cell.runs
+    }
+
+
+def test_every_cell_has_times_and_no_less_memory_than_its_weights(sizes, measured):
+    assert list(measured["cells"]) == [cell.label for cell in sizes.cells]
+    assert (measured["threads"], measured["length"]) == (1, 32)
+    for cell in sizes.cells:
+        row = measured["cells"][cell.label]
+        encoder = cell.system.model.build(cell.system.data.tokenizer.vocab_size)
+        assert row["parameters"] == sum(p.numel() for p in encoder.parameters())
+        for batch in ("1", "32"):
+            assert 0 < row[batch]["low"] <= row[batch]["ms"] <= row[batch]["high"]
+            assert row[batch]["mb"] > 4e-6 * row["parameters"]
+        stream = 4e-6 * 32 * 32 * cell.system.model.hidden_size  # one layer's output for 32 sequences of 32
+        assert row["32"]["mb"] - row["1"]["mb"] > stream
+
+
+def test_heads_change_neither_parameters_nor_the_cell_beside(sizes, measured):
+    heads = [measured["cells"][c.label]["parameters"] for c in sizes.cells if c.values["model.num_layers"] == 2]
+    assert len(set(heads[:2])) == 1
+    assert len({json.dumps(row) for row in measured["cells"].values()}) == len(sizes.cells)
+
+
+def test_cells_with_one_encoder_are_measured_once():
+    found = inference.measure(plan(grids.read("masking_strategy"), "smoke"), QUICK)
+    assert len(found["cells"]) == 12
+    assert len({json.dumps(row) for row in found["cells"].values()}) == 1
+
+
+def test_a_second_measurement_replaces_that_of_its_device_alone(sizes, tmp_path):
+    for one in (made_up(sizes), made_up(sizes, "A card", None), made_up(sizes, ms=7.0)):
+        inference.keep(tmp_path, one)
+    found = inference.read(tmp_path)
+    assert [(one["device"], one["threads"]) for one in found] == [("A card", None), ("A processor", 1)]
+    assert found[1]["cells"][sizes.cells[0].label]["1"]["ms"] == 7.0
+
+
+def test_what_was_not_measured_is_no_part_of_a_page(sizes, tmp_path):
+    assert inference_page.publish(sizes, {}, tmp_path) == {}
+    assert inference_page.part(tmp_path) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_page_has_a_row_a_cell_the_smallest_first_and_the_same_bytes(sizes, tmp_path):
+    inference.keep(tmp_path, made_up(sizes))
+    written = inference_page.publish(sizes, {}, tmp_path)
+    first = {name: path.read_bytes() for name, path in written.items()}
+    assert set(first) == {"inference.md", "inference.csv", "inference.svg"}
+    text = "\n".join(inference_page.part(tmp_path))
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == len(sizes.cells)
+    assert [row.split(" | ")[3] for row in rows] == ["6 k", "7 k", "8 k", "9 k"]
+    assert "A processor, 1 thread" in text
+    assert "no verdict rests on them" in text
+    inference_page.publish(sizes, {}, tmp_path)
+    assert {name: path.read_bytes() for name, path in written.items()} == first
+
+
+def test_two_devices_have_rows_and_panels_of_their_own(sizes, tmp_path):
+    both = [made_up(sizes), made_up(sizes, "A card", None)]
+    reading, everything = inference_page.sheets(sizes.cells, both)
+    assert len(reading.rows) == len(everything.rows) == 2 * len(sizes.cells)
+    assert reading.headings[-1] == "device"
+    assert len([axes for axes in inference_page.figure(sizes, {}, both).axes if axes.get_xlabel()]) == 4
+
+
+def test_a_cell_that_the_grid_has_lost_is_left_out(sizes):
+    some = made_up(sizes)
+    del some["cells"][sizes.cells[1].label]
+    assert len(inference_page.sheets(sizes.cells, [some])[0].rows) == len(sizes.cells) - 1
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_the_figure_shows_scores_once_all_cells_have_them(sizes, is_done):
+    records = records_of(sizes.cells if is_done else sizes.cells[1:])
+    figure = inference_page.figure(sizes, records, [made_up(sizes)])
+    shown = "\n".join(text.get_text() for text in figure.findobj(Text))
+    assert ("lower is better" in shown) == is_done
+    assert ("encoder parameters" in shown) != is_done
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "inference.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"inference.json.*run `ablations inference` again"):
+        inference.read(tmp_path)
+
+
+def test_processor_time_is_that_of_one_thread(sizes):
+    with pytest.raises(ConfigError, match="one thread"):
+        inference.measure(sizes, Setting(threads=2, clock="cpu"))
+
+
+def test_the_command_measures_and_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(inference, "Setting", partial(Setting, turns=1, seconds=0.0))
+    words = ["inference", "bert_model_size", "--scale", "smoke", "--results", str(tmp_path), "--device", "cpu"]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 0, ended.output
+    assert (tmp_path / "bert_model_size" / "smoke" / "inference.svg").is_file()
+    for option, value, said in (("--device", "cdua", "Did you mean 'cuda'"), ("--clock", "sun", "Allowed: wall, cpu")):
+        ended = CliRunner().invoke(app, [*words, option, value])
+        assert ended.exit_code == 2
+        assert said in " ".join(ended.output.split())

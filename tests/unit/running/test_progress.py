@@ -1,0 +1,82 @@
+"""What a grid in progress shows, in a log, in a terminal and in a notebook."""
+
+import nbformat
+from nbclient import NotebookClient
+
+from ablations.running import progress
+from ablations.running.launch import Event
+from tests import tiny
+
+
+def event(kind, run="a", done=0, left=90.0, **more):
+    settings = {"label": f"rate=0.{ord(run) - 96} seed 0", "total": 3, "running": 1, "seconds_left": left, **more}
+    return Event(kind=kind, run_id=run, done=done, **settings)
+
+
+def moving(run="a", step=5, done=0, **more):
+    told = {"step": step, "steps": 10, "loss": 4.125, "tokens_per_second": 61_234.0}
+    return event("progress", run, done, progress=told, **more)
+
+
+def test_the_line_has_cells_loss_speed_and_time_left():
+    display = progress.Display()
+    display(event("started"))
+    display(moving("a", 5))
+    display(moving("b", 2))
+    assert display.line() == (
+        "0/3 runs | rate=0.1 seed 0: step 5/10, loss 4.125; rate=0.2 seed 0: step 2/10, loss 4.125 | "
+        "122,468 tokens/s | 90 s left"
+    )
+    display(event("finished", "a", 1, outcome="done"))
+    display(event("finished", "b", 2, outcome="diverged"))
+    assert display.line() == "2/3 runs (1 diverged) | 90 s left"
+
+
+def test_a_log_gets_a_line_every_ten_seconds(capsys, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with progress.Plain() as tell:
+        for _ in range(300):
+            clock[0] += 0.1
+            tell(moving())
+        tell(event("finished", done=3, outcome="done"))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[-1] == "3/3 runs in 30 s"
+    assert all("loss 4.125" in line for line in lines[:-1])
+
+
+def test_a_terminal_gets_a_bar(capsys, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress.Terminal() as tell:
+        tell(moving())
+        tell(event("finished", done=3, outcome="done"))
+    shown = capsys.readouterr().out
+    assert "3/3 runs" in shown
+
+
+def test_nothing_is_shown_where_nothing_is_to_be_done(capsys):
+    with progress.Plain():
+        pass
+    assert capsys.readouterr().out == ""
+
+
+def test_an_executed_notebook_keeps_the_last_state_only(tmp_path, monkeypatch):
+    for name, value in tiny.environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    code = """
+from types import SimpleNamespace
+from ablations import progress
+from tests.unit.test_progress import event, moving
+progress._NOTEBOOK_EVERY = 0
+with progress.display(SimpleNamespace(pending=[1])) as tell:
+    for step in range(10):
+        tell(moving(step=step))
+    tell(event("finished", done=3, outcome="done"))
+"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    (output,) = notebook.cells[0].outputs
+    assert output["data"]["text/plain"].startswith("3/3 runs in ")

@@ -1,0 +1,172 @@
+"""Runs that start from the weights of others: made in order, tried again, and given up."""
+
+import pytest
+
+from ablations.core.store import Records
+from ablations.planning import plan as plans
+from ablations.running import worker
+from ablations.running.execute import execute
+from ablations.running.launch import Launch
+from lightning_modules import pretraining as fitting
+from lightning_modules.finetuning import run as tuning
+from lightning_modules.tasks import TASKS, pins
+from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Fitted
+from tests.toy import toy_task
+from tests.unit.run_graphs import LAYERS, RATE, WARM, planned, put
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(plans, "gpus", dict)
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Trainings that take no time: a list of what was made, and a function that may raise in its place."""
+    made, obstacle = [], {"": lambda run: None}
+
+    def fit(system, seed, folder, *, start=None, **_):
+        run = ("pretrain", system.model.num_layers, system.get(RATE), seed)
+        made.append(run)
+        obstacle[""](run)
+        assert (start is None) == (system.shallower() is None)
+        before = start.read_text() if start else ""
+        (folder / WEIGHTS).write_text(f"{before}{system.model.num_layers} layers, ")
+        (folder / CHECKPOINT).touch()
+        loss = 4.0 + system.get(RATE) + seed / 10
+        return Fitted(metrics={"heldout.loss": loss}, cost={"flops": 1.0, "seconds": 1.0})
+
+    def tune(what, folder, **_):
+        run = ("finetune", what.task, what.system.get(RATE), what.seed)
+        made.append(run)
+        obstacle[""](run)
+        return Fitted(metrics={"toy.accuracy": float(len(what.weights.read_text()))})
+
+    monkeypatch.setattr(fitting, "fit", fit)
+    monkeypatch.setattr(tuning, "tune", tune)
+    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
+    monkeypatch.setattr(pins, "pinned", dict)
+    return made, obstacle
+
+
+TOY = {"extra": "tasks: [toy]\n"}
+
+
+def run(folder, records, retries=1, **options):
+    events = []
+    found = planned(folder, records, **options)
+    return execute(found, records, "inline", retries=retries, on_event=events.append), events
+
+
+def test_what_starts_from_a_diverged_run_is_given_up(tmp_path, trainings):
+    made, obstacle = trainings
+
+    def diverge(run):
+        if run[:3] == ("pretrain", 1, 0.4):
+            raise Diverged(3)
+
+    obstacle[""] = diverge
+    records = Records(tmp_path / "results")
+    options = {**TOY, "rates": "[0.15, 0.4]", "knobs": {LAYERS: 2, WARM: "[1]"}}
+    summary, events = run(tmp_path, records, **options)
+    assert summary.outcomes == {"done": 3, "diverged": 1, "orphaned": 2}
+    assert summary.complete
+    assert summary.executed == len(made) == 4
+    assert not summary.problems
+    assert [event.outcome for event in events if event.kind == "finished"].count("orphaned") == 2
+    assert events[-1].done == events[-1].total == 6
+    assert planned(tmp_path, records, **options).counts == summary.outcomes
+    again, events = run(tmp_path, records, **options)
+    assert (again.executed, again.outcomes, events) == (0, summary.outcomes, [])
+    assert "2 orphaned" in str(again)
+
+
+def test_a_parent_that_fails_is_tried_again_before_its_child(tmp_path, trainings):
+    made, obstacle = trainings
+
+    def fail_once(run):
+        if len(made) == 1:
+            raise ValueError("once")
+
+    obstacle[""] = fail_once
+    summary, _ = run(tmp_path, Records(tmp_path / "results"), **TOY)
+    assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
+    assert (summary.outcomes, summary.executed) == ({"done": 2}, 3)
+
+
+def test_a_parent_that_is_killed_is_tried_again_before_its_child(tmp_path, trainings, monkeypatch):
+    made, attempt, codes = trainings[0], worker.attempt, [-9]
+    monkeypatch.setattr(worker, "attempt", lambda *given: codes.pop() if codes else attempt(*given))
+    summary, events = run(tmp_path, Records(tmp_path / "results"), **TOY)
+    assert [event.kind for event in events] == ["started", "started", "finished", "started", "finished"]
+    assert [kind for kind, *_ in made] == ["pretrain", "finetune"]
+    assert summary.outcomes == {"done": 2}
+
+
+def test_without_its_parent_a_run_waits_for_the_next_launch(tmp_path, trainings):
+    made, obstacle = trainings
+
+    def fail(run):
+        raise ValueError("not today")
+
+    obstacle[""], records = fail, Records(tmp_path / "results")
+    summary, _ = run(tmp_path, records, retries=0, **TOY)
+    assert summary.outcomes == {"failed": 1, "missing": 1}
+    assert not summary.complete
+    obstacle[""] = lambda run: None
+    summary, _ = run(tmp_path, records, **TOY)
+    assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
+    assert summary.outcomes == {"done": 2}
+
+
+def test_a_run_is_ready_when_its_parent_is_done(tmp_path, trainings):
+    records = Records(tmp_path / "results")
+    launch = Launch(planned(tmp_path, records, **TOY), records, 0, None, lambda event: None)
+    parent, child = launch.todo
+    assert launch.ready(parent)
+    assert not launch.ready(child)
+    launch.todo.remove(parent)
+    launch.begin(parent)
+    assert not launch.ready(child)
+    assert launch.todo == [child]  # it waits
+    launch.settle(parent, put(records, parent), here=True)
+    assert launch.ready(child)
+
+
+def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
+    made, _ = trainings
+    records = Records(tmp_path / "results")
+    options = {**TOY, "knobs": {LAYERS: 2, WARM: "[1]"}}
+    run(tmp_path, records, **options)
+    first, second, tuned = planned(tmp_path, records, **options).runs
+    score = records.get(tuned.id).metrics
+    records.path(tuned.id).unlink()
+    for lost in (first, second):
+        (records.work_folder(lost.id) / WEIGHTS).unlink()
+    kept = {run.id: records.path(run.id).read_bytes() for run in (first, second)}
+    made.clear()
+    summary, _ = run(tmp_path, records, **options)
+    assert [row[:2] for row in made] == [("pretrain", 1), ("pretrain", 2), ("finetune", "toy")]
+    assert (summary.executed, summary.outcomes) == (1, {"done": 3})
+    assert records.get(tuned.id).metrics == score
+    assert not any((records.work_folder(run.id) / CHECKPOINT).exists() for run in (first, second, tuned))
+    assert {id: records.path(id).read_bytes() for id in kept} == kept  # records of finished runs stay as they are
+    assert "is trained again: another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(("recorded", "outcome"), [(4.16, "done"), (4.5, "failed")])
+def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, recorded, outcome):
+    records = Records(tmp_path / "results")
+    pretrained, tuned = planned(tmp_path, **TOY).runs
+    put(records, pretrained, metrics={"heldout.loss": recorded})
+    summary, _ = run(tmp_path, records, retries=0, **TOY)
+    record = records.get(tuned.id)
+    assert (record.outcome, summary.executed) == (outcome, 1)
+    assert (records.work_folder(pretrained.id) / WEIGHTS).exists() == (outcome == "done")
+    assert not (records.work_folder(pretrained.id) / CHECKPOINT).exists()  # or the next attempt would go on from it
+    if outcome == "failed":
+        assert record.detail.splitlines()[-1] == (
+            f"NotReproducedError: run {pretrained.id} was trained again for its weights and ended at a loss of 4.1500 "
+            "where its record says 4.5000"
+        )
+    assert records.get(pretrained.id).metrics == {"heldout.loss": recorded}

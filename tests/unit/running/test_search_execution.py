@@ -1,0 +1,296 @@
+"""Searches made, stopped, resumed and published; and what is wrong with a search, said with file and line."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ablations.claims import judging
+from ablations.commands.cli import app
+from ablations.core import strict_yaml
+from ablations.core.schema import Tune
+from ablations.core.store import Records
+from ablations.pages.publishing import republish
+from ablations.planning import new_grid
+from ablations.planning import plan as plans
+from ablations.study import Study, cost_line
+from lightning_modules import pretraining as fitting
+from lightning_modules.config import ConfigError
+from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Fitted
+from tests.unit.planning.test_search import LR, RATE, read, written
+
+TWO = f"tune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: heldout.loss\n  seeds: 2\n"
+CLAIM = f"""\
+claims:
+  - id: more
+    statement: More is better.
+    source: Table 1
+    metric: heldout.loss
+    better: lower
+    a: {{{RATE}: 0.4}}
+    b: {{{RATE}: 0.15}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(plans, "gpus", dict)
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Trainings that take no time: what was made, and a function of the run that may raise in its place."""
+    made, obstacle = [], {"": lambda run: None}
+
+    def fit(system, seed, folder, **_):
+        run = (system.get(RATE), system.get(LR), seed)
+        made.append(run)
+        obstacle[""](run)
+        (folder / WEIGHTS).touch()
+        (folder / CHECKPOINT).touch()
+        better = 3e-3 if system.get(RATE) == 0.15 else 1e-3
+        loss = 4.0 + 0.1 * (system.get(LR) != better) + seed % 10 / 50 + system.get(RATE) * (1 + seed % 10 / 100)
+        metrics = {"heldout.loss": loss, "heldout.bigram_loss": 6.0, "heldout.plateau": False}
+        return Fitted(metrics=metrics, cost={"flops": 1e6, "seconds": 2.0, "tokens": 64.0})
+
+    monkeypatch.setattr(fitting, "fit", fit)
+    return made, obstacle
+
+
+def study(folder, *args, **options):
+    return Study(written(folder, *(args or (TWO,)), **options), "smoke", results_dir=folder / "results")
+
+
+def test_one_call_makes_both_phases(tmp_path, trainings):
+    made, _ = trainings
+    summary = study(tmp_path).run("inline")
+    assert (summary.outcomes, summary.executed) == ({"done": 12}, 12)
+    assert [seed for *_, seed in made] == [1000] * 4 + [1001] * 4 + [0, 0, 1, 1]
+    assert {(rate, lr) for rate, lr, seed in made if seed < 1000} == {(0.15, 3e-3), (0.4, 1e-3)}
+    again = study(tmp_path).run("inline")
+    assert (again.outcomes, again.executed) == ({"done": 12}, 0)
+
+
+@pytest.mark.parametrize("stop", [1, 5, 8, 9, 12])
+def test_an_interruption_changes_nothing(tmp_path, trainings, stop):
+    made, obstacle = trainings
+
+    def interrupt(run):
+        if len(made) == stop:
+            raise KeyboardInterrupt
+
+    obstacle[""] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        study(tmp_path).run("inline")
+    obstacle[""] = lambda run: None
+    assert study(tmp_path).run("inline").outcomes == {"done": 12}
+    assert len(made) == 13
+    assert {(rate, lr) for rate, lr, seed in made if seed < 1000} == {(0.15, 3e-3), (0.4, 1e-3)}
+
+
+def test_a_search_that_lost_a_record_is_completed_and_chooses_the_same(tmp_path, trainings):
+    made, _ = trainings
+    one = study(tmp_path)
+    one.run("inline")
+    kept, records = {run.id for run in one.resolve().runs}, Records(tmp_path / "results")
+    records.path(one.resolve().cells[1].search[1].runs[0].id).unlink()
+    found = one.resolve()
+    assert [cell.label for cell in found.open] == ["rate=0.4"]
+    assert len(found.pending) == 1
+    made.clear()
+    assert one.run("inline").outcomes == {"done": 12}
+    assert made == [(0.4, 3e-3, 1000)]
+    assert {run.id for run in one.resolve().runs} == kept
+
+
+def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
+    made, obstacle = trainings
+
+    def fail(run):
+        if run == (0.4, 1e-3, 1001):
+            raise ValueError("not today")
+
+    obstacle[""] = fail
+    one = study(tmp_path, TWO + CLAIM)
+    summary = one.run("inline", retries=0)
+    assert not summary.complete
+    assert "nothing is evaluated where a search has not chosen: rate=0.4" in str(summary)
+    assert {rate for rate, _, seed in made if seed < 1000} == {0.15}
+    assert one.resolve().counts == {"done": 9, "failed": 1}
+    (verdict,) = judging.verdicts(one.grid, one.resolve().cells, one.records)
+    assert (verdict.outcome, verdict.n) == ("not resolved", 0)
+    frame = one.frame()
+    assert list(frame["outcome"]) == ["done", "done", "not run", "not run"]
+    one.publish()
+    card = json.loads((one.folder / "page.json").read_text())
+    assert (card["finished"], card["planned"], card["claims"][0]["outcome"]) == (9, 12, "not run")
+    page = (one.folder / "README.md").read_text()
+    assert "9 of 12 runs finished" in page
+    assert "2 not run before the search has chosen" in page
+    assert "waits for rate=0.4, peak_lr=0.001 search 1001 (failed)" in one.plan().data.replace("\\", "")
+
+
+def test_diverging_in_a_search_is_an_answer(tmp_path, trainings):
+    _, obstacle = trainings
+
+    def diverge(run):
+        if run[1] == 3e-3:
+            raise Diverged(3)
+
+    obstacle[""] = diverge
+    one = study(tmp_path)
+    assert one.run("inline").outcomes == {"done": 8, "diverged": 4}
+    assert [cell.chosen[LR] for cell in one.resolve().cells] == [1e-3, 1e-3]
+    assert one.resolve().is_finished
+    one.publish()
+    assert "**12 of 12 runs finished.**" in (one.folder / "README.md").read_text()
+
+
+def test_the_search_is_charged_to_its_cell(tmp_path, trainings):
+    one = study(tmp_path, TWO + CLAIM)
+    assert "8 of 8 runs to train and 4 that follow their searches" in cost_line(one.resolve())
+    planned = one.plan().data
+    assert "+ search" in planned
+    assert "4 runs, 3.07 k tokens" in planned
+    one.run("inline")
+    one.publish()
+    rows = [line.split(" | ") for line in (one.folder / "table.md").read_text().splitlines() if line.startswith("|")]
+    cells = [dict(zip(rows[0], row, strict=True)) for row in rows[2:4]]
+    assert [cell["chosen peak_lr"] for cell in cells] == ["0.003", "0.001"]
+    for cell in cells:
+        named = ("search runs", "search tokens", "search FLOPs", "search time")
+        assert [cell[name] for name in named] == ["4 of 4", "256", "4 M", "8 s"]
+    page = (one.folder / "README.md").read_text()
+    assert "Of these, searches: 8 runs, 16 s, 512 tokens, 8 M floating-point operations" in page
+    assert (
+        "Every cell is tuned by the same search: 2 combinations (peak_lr 0.001, 0.003), each from seeds 1000 to 1001"
+        in page
+    )
+    (verdict,) = judging.verdicts(one.grid, one.resolve().cells, one.records)
+    assert verdict.n == 2
+    evaluated = {run.id for cell in one.resolve().cells for run in cell.runs}
+    assert {run for pair in verdict.runs for run in pair} <= evaluated
+
+
+def test_page_and_sidecars_name_the_runs_of_searches(tmp_path, trainings):
+    one = study(tmp_path)
+    one.run("inline")
+    one.publish()
+    found = one.resolve()
+    ids = [[run.id for run in trial.runs] for cell in found.cells for trial in cell.search]
+    for name, key in (("table", "cells"), ("search", "searches")):
+        told = json.loads((one.folder / f"{name}.json").read_text())[key]
+        assert [trial["runs"] for cell in told for trial in cell["search"]] == ids
+        assert [cell["chosen"] for cell in told] == [{LR: 3e-3}, {LR: 1e-3}]
+    page = (one.folder / "README.md").read_text()
+    assert all(id[:8] in page for runs in ids for id in runs)
+    assert page.count("| chosen |") == 2
+
+
+@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # curves of four steps
+def test_two_phases_end_to_end_and_the_same_page_from_the_records(tmp_path):
+    grid = written(tmp_path, TWO.replace("seeds: 2", "seeds: 1"), seeds=1, steps=4)
+    words = ["run", grid, "--scale", "smoke", "--executor", "inline", "--no-notebook", "--results"]
+    ran = CliRunner().invoke(app, [str(word) for word in (*words, tmp_path / "results")])
+    assert ran.exit_code == 0, ran.output
+    one = Study(grid, "smoke", results_dir=tmp_path / "results")
+    assert one.resolve().counts == {"done": 6}
+    for cell in one.resolve().cells:
+        losses = [one.records.get(trial.runs[0].id).metrics["heldout.loss"] for trial in cell.search]
+        assert cell.chosen == cell.search[losses.index(min(losses))].values
+        assert cell.runs[0].system.get(LR) == cell.chosen[LR]
+    before = {path.name: path.read_bytes() for path in one.folder.iterdir()}
+    for name in before.keys() - {"request.json"}:
+        (one.folder / name).unlink()
+    republish(tmp_path / "results")
+    assert {path.name: path.read_bytes() for path in one.folder.iterdir()} == before
+
+
+# --- what is wrong with a search
+
+FINE = f"""\
+tune:
+  axes:
+    {LR}: [1.0e-3, 3.0e-3]
+  metric: heldout.loss
+"""
+MISTAKES = {
+    "bad knob": ((LR, "optimizer.peak_rl"), "tune.axes.optimizer.peak_rl: there is no such knob. Did you mean 'optim"),
+    "also varied": ((LR, RATE), "is varied by the axis 'objectives.mlm.masking.rate': a knob is either compared or"),
+    "whole systems": ((LR, "system"), "make 'system' an axis"),
+    "steps": ((LR, "training.steps"), r"is what the budget \(equal: steps\) holds equal"),
+    "more tokens a step": ((LR, "training.batch_size"), "the budget holds steps equal: more would win"),
+    "cost": (
+        ("heldout.loss", "cost.seconds"),
+        "'cost.seconds' is a cost: a search by it finds the cheapest, not the best",
+    ),
+    "measurement": ((LR, "evaluation.sequences"), "changes what is measured"),
+    "label": ((LR, "paper"), "is a label, which changes no number"),
+    "bad value": (("3.0e-3", "-3.0e-3"), rf"tiny.yaml:26: tune.axes.{LR}.1: Input should be greater than"),
+    "a value alone": (("[1.0e-3, 3.0e-3]", "0.001"), r"has to be a list, such as \[1, 2\], not 0.001"),
+    "no knob": ((f"\n    {LR}: [1.0e-3, 3.0e-3]", " {}"), "tune.axes: is empty; it needs at least one entry"),
+    "no value": (("[1.0e-3, 3.0e-3]", "[]"), "a search needs at least one value"),
+    "twice": (("3.0e-3", "1.0e-3"), "0.001 is listed twice"),
+    "unknown metric": (
+        ("heldout.loss", "heldout.los"),
+        "no metric 'heldout.los'. Did you mean 'heldout.loss'",
+    ),
+    "unlisted metric": (("heldout.loss", "heldout.accuracy"), "say here what is better: 'lower' or 'higher'"),
+    "other direction": (("heldout.loss", "heldout.loss\n  better: higher"), "among the grid's metrics lower is better"),
+    "no such task": (("heldout.loss", "rte.accuracy\n  better: higher"), "is not measured at scale 'smoke'"),
+    "zero seeds": (
+        ("heldout.loss", "heldout.loss\n  seeds: 0"),
+        "tune.seeds: Input should be greater than or equal to 1",
+    ),
+    "misspelt key": (("metric:", "metrics:"), "tune.metrics: there is no such key. Did you mean 'metric'?"),
+    "fine-tuning": ((LR, "finetuning.epochs"), "no fine-tuning is behind 'heldout.loss'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_named(tmp_path, name):
+    (old, new), message = MISTAKES[name]
+    with pytest.raises(ConfigError, match=message):
+        read(tmp_path, FINE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("tune", "scale", "message"),
+    [
+        ("", ", tune: {seeds: 2}", "scales.smoke.tune: the grid has no 'tune' that a scale could change"),
+        (
+            FINE,
+            ", tune: {axes: {optimizer.peak_lrs: [1.0]}}",
+            "is not searched by this grid. Did you mean 'opt",
+        ),
+        (FINE, f", tune: {{axes: {{{LR}: [-1.0, 0.1]}}}}", f"scales.smoke.tune.axes.{LR}.0: Input should be greater"),
+        (FINE, ", tune: {seeds: 0}", "scales.smoke.tune.seeds: Input should be greater than or equal to 1"),
+        (
+            FINE.replace(LR, "objectives.sentence.weight"),
+            "",
+            "tune: objectives.sentence needs pairs: .* rate=0.15",
+        ),
+    ],
+)
+def test_mistakes_of_scales_are_named(tmp_path, tune, scale, message):
+    with pytest.raises(ConfigError, match=message):
+        read(tmp_path, tune, scale=scale)
+
+
+def test_a_knob_that_makes_no_difference_is_named(tmp_path):
+    knob = "finetuning.optimizer.peak_lr"
+    tune = FINE.replace(LR, knob).replace("heldout.loss", "rte.accuracy\n  better: higher")
+    fixed = "set:\n  finetuning.rte.optimizer.peak_lr: 1.0e-5\n"
+    file = written(tmp_path, "tasks: [rte]\n" + tune)
+    file.write_text(file.read_text().replace("set:\n", fixed, 1))
+    with pytest.raises(ConfigError, match=f"tune.axes.{knob}: makes no difference to 'rte.accuracy' at scale 'smoke'"):
+        Study(file, "smoke", results_dir=tmp_path / "results")
+
+
+def test_the_example_of_new_grids_is_valid(tmp_path):
+    lines = new_grid._TEMPLATE.read_text().splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("# tune:"))
+    example = [line.removeprefix("# ") for line in lines[start:] if line.startswith("# ")]
+    assert strict_yaml.value("\n".join(example)) is not None
+    grid = read(tmp_path, "\n".join(example) + "\n")
+    assert isinstance(grid.tune, Tune)

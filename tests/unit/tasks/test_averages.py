@@ -1,0 +1,171 @@
+"""Averages over tasks: by the rules of papers, and as metrics of a grid."""
+
+import pytest
+
+from ablations.core.metrics import METRICS
+from ablations.core.schema import Run
+from ablations.measurements import derived, frames
+from ablations.pages import tables
+from ablations.planning import grids
+from lightning_modules.config import ConfigError
+from lightning_modules.tasks import TASKS as ALL
+from lightning_modules.tasks import FineTuning
+from lightning_modules.tasks.scores.averages import BERT, GLUE, bert_average, glue_average, mean
+from tests import tiny
+from tests.unit.synthetic import RATE, make_cell, make_grid, make_record
+
+# BERT, Table 1: MNLI-m, MNLI-mm, QQP, QNLI, SST-2, CoLA, STS-B, MRPC, RTE, and the printed average
+PRINTED = {
+    "Pre-OpenAI SOTA": ((80.6, 80.1, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7), 74.0),
+    "BiLSTM+ELMo+Attn": ((76.4, 76.1, 64.8, 79.8, 90.4, 36.0, 73.3, 84.9, 56.8), 71.0),
+    "OpenAI GPT": ((82.1, 81.4, 70.3, 87.4, 91.3, 45.4, 80.0, 82.3, 56.0), 75.1),
+    "BERT-base": ((84.6, 83.4, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4), 79.6),
+    "BERT-large": ((86.7, 85.9, 72.1, 92.7, 94.9, 60.5, 86.5, 89.3, 70.1), 82.1),
+}
+
+
+class TestRules:
+    @pytest.mark.parametrize("row", PRINTED)
+    def test_of_berts_table_1(self, row):
+        scores, average = PRINTED[row]
+        # the printed scores are themselves rounded: by hand the second row is 638.5 / 9 = 70.94
+        assert bert_average(dict(zip(BERT, scores, strict=True))) == pytest.approx(average, abs=0.06)
+
+    def test_by_hand(self):
+        names = {name for part in GLUE for name in part}
+        scores = dict.fromkeys(names, 0.0)
+        assert glue_average(scores | {"wnli.accuracy": 0.9}) == pytest.approx(0.1)
+        assert glue_average(scores | {"mrpc.f1": 0.9}) == pytest.approx(0.05)
+        assert glue_average(scores | {"mnli.mismatched_accuracy": 0.9}) == pytest.approx(0.05)
+        assert bert_average(scores | {"mnli.mismatched_accuracy": 0.9}) == pytest.approx(0.1)
+        assert bert_average(scores | {"wnli.accuracy": 0.9, "mrpc.accuracy": 0.9, "stsb.pearson": 0.9}) == 0.0
+
+    @pytest.mark.parametrize("absent", BERT)
+    def test_a_missing_score_leaves_no_average(self, absent):
+        scores = {name: 0.5 for part in (BERT, *GLUE) for name in part}
+        assert (bert_average(scores), glue_average(scores)) == (0.5, 0.5)
+        del scores[absent]
+        assert bert_average(scores) is None
+        assert glue_average(scores) is None
+
+    @pytest.mark.parametrize(("official", "own"), [("qnli", "qnli_own"), ("mnli", "mnli_own"), ("qqp", "quora")])
+    def test_own_splits_never_stand_in(self, official, own):
+        names = [name for part in (BERT, *GLUE) for name in part]
+        scores = {f"{own}.{n.partition('.')[2]}" if n.startswith(f"{official}.") else n: 0.5 for n in names}
+        assert (bert_average(scores), glue_average(scores)) == (None, None)
+        tasks = {name.partition(".")[0] for name in scores}
+        assert own in tasks
+        assert not derived.possible("glue.bert_average", tasks)
+        assert derived.missing("glue.average", tasks).endswith(f"absent from 'tasks': {official}")
+        parts = {name.partition(".")[0] for part in (BERT, *GLUE) for name in part}
+        assert not [name for name in parts if ALL[name].own_split]
+
+    def test_a_mean_of_nothing_is_none(self):
+        assert mean({"a": 1.0}, []) is None
+        assert mean({"a": 1.0}, ["a", "b"]) is None
+
+
+TASKS = ("rte", "cola")
+
+
+def make_cells(rates=(0.15, 0.4), seeds=3):
+    """Cells fine-tuned on RTE and CoLA: accuracy .6 + seed / 100 + rate / 10 and correlation .2."""
+    cells, records = [], {}
+    for rate in rates:
+        cell = make_cell({RATE: rate}, seeds)
+        tuned = tuple(Run.tuning(run, task, "examples", FineTuning()) for run in cell.runs for task in TASKS)
+        cell = cell.model_copy(update={"tuned": tuned})
+        cells.append(cell)
+        records |= {run.id: make_record(run, 4.6) for run in cell.runs}
+        for run in tuned:
+            score = {"rte": {"rte.accuracy": 0.6 + run.seed / 100 + rate / 10}, "cola": {"cola.matthews": 0.2}}
+            records[run.id] = make_record(run, 0.0, kind="finetune", metrics=score[run.task], curve={})
+    return cells, records
+
+
+def grid_of(*names):
+    metrics = [{"name": name, "better": "higher"} for name in names]
+    return make_grid(metrics=metrics, tasks=list(TASKS), figure=None, claims=[], published=[], axes={RATE: [0.15, 0.4]})
+
+
+class TestMetricsOfAGrid:
+    def test_a_mean_is_taken_within_each_seed_then_over_seeds(self):
+        cells, records = make_cells()
+        assert frames.metric_by_seed(cells[0], records, "tasks.mean") == pytest.approx(
+            {0: 0.4075, 1: 0.4125, 2: 0.4175}
+        )
+        base, other = frames.summarise(grid_of("tasks.mean"), cells, records)
+        assert base.metrics["tasks.mean"].interval.mean == pytest.approx(0.4125)
+        assert base.metrics["tasks.mean"].runs == tuple(run.id for run in cells[0].runs)
+        found = other.metrics["tasks.mean"]
+        assert found.difference.mean == pytest.approx(0.0125)
+        assert found.pairing.contrast.n == found.interval.n == 3
+
+    def test_a_seed_that_lacks_a_part_has_no_mean(self):
+        cells, records = make_cells()
+        gone, failed = (next(r for r in cells[0].tuned if (r.seed, r.task) == key) for key in ((0, "rte"), (1, "cola")))
+        del records[gone.id]
+        records[failed.id] = records[failed.id].but(outcome="failed")
+        assert list(frames.metric_by_seed(cells[0], records, "tasks.mean")) == [2]
+        item = frames.summarise(grid_of("tasks.mean"), cells, records)[1]
+        assert item.metrics["tasks.mean"].pairing.contrast.n == 1
+
+    def test_means_made_on_several_devices_are_not_paired_with_others(self):
+        cells, records = make_cells()
+        mixed = next(run for run in cells[1].tuned if run.seed == 1)
+        records[mixed.id] = records[mixed.id].but(provenance={"device": "cuda"})
+        pairing = frames.pair(cells[1], cells[0], records, "tasks.mean")
+        assert pairing.contrast.seeds == (0, 2)
+        assert "never compared across device classes: seeds 1 left out" in pairing.notes
+
+    def test_tables_have_it_where_the_tasks_suffice(self):
+        cells, records = make_cells()
+        grid = grid_of("rte.accuracy", "tasks.mean", "glue.bert_average")
+        reading = tables.results(grid, cells, records)[0]
+        assert "tasks.mean" in reading.headings
+        assert "glue.bert_average" not in reading.headings
+        (row, *_) = reading.rows
+        assert row[reading.headings.index("tasks.mean")].startswith("0.41")
+
+    def test_frames_have_a_column(self):
+        cells, records = make_cells()
+        found = frames.frame(cells, records)
+        assert found["tasks.mean"].tolist() == pytest.approx([0.4075, 0.4125, 0.4175, 0.42, 0.425, 0.43])
+        assert "glue.average" not in found
+
+    def test_all_nine_scores_give_the_average_of_bert(self):
+        parts = {}
+        for name in BERT:
+            parts.setdefault(name.partition(".")[0], {})[name] = 0.9 if name == "cola.matthews" else 0.0
+        cell = make_cell({RATE: 0.15}, 2)
+        tuned = tuple(Run.tuning(run, task, "examples", FineTuning()) for run in cell.runs for task in parts)
+        cell = cell.model_copy(update={"tuned": tuned})
+        records = {run.id: make_record(run, 0.0, kind="finetune", metrics=parts[run.task], curve={}) for run in tuned}
+        assert frames.metric_by_seed(cell, records, "glue.bert_average") == pytest.approx({0: 0.1, 1: 0.1})
+        assert frames.metric_by_seed(cell, records, "glue.average") == {}
+
+    def test_each_is_described(self):
+        assert set(derived.DERIVED) <= set(METRICS)
+
+
+class TestGrids:
+    def write(self, folder, metric, tasks):
+        file = tiny.grid(folder)
+        text = file.read_text().replace(
+            "metrics:\n", f"tasks: {tasks}\nmetrics:\n  - {{name: {metric}, better: higher}}\n"
+        )
+        assert text != file.read_text()
+        file.write_text(text)
+        return file
+
+    def test_an_average_without_its_tasks_is_a_problem(self, tmp_path):
+        file = self.write(tmp_path, "glue.bert_average", "[rte, cola]")
+        with pytest.raises(
+            ConfigError, match=r"tiny\.yaml:\d+: .*absent from 'tasks': mnli, mrpc, qnli, qqp, sst2, stsb"
+        ):
+            grids.read(file)
+
+    def test_a_plain_mean_needs_some_task(self, tmp_path):
+        assert grids.read(self.write(tmp_path / "a", "tasks.mean", "[rte]")).metrics[0].name == "tasks.mean"
+        with pytest.raises(ConfigError, match="absent from 'tasks': any task"):
+            grids.read(self.write(tmp_path / "b", "tasks.mean", "[]"))

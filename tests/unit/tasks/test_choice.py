@@ -1,0 +1,284 @@
+"""Questions with options: rows, truncation, scores, word baselines, and the files of each data set."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_modules.config import ConfigError
+from lightning_modules.tasks import TASKS
+from lightning_modules.tasks.baselines.lexical import by_words
+from lightning_modules.tasks.scores.kept import unpack
+from lightning_modules.tasks.shapes.choice import RIGHT, Choice, ChoiceHead, Question
+from tests.toy_shapes import encoded, letters, shown
+
+PAIR = Choice(2)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return letters(tmp_path_factory.mktemp("tokenizer"))
+
+
+class TestRows:
+    def test_a_row_an_option_in_their_order(self, encoder):
+        examples = PAIR.read([Question("a b", "c", ("d", "e f"), 1), Question("g", "", ("h", "i"), 0)], "made")
+        inputs = encoded(examples, PAIR, encoder, 16)
+        assert shown(inputs, encoder, 1, 0) == [
+            "[CLS] g [SEP] h [SEP]", "[CLS] g [SEP] i [SEP]", "[CLS] a b [SEP] c d [SEP]", "[CLS] a b [SEP] c e f [SEP]"
+        ]  # fmt: skip
+        example = inputs.batch(np.array([1, 0]))
+        assert example.targets[RIGHT].ids.tolist() == [1, 0, 0, 1]
+        assert example.targets[RIGHT].where.tolist() == [0, 8, 16, 24]
+        assert example.inputs.tables["segment"][3].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+        assert inputs.sizes.tolist() == [[7, 8], [5, 5]]
+
+    def test_each_text_is_encoded_once(self, encoder):
+        rows = [Question("a long passage", "which?", ("b", "c"), n % 2) for n in range(5)]
+        examples = PAIR.read(rows, "made")
+        assert examples.texts() == ["a long passage", "which? b", "which? c"]
+        assert examples.words() == 5 * 2 * (3 + 2)
+        assert examples.plain()[1] == ["a long passage", ["which? b", "which? c"], 1]
+        assert len(examples.take(np.array([4, 0]))) == 2
+
+    def test_pairs_are_cut_as_berts(self, encoder):
+        examples = PAIR.read([Question("abcdef", "", ("hij", "abcdefghij"), 0)], "made")
+        found = shown(encoded(examples, PAIR, encoder, 10), encoder, 0)
+        assert found == ["[CLS] a ##b ##c ##d [SEP] h ##i ##j [SEP]", "[CLS] a ##b ##c ##d [SEP] a ##b ##c [SEP]"]
+
+    def test_question_and_option_keep_their_last_pieces_and_the_context_its_first(self, encoder):
+        shape = Choice(2, last=4)
+        examples = shape.read([Question("a b c d e f g", "p q r s", ("t", "u v w"), 0)], "made")
+        found = shown(encoded(examples, shape, encoder, 12), encoder, 0)
+        assert found == ["[CLS] a b c d e [SEP] q r s t [SEP]", "[CLS] a b c d e [SEP] s u v w [SEP]"]
+        short = shown(encoded(examples, shape, encoder, 8), encoder, 0)
+        assert short == ["[CLS] a b c [SEP] s t [SEP]", "[CLS] a b c [SEP] v w [SEP]"]
+
+    def test_hidden_contexts_are_hidden_from_texts_and_pins_too(self, encoder):
+        alone = Choice(2, context=False)
+        rows = [Question("secret", "", ("d", "e f g h i j a b"), 1)]
+        examples = alone.read(rows, "made")
+        assert "secret" not in json.dumps([examples.plain(), examples.texts()])
+        found = shown(encoded(examples, alone, encoder, 8), encoder, 0)
+        assert found == ["[CLS] d [SEP]", "[CLS] e f g h i j [SEP]"]
+        kept = shown(encoded(examples, Choice(2, last=4, context=False), encoder, 8), encoder, 0)
+        assert kept[1] == "[CLS] g h i j a b [SEP]"
+
+    def test_blanks_are_filled_where_the_shape_says_so(self):
+        row = Question("a", "He is _ , she _ .", ("tall", "old"), 0)
+        assert Choice(2, blank=True).read([row], "made").texts()[1] == "He is tall , she tall ."
+        assert PAIR.read([row], "made").texts()[1] == "He is _ , she _ . tall"
+
+    @pytest.mark.parametrize(
+        ("row", "message"),
+        [
+            (Question("a", "", ("b",), 0), "example 0 of 'made' has 1 options.*must have 2"),
+            (Question("a", "", ("b", "c"), 2), "of which number 2 is right"),
+            (Question("a", "", ("b", " "), 0), "has an empty text"),
+            (Question(" ", "q", ("b", "c"), 0), "has an empty text"),
+        ],
+    )
+    def test_bad_questions_are_named(self, row, message):
+        with pytest.raises(ConfigError, match=message):
+            PAIR.read([row], "made")
+
+
+def test_the_head_is_berts_vector(encoder):
+    head = ChoiceHead(4, 2, dropout=0.5).eval()
+    assert {name for name, _ in head.named_parameters()} == {"pooler.weight", "pooler.bias", "output.weight"}
+    examples = PAIR.read([Question("a", "", ("b", "c d"), 1), Question("a", "", ("e", "f"), 0)], "made")
+    example = encoded(examples, PAIR, encoder, 8).batch(np.arange(2))
+    states = torch.randn(*example.inputs.ids.shape, 4)
+    pooled = torch.tanh(states[:, 0] @ head.pooler.weight.T + head.pooler.bias)
+    expected = (pooled @ head.output.weight[0]).view(2, 2)
+    outputs = head(states, example)
+    assert torch.allclose(outputs, expected)
+    logs = expected.log_softmax(1)
+    assert torch.allclose(head.loss(outputs, example), -(logs[0, 1] + logs[1, 0]))
+    assert head.count(example) == 2
+
+
+class TestScores:
+    def test_accuracy_of_all_and_of_groups(self):
+        rows = [Question("a", "", ("b", "c"), n % 2, group) for n, group in enumerate(["middle", "high", "high"])]
+        examples = PAIR.read(rows, "made")
+        answers = PAIR.answers([np.array([1.0, 0]), np.array([1.0, 0]), np.array([1.0, 1.0])], None)
+        found = PAIR.score(answers, examples, ("accuracy", "middle_accuracy", "high_accuracy"))
+        assert found.metrics == pytest.approx({"accuracy": 2 / 3, "middle_accuracy": 1, "high_accuracy": 0.5})
+        assert unpack(found.kept["answer"]).tolist() == [0, 0, 0]
+        assert unpack(found.kept["right"]).tolist() == [True, False, True]
+
+    def test_the_option_most_like_the_question_is_chosen(self):
+        dev = PAIR.read(
+            [Question("the cat sat", "what sat?", ("a dog", "the cat"), 1), Question("x", "y", ("b", "c"), 1)], "dev"
+        )
+        found = PAIR.baselines(PAIR.read([Question("the cat sat dog", "", ("b", "c"), 1)] * 3, "train"), dev)
+        assert found["majority"].tolist() == [1, 1]
+        assert found["tfidf"].tolist() == [1, 0], "the first where none is like it"
+
+    def test_without_context_words_of_right_options_are_learnt(self):
+        alone = Choice(2, context=False)
+        rows = [Question("", "", ("it does not rain", "it rains")[:: 1 - 2 * (n % 2)], n % 2) for n in range(12)]
+        train = alone.read(rows, "train")
+        dev = alone.read([Question("", "", ("he sings", "he does not sing"), 1)], "dev")
+        assert by_words(train, dev).tolist() == [1]
+
+
+EXAM = {
+    "article": "A  cat\nsat.", "id": "middle1.txt", "questions": ["What sat?", "It  _  ."],
+    "options": [["a", "b", "c", "d"], ["sat", "ran", "ate", "hid"]], "answers": ["D", "A"],
+}  # fmt: skip
+SWAG = (
+    ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
+    '0,v1,1,"A man ""X"", sits. He",A man sits.,He,gold,stands.,"runs, fast.",""" no ""","eats.",1\n'
+)
+COPA = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE copa-corpus SYSTEM "copa.dtd">
+<copa-corpus version="1.0">
+{items}
+</copa-corpus>"""
+ITEM = '<item id="{}" asks-for="{}" most-plausible-alternative="{}"><p>It fell.</p><a1>It broke.</a1><a2>{}</a2></item>'
+HEADING = "#id\twarrant0\twarrant1\tcorrectLabelW0orW1\treason\tclaim\tdebateTitle\tdebateInfo"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of each data set in its official form."""
+    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    items = [
+        ITEM.format(number, "effect", 1, "It rose.") for number in (1, 2, 4, 5, 1001, 1002, 1004, 1005)
+    ] + [ITEM.format(3, "cause", 2, "Ann let go.")]  # fmt: skip
+    content = {
+        "race/train.middle.jsonl": json.dumps(EXAM) + "\n",
+        "race/train.high.jsonl": json.dumps(EXAM | {"article": "B."}) + "\n",
+        "swag/train.csv": SWAG,
+        "copa/balanced-copa-dev-all.xml": COPA.format(items="\n".join(items)),
+        "arct/train-full.txt": f'{HEADING}\n7_A\tno "rain\train\t1\tIt is wet.\tIt rains\tRain?\tDoes it?\n',
+        "arct/dev-adv-negated.csv": (
+            f'{HEADING}\tadversarial\n7_A\t"no ""rain"""\train\t1\tIt is wet.\tIt rains\tRain?\tDoes it?\tFalse\n'
+            '7_A-adversarial\t"no ""rain"""\train\t0\tIt is wet.\tIt is dry\tRain?\tDoes it?\tTrue\n'
+        ),
+    }
+    for name, text in content.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+class TestFiles:
+    def test_race(self, folder):
+        examples = TASKS["race"].examples("train")
+        assert examples.groups.tolist() == ["middle"] * 2 + ["high"] * 2
+        assert examples.labels.tolist() == [3, 0, 3, 0]
+        assert examples.plain()[0] == ["A cat sat.", [f"What sat? {option}" for option in "abcd"], 3]
+        assert examples.plain()[1][1][0] == "It sat ."
+        assert len(TASKS["race_high"].examples("train")) == 2
+
+    def test_swag(self, folder):
+        (item,) = TASKS["swag"].examples("train").plain()
+        assert item == ["A man sits.", ["He stands.", "He runs, fast.", 'He " no "', "He eats."], 1]
+
+    def test_copa_keeps_mirrored_pairs_on_one_side(self, folder):
+        train, dev = (TASKS["copa"].examples(split) for split in ("train", "dev"))
+        assert (len(train), len(dev)) == (7, 2)
+        assert dev.plain() == [["It fell.", ["so It broke.", "so It rose."], 0]] * 2
+        assert train.plain()[-1] == ["It fell.", ["because It broke.", "because Ann let go."], 1]
+        assert TASKS["copa"].own_split
+
+    def test_arct_and_its_controls(self, folder):
+        assert TASKS["arct"].examples("train").plain() == [["It rains It is wet.", ['no "rain', "rain"], 1]]
+        assert TASKS["arct_warrants"].examples("train").plain() == [["", ['no "rain', "rain"], 1]]
+        one, other = TASKS["arct_adversarial"].examples("dev").plain()
+        assert one == ["It rains It is wet.", ['no "rain"', "rain"], 1]
+        assert other == ["It is dry It is wet.", ['no "rain"', "rain"], 0]
+
+    @pytest.mark.parametrize(
+        ("name", "file", "old", "new", "message"),
+        [
+            (
+                "race",
+                "race/train.high.jsonl",
+                '["D", "A"]',
+                '["D", "E"]',
+                r"high\.jsonl, line 1: the answer 'E'",
+            ),
+            ("race", "race/train.high.jsonl", '["D", "A"]', '["D"]', r"line 1: 2 questions, 2 options, 1 answers"),
+            ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article; it has text, id"),
+            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is no JSON"),
+            ("race", "race/train.high.jsonl", ', "hid"]', "]", r"example 3 of 'race' has 3 options"),
+            ("race", "race/train.high.jsonl", '["D", "A"]', "1", r"line 1: article must be a string, .*answers lists"),
+            ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is none of 0 to 3"),
+            ("swag", "swag/train.csv", "sent2", "sent3", r"train\.csv has no column sent2"),
+            ("swag", "swag/train.csv", ",gold,", ",", r"line 2: 11 fields instead of 12"),
+            ("swag", "swag/train.csv", '"eats."', '"eats.', r"line 2: unexpected end of data"),
+            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is no number"),
+            ("copa", "copa/balanced-copa-dev-all.xml", "cause", "reason", r"item 9: asks-for of id 3 is 'reason'"),
+            ("copa", "copa/balanced-copa-dev-all.xml", 'tive="2"', 'tive="0"', r"alternative of id 3 is '0'"),
+            ("copa", "copa/balanced-copa-dev-all.xml", "<p>It fell.</p>", "", r"p, a1 or a2 of id 1 is missing"),
+            ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: this is no XML"),
+            ("arct", "arct/train-full.txt", "\t1\t", "\t2\t", r"full\.txt, line 2: the label '2' is neither 0 nor 1"),
+            ("arct", "arct/train-full.txt", "\tDoes it?", "", r"line 2: 7 fields instead of 8"),
+            ("arct", "arct/train-full.txt", "claim", "Claim", r"has no column claim; it has #id, warrant0"),
+        ],
+    )
+    def test_malformed_files_are_named(self, folder, name, file, old, new, message):
+        text = (folder / file).read_text()
+        assert old in text
+        (folder / file).write_text(text.replace(old, new))
+        with pytest.raises(ConfigError, match=message):
+            TASKS[name].examples("train")
+
+    def test_all_faults_of_a_file_are_named(self, folder):
+        with (folder / "swag/train.csv").open("a") as file:
+            file.write('x\n,,,,a,b,,c,d,e,f,7\n,"\n')
+        with pytest.raises(ConfigError) as caught:
+            TASKS["swag"].examples("train")
+        assert [str(problem).partition("csv, ")[2] for problem in caught.value.problems] == [
+            "line 3: 1 fields instead of 12.",
+            "line 4: the label '7' is none of 0 to 3.",
+            "line 5: unexpected end of data.",
+        ]
+
+    @pytest.mark.parametrize(("name", "file"), [("race", "race/train.middle.jsonl"), ("swag", "swag/train.csv")])
+    def test_empty_files_are_named(self, folder, name, file):
+        (folder / file).write_text("")
+        with pytest.raises(ConfigError, match="is empty"):
+            TASKS[name].examples("train")
+
+    def test_headings_alone_are_no_data(self, folder):
+        (folder / "arct/train-full.txt").write_text(HEADING + "\n")
+        with pytest.raises(ConfigError, match="has headings but no examples"):
+            TASKS["arct"].examples("train")
+        (folder / "copa/balanced-copa-dev-all.xml").write_text(COPA.format(items=""))
+        with pytest.raises(ConfigError, match="is empty: it holds no item"):
+            TASKS["copa"].examples("train")
+
+
+class TestHub:
+    def test_is_asked_where_there_are_no_files(self, monkeypatch):
+        datasets = pytest.importorskip("datasets")
+        rows = {
+            ("allenai/swag", "regular"): {
+                "sent1": "A.", "sent2": "He", "label": 2, **{f"ending{n}": f"e{n}" for n in range(4)}
+            },
+            ("ehovy/race", "high"): {"article": "A.", "question": "B?", "options": list("wxyz"), "answer": "C"},
+        }  # fmt: skip
+        asked = []
+
+        def load(*names, split):
+            asked.append(split)
+            return [rows[names]]
+
+        monkeypatch.setattr(datasets, "load_dataset", load)
+        assert TASKS["swag"].examples("dev").plain() == [["A.", ["He e0", "He e1", "He e2", "He e3"], 2]]
+        assert TASKS["race_high"].examples("train").labels.tolist() == [2]
+        assert asked == ["validation", "train"]
+
+    def test_an_absent_hub_names_the_ways(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "datasets", None)
+        with pytest.raises(ConfigError, match=r"SWAG is not at hand.*swag/train\.csv, swag/val\.csv.*\.\[hub\]"):
+            TASKS["swag"].examples("train")
+        with pytest.raises(ConfigError, match=r"Balanced COPA is not at hand: ABLATIONS_DATA is not set"):
+            TASKS["copa"].examples("train")

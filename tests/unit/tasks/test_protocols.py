@@ -1,0 +1,113 @@
+"""Settings of fine-tunings: what a task needs, published protocols, knobs for all tasks and for one, in that order."""
+
+import numpy as np
+import pytest
+
+from ablations.planning import grids
+from ablations.planning.cells import Workshop, layout
+from ablations.planning.grid_checks import known_knobs
+from lightning_modules.config import ConfigError, paths
+from lightning_modules.tasks import TASKS, FineTuning
+from lightning_modules.tasks.loader import Batches
+from lightning_modules.tasks.protocols import PROTOCOLS
+from tests import tiny
+
+
+@pytest.fixture
+def workshop(tmp_path):
+    """Makes the fine-tunings of a small grid whose scale sets some knobs."""
+
+    def make(**knobs):
+        path = tiny.grid(tmp_path)
+        lines = "".join(f"  {name}: {value}\n" for name, value in knobs.items())
+        path.write_text(
+            path.read_text().replace("axes:\n", f"{lines}axes:\n").replace("seeds: 2", "tasks: [rte, cola]")
+        )
+        grid = grids.read(path)
+        return Workshop(grid, "smoke", layout(grid, "smoke").baseline)
+
+    return make
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("task", [*TASKS, ""])
+def test_every_protocol_is_a_valid_setting_of_every_task(name, task):
+    settings = FineTuning().but(**{**(TASKS[task].settings if task else {}), **PROTOCOLS[name].settings(task)})
+    assert settings.optimizer.peak_lr <= 1e-4
+    assert settings != FineTuning()
+
+
+def test_protocols_say_where_they_are_from_and_name_no_knob_of_no_effect():
+    for protocol in PROTOCOLS.values():
+        assert protocol.source[:1].isalpha()
+        assert protocol.note.endswith(".")
+        assert "" in protocol.tasks
+        for knobs in protocol.tasks.values():
+            assert knobs.keys() <= paths(FineTuning).keys()
+
+
+def test_albert_is_its_table_14():
+    settings = FineTuning().but(**PROTOCOLS["albert"].settings("rte"))
+    assert (settings.optimizer.peak_lr, settings.batch_size, settings.steps) == (3e-5, 32, 800)
+    assert (settings.encoder_dropout, settings.dropout, settings.max_length) == (0.1, 0.1, 512)
+    assert round(settings.schedule.warmup_fraction * settings.steps) == 200
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_rebuilt_data_sets_are_tuned_as_the_official_ones(name):
+    settings = PROTOCOLS[name].settings
+    assert settings("qnli_own") == settings("qnli")
+    assert settings("squad1_own") == settings("squad1")
+
+
+def test_an_own_split_is_seen_as_often_as_the_official_data():
+    for settings in (PROTOCOLS["albert"].settings("squad2"), PROTOCOLS["albert"].settings("squad2_own")):
+        size = 130_319 if settings["steps"] > 1000 else 7_543
+        assert settings["steps"] * settings["batch_size"] / size == pytest.approx(3, abs=0.01)
+
+
+def test_the_more_particular_knob_wins(workshop):
+    shop = workshop(**{"finetuning.protocol": "bert", "finetuning.epochs": 7, "finetuning.rte.epochs": 9})
+    assert shop.finetuning({}, "cola").epochs == 7
+    assert shop.finetuning({}, "rte").epochs == 9
+    assert shop.finetuning({}, "rte").optimizer.peak_lr == 3e-5
+    assert shop.finetuning({"finetuning.protocol": "albert"}, "rte").steps == 800
+    assert shop.finetuning({"finetuning.rte.epochs": 2}, "rte").epochs == 2
+
+
+def test_without_a_protocol_the_defaults_hold(workshop):
+    assert workshop().finetuning({}, "cola") == FineTuning()
+
+
+def test_unknown_protocols_and_bad_values_are_named(workshop):
+    with pytest.raises(ConfigError, match=r"no protocol 'brt'. Did you mean 'bert'\?"):
+        workshop(**{"finetuning.protocol": "brt"})
+    with pytest.raises(ConfigError, match=r"finetuning\.rte\.epochs"):
+        workshop(**{"finetuning.rte.epochs": 0})
+    with pytest.raises(ConfigError, match=r"no such knob. Did you mean 'finetuning\.rte\.epochs'"):
+        workshop(**{"finetuning.rte.epocs": 1})
+
+
+def test_names_of_tasks_and_of_settings_never_meet():
+    assert not {path.partition(".")[0] for path in paths(FineTuning)} & TASKS.keys()
+    assert "finetuning.protocol" in known_knobs()
+
+
+class Items:
+    sizes = np.full((10, 1), 4)
+
+    def __len__(self):
+        return 10
+
+    def batch(self, indices):
+        return indices.tolist()
+
+
+def test_steps_end_a_training_in_the_middle_of_an_epoch():
+    long, short = Batches(Items(), 0, 3, 4), Batches(Items(), 0, 1, 4, steps=5)
+    assert (len(long), len(short)) == (9, 5)
+    assert list(short) == list(long)[:5]
+    assert short.shapes.shape == (5, 3)
+    resumed = Batches(Items(), 0, 1, 4, steps=5)
+    resumed.load_state_dict({**short.state_dict(), "position": 4})
+    assert len(list(resumed)) == 1

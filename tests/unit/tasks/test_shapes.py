@@ -1,0 +1,84 @@
+"""Tags, choices and mentions in the fine-tuning loop: batches do not matter, tiny models learn, records are full."""
+
+import numpy as np
+import pytest
+import torch
+
+from ablations.measurements.frames import references
+from lightning_modules.finetuning.run import Tuning, tune
+from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
+from lightning_modules.tasks.baselines.measured import baselines
+from lightning_modules.tasks.scores.kept import unpack
+from tests.toy_shapes import COUNTS, TOYS
+
+SETTINGS = FineTuning().but(
+    **{"epochs": 8, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
+)
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    for name, task in TOYS.items():
+        monkeypatch.setitem(TASKS, name, task)
+    monkeypatch.setattr(pins, "pinned", dict)
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, name):
+    tuning = Tuning(tiny, name, SETTINGS, 0, None)
+    module, inputs = tuning.build().eval(), tuning.data.train
+    order = np.argsort(inputs.sizes.max(1))[[-1, 0, len(inputs) // 2]]
+    together = inputs.batch(order)
+    found = module.head.by_item(module(together), together)
+    assert len(found) == 3
+    for number, item in zip(order, found, strict=True):
+        alone = inputs.batch(np.array([number]))
+        (one,) = module.head.by_item(module(alone), alone)
+        assert torch.allclose(item, one, atol=1e-6)
+    assert together.inputs.real.sum() == inputs.sizes[order].sum()
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_losses_add_up_whatever_the_batches(tiny, name):
+    tuning = Tuning(tiny, name, SETTINGS, 0, None)
+    module, inputs = tuning.build().eval(), tuning.data.train
+    batches = [inputs.batch(np.arange(5)), inputs.batch(np.arange(2)), inputs.batch(np.arange(2, 5))]
+    whole, *parts = (module._summed(module(example), example) for example in batches)
+    assert torch.allclose(whole, parts[0] + parts[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_a_tiny_model_learns_it_and_the_record_is_full(tiny, name, tmp_path):
+    tuning, main = Tuning(tiny, name, SETTINGS, 0, None), TOYS[name].main
+    fitted = tune(tuning, tmp_path)
+    shape = TOYS[name].shape
+    simple = {method: fitted.metrics[f"{name}.{main}.{method}"] for method in shape.methods}
+    assert fitted.metrics[f"{name}.{main}"] > max(0.7, simple["majority"] + 0.2)
+    assert {f"{name}.{metric}" for metric in TOYS[name].metrics} <= set(fitted.metrics)
+    right = unpack(fitted.examples["right"])
+    assert len(right) == COUNTS["dev"]
+    if "answer" in fitted.examples:
+        labels = tuning.data.dev.examples.labels
+        assert (unpack(fitted.examples["answer"]) == labels).tolist() == right.tolist()
+        assert fitted.metrics[f"{name}.accuracy"] == pytest.approx(right.mean())
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_tables_name_the_baselines_that_records_hold(name):
+    shape, main = TOYS[name].shape, TOYS[name].main
+    found = baselines(name)
+    assert set(found) == set(shape.methods)
+    assert references(f"{name}.{main}") == {text: f"{name}.{main}.{method}" for method, text in shape.methods.items()}
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_some_examples_are_a_part_of_all_and_work_is_near_what_is_planned(tiny, name):
+    few = SETTINGS.but(train_examples=20)
+    data = Tuning(tiny, name, few, 0, None).data
+    whole = TOYS[name].examples("train").plain()
+    assert len(data.train.examples) == 20
+    assert all(item in whole for item in data.train.examples.plain())
+    steps, positions, _ = expected_work(tiny, name, SETTINGS)
+    batches = Tuning(tiny, name, SETTINGS, 0, None).data.train_dataloader()
+    assert steps == pytest.approx(len(batches), rel=0.1)
+    assert 0.5 < positions / batches.shapes[:, 2].sum() < 2

@@ -1,0 +1,193 @@
+"""Optimisers against arithmetic done by hand, and the schedules' values where they turn."""
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from lightning_modules.training.optim import Lamb, Optimizer, Schedule, parameter_groups
+
+ALGORITHMS = [{"algorithm": a, "bias_correction": c} for a in ("adamw", "lamb") for c in (True, False)]
+GRADIENTS = (0.5, -2.0)
+
+
+class Net(nn.Module):
+    """Weights, biases, a LayerNorm, and a bias that belongs to no Linear, as the vocabulary head has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.dense, self.norm = nn.Embedding(5, 4), nn.Linear(4, 3), nn.LayerNorm(3)
+        self.bias = nn.Parameter(torch.zeros(5))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.dense(self.table(ids))).square().sum() + (self.bias[ids] * ids).sum()
+
+
+def _net(seed: int = 0) -> Net:
+    torch.manual_seed(seed)
+    net = Net()
+    for p in net.parameters():
+        nn.init.normal_(p)
+    return net
+
+
+def _by_hand(p: float, settings: Optimizer, *, decayed: bool = True, adapted: bool = False) -> list[float]:
+    """A parameter of one number after each of two steps, by the formulas of the papers."""
+    m = v = 0.0
+    values = []
+    for t, g in enumerate(GRADIENTS, start=1):
+        m = settings.beta1 * m + (1 - settings.beta1) * g
+        v = settings.beta2 * v + (1 - settings.beta2) * g * g
+        m_hat, v_hat = m, v
+        if settings.bias_correction:
+            m_hat, v_hat = m / (1 - settings.beta1**t), v / (1 - settings.beta2**t)
+        update = m_hat / (math.sqrt(v_hat) + settings.eps) + (settings.weight_decay * p if decayed else 0.0)
+        ratio = abs(p) / abs(update) if adapted and p and update else 1.0
+        p -= settings.peak_lr * ratio * update
+        values.append(p)
+    return values
+
+
+@pytest.mark.parametrize("knobs", ALGORITHMS, ids=str)
+def test_two_steps_are_those_done_by_hand(knobs):
+    """A weight is decayed and, under LAMB, scaled; a bias is neither."""
+    settings = Optimizer(**knobs, peak_lr=0.1, weight_decay=0.3, eps=1e-3)
+    module = nn.Linear(1, 1, dtype=torch.float64)
+    nn.init.constant_(module.weight, 2.0)
+    nn.init.constant_(module.bias, -3.0)
+    optimizer, seen = settings.build(module), []
+    for g in GRADIENTS:
+        for p in module.parameters():
+            p.grad = torch.full_like(p, g)
+        optimizer.step()
+        seen.append((module.weight.item(), module.bias.item()))
+    weight = _by_hand(2.0, settings, adapted=settings.algorithm == "lamb")
+    bias = _by_hand(-3.0, settings, decayed=False)
+    assert seen == [pytest.approx(pair, rel=1e-12) for pair in zip(weight, bias, strict=True)]
+
+
+@pytest.mark.parametrize("gradient", [1e-3, 7.0])
+@pytest.mark.parametrize(("bias_correction", "times"), [(False, 0.1 / math.sqrt(0.001)), (True, 1.0)])
+def test_without_correction_the_first_step_is_three_times_as_long(gradient, bias_correction, times):
+    module = nn.Linear(1, 1, bias=False, dtype=torch.float64)
+    before = module.weight.item()
+    module.weight.grad = torch.full_like(module.weight, gradient)
+    settings = Optimizer(bias_correction=bias_correction, eps=1e-12, weight_decay=0.0, peak_lr=0.01)
+    settings.build(module).step()
+    assert before - module.weight.item() == pytest.approx(0.01 * times, rel=1e-5)
+
+
+def test_the_trust_ratio_is_of_whole_tensors():
+    weight = torch.tensor([[3.0, 4.0]], dtype=torch.float64)  # norm 5
+    module = nn.Linear(2, 1, bias=False, dtype=torch.float64)
+    module.weight.data.copy_(weight)
+    module.weight.grad = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
+    Lamb(module.parameters(), lr=0.1, eps=0.0, weight_decay=0.0, bias_correction=True).step()
+    update = torch.tensor([[1.0, -1.0]], dtype=torch.float64)  # Adam's first step is the sign; its norm is sqrt(2)
+    assert torch.allclose(module.weight.data, weight - 0.1 * 5 / math.sqrt(2) * update)
+
+
+@pytest.mark.parametrize(("weight", "gradient"), [(0.0, 1.0), (2.0, 0.0)])
+def test_the_trust_ratio_is_one_where_a_norm_is_zero(weight, gradient):
+    module = nn.Linear(1, 1, bias=False, dtype=torch.float64)
+    nn.init.constant_(module.weight, weight)
+    module.weight.grad = torch.full_like(module.weight, gradient)
+    Lamb(module.parameters(), lr=0.1, eps=1e-12, weight_decay=0.0).step()
+    assert module.weight.item() == pytest.approx(weight - 0.1 * gradient)
+
+
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_biases_and_norms_are_told_by_their_module(decay_all):
+    net = _net()
+    weights, spared = parameter_groups(net, 0.5, decay_all)
+    assert [id(p) for p in weights["params"]] == [id(net.table.weight), id(net.dense.weight)]
+    assert {id(p) for p in spared["params"]} == set(map(id, (net.bias, net.dense.bias, *net.norm.parameters())))
+    assert weights["weight_decay"] == 0.5
+    assert spared["weight_decay"] == (0.5 if decay_all else 0.0)
+
+
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_lamb_scales_weights_only_whatever_is_decayed(decay_all):
+    groups = Optimizer(algorithm="lamb", decay_all=decay_all).build(_net()).param_groups
+    assert [group["adapt"] for group in groups] == [True, False]
+
+
+def test_a_tensor_used_twice_is_one_parameter():
+    net = _net()
+    net.again = net.dense
+    optimizer = Optimizer(algorithm="lamb").build(net)
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(_net().parameters()))
+
+
+def _train(net: Net, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    for step in range(steps):
+        optimizer.zero_grad()
+        net(torch.tensor([step % 5, 1, 2])).backward()
+        optimizer.step()
+        rate.step()
+
+
+@pytest.mark.parametrize("knobs", ALGORITHMS, ids=str)
+def test_resuming_goes_on_to_the_bit(knobs):
+    settings = Optimizer(**knobs, peak_lr=0.05)
+    net = _net()
+    optimizer = settings.build(net)
+    _train(net, optimizer, 3)
+    file = io.BytesIO()
+    torch.save({"optimizer": optimizer.state_dict(), "net": net.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other = _net(seed=1)
+    other.load_state_dict(saved["net"])
+    resumed = settings.build(other)
+    resumed.load_state_dict(copy.deepcopy(saved["optimizer"]))
+    _train(net, optimizer, 3)
+    _train(other, resumed, 3)
+    for one, two in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("algorithm", ["adamw", "lamb"])
+def test_a_rate_of_zero_changes_nothing(algorithm):
+    """The rate multiplies everything: decay and, under LAMB, the scaled update."""
+    net = _net()
+    optimizer = Optimizer(algorithm=algorithm, bias_correction=False).build(net)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    net(torch.tensor([1, 2])).backward()
+    optimizer.step()
+    for one, two in zip(net.parameters(), _net().parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_corrected_adamw_is_torchs_own():
+    assert type(Optimizer().build(_net())) is torch.optim.AdamW
+
+
+WARM, STEPS = 10, 100
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine", "constant"])
+@pytest.mark.parametrize("origin", ["zero", "warmup_end"])
+def test_schedules_where_they_turn(decay, origin):
+    """BERT warms up by step/warmup; ours is one step ahead there, so that the first step is not wasted."""
+    schedule = Schedule(warmup_fraction=WARM / STEPS, decay=decay, decay_origin=origin)
+    at = [schedule.factor(step, STEPS) for step in range(STEPS + 1)]
+    assert at[:WARM] == pytest.approx([(step + 1) / WARM for step in range(WARM)])
+    done = WARM / STEPS if origin == "zero" else 0.0  # of the decay, when the warm-up ends
+    turn = {"linear": 1 - done, "cosine": 0.5 * (1 + math.cos(math.pi * done)), "constant": 1.0}[decay]
+    assert at[WARM] == pytest.approx(turn)
+    assert at[STEPS] == pytest.approx(1.0 if decay == "constant" else 0.0)
+    middle = (STEPS + WARM) // 2 if origin == "warmup_end" else STEPS // 2
+    assert at[middle] == pytest.approx(1.0 if decay == "constant" else 0.5)
+
+
+def test_berts_schedule_drops_at_the_end_of_the_warm_up():
+    schedule = Schedule(warmup_fraction=0.01, decay_origin="zero")
+    assert schedule.factor(10_000 - 1, 1_000_000) == 1.0
+    assert schedule.factor(10_000, 1_000_000) == pytest.approx(1 - 0.01)
+    assert schedule.factor(505_000, 1_000_000) == pytest.approx(1 - 0.505)
