@@ -15,16 +15,17 @@ from IPython.display import SVG, Markdown
 from ablations.claims import judging, power
 from ablations.core import formatting, strict_yaml
 from ablations.core.metrics import HELDOUT
-from ablations.core.schema import TUNING, Cell
 from ablations.core.store import Records
 from ablations.figures import grid_figures
 from ablations.measurements.frames import frame, metric_by_seed
-from ablations.pages import equal_compute, report, search_report, tables, task_table
+from ablations.pages import equal_compute, report, tables, task_table
 from ablations.pages.publishing import publish
-from ablations.planning import grids
+from ablations.planning import grids, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running.execute import Summary, execute_phases
 from ablations.running.progress import display
+from ablations.schema.cell import Cell
+from ablations.schema.grid import TUNING
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 
 
@@ -91,7 +92,7 @@ class Study:
                 "\n".join(f"* {formatting.markdown_text(name)}: {_changes(change)}" for name, change in changes)
             )
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
-        lines += [formatting.markdown_text(line) for line in search_report.rules(self.grid, self.scale)]
+        lines += [formatting.markdown_text(line) for line in search_text.rules(self.grid, self.scale)]
         return Markdown("\n\n".join(lines))
 
     def plan(self) -> Markdown:
@@ -105,9 +106,9 @@ class Study:
         shown["time a run"] = rows["seconds a run"].map(formatting.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         if "search runs" in rows:
-            shown["+ search"], shown["chosen"] = search_report.planned(rows), rows["chosen"]
+            shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
-        notes += [formatting.markdown_text(note) for note in search_report.missing(found, self.records)]
+        notes += [formatting.markdown_text(note) for note in search_text.missing(found, self.records)]
         return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
 
     def needs(self) -> list[power.Need]:
@@ -235,13 +236,13 @@ class Study:
 def cost_line(found: Plan) -> str:
     """What executing a plan takes, in a sentence."""
     if not found.pending:
-        return f"All {len(found.runs)} runs are finished: nothing will be trained.{search_report.to_follow(found)}"
+        return f"All {len(found.runs)} runs are finished: nothing will be trained.{search_text.to_follow(found)}"
     follow = f" and {len(found.awaited)} that follow their searches" if found.awaited else ""
     return (
         f"{len(found.pending)} of {len(found.runs)} runs to train{follow}, {found.slots} at a time: "
         f"{formatting.quantity(found.tokens)} tokens, {formatting.quantity(found.flops)} FLOPs, about "
         f"{formatting.duration(found.seconds)} ({found.speed_source}), {found.disk / 1e6:.0f} MB of disk."
-        + search_report.to_follow(found)
+        + search_text.to_follow(found)
     )
 
 

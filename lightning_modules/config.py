@@ -61,6 +61,11 @@ def knob(default: Any, doc: str, *, neutral: Any = _ABSENT, **constraints: Any) 
     return Field(default, description=doc, json_schema_extra=extra, **constraints)
 
 
+def required(doc: str, **constraints: Any) -> Any:
+    """A field that whoever writes the settings must give; its arguments are those of `knob`."""
+    return Field(description=doc, **constraints)
+
+
 def label(default: str, doc: str) -> Any:
     """A field that names or describes and changes no number: never part of an identity."""
     return Field(default, description=doc, json_schema_extra={"label": True})

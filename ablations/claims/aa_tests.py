@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 
 from ablations.claims import judging
-from ablations.core.schema import Cell, Claim, Grid, Record, Run
 from ablations.core.simulation import Row
 from ablations.core.statistics import minimum_detectable_effect
+from ablations.schema.cell import Cell
+from ablations.schema.claim import Claim
+from ablations.schema.grid import Grid
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from ablations.core.formatting import cell_text, value_text
 from ablations.core.metrics import COST
-from ablations.core.schema import Cell, Claim, Grid, Record, Run
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.frames import (
@@ -23,6 +22,11 @@ from ablations.measurements.frames import (
     runs_of,
     side_of,
 )
+from ablations.schema.cell import Cell
+from ablations.schema.claim import Claim
+from ablations.schema.grid import Grid
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ from ablations.claims.relations import RELATIONS
 from ablations.claims.verdict_text import split_unit
 from ablations.core.formatting import Entry, Sheet, fixed, places
 from ablations.core.metrics import EXACT
-from ablations.core.schema import Cell, Claim, Grid
 from ablations.core.statistics import LEVEL, POWER, Contrast, seeds_needed
 from ablations.measurements.frames import Lookup
+from ablations.schema.cell import Cell
+from ablations.schema.claim import Claim
+from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
 
 EFFECTS = (0.5, 1.0, 2.0)  # standard deviations, where no pilot is at hand

@@ -25,8 +25,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
-from ablations.core.schema import Claim
 from ablations.core.statistics import POWER, Contrast, Interval, minimum_detectable_effect, seeds_needed
+from ablations.schema.claim import Claim
 
 REPLICATES, CONTRADICTS, NOT_RESOLVED = "replicates", "contradicts", "not resolved"
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, Verdict
+from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import PublishedClaim, claims, papers
+from ablations.claims.verdict import Verdict
 from ablations.measurements.frames import Lookup
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 

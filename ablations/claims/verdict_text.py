@@ -1,16 +1,13 @@
 """Verdicts as sentences, each a whole one: what was claimed, what was measured, and by how much."""
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from ablations.claims.relations import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.verdict import Verdict
 from ablations.core.formatting import difference_text, fixed, places, range_text
-from ablations.core.schema import Claim
 from ablations.core.statistics import POWER, Interval
 from ablations.literature.published_values import printed_difference
-
-if TYPE_CHECKING:
-    from ablations.claims.judging import Verdict
+from ablations.schema.claim import Claim
 
 
 def split_unit(label: str) -> tuple[str, str]:
@@ -37,13 +34,13 @@ def published(claim: Claim) -> str:
     return f"{metric} {a} against {b}{after}, {printed_difference(a, b)}".strip()
 
 
-def amount(verdict: "Verdict") -> str:
+def amount(verdict: Verdict) -> str:
     """The effect with its unadjusted interval: ``+0.21 [0.15, 0.27]``, or of a ratio ``0.97 [0.95, 0.99]``."""
     text = difference_text(verdict.raw)
     return text.removeprefix("+") if verdict.claim.relation == "ratio" else text
 
 
-def sentence(verdict: "Verdict") -> str:
+def sentence(verdict: Verdict) -> str:
     """The verdict for people, one sentence."""
     after = f" (published: {verdict.published})" if verdict.published else ""
     interval, effect = verdict.adjusted, verdict.effect
@@ -56,49 +53,49 @@ def sentence(verdict: "Verdict") -> str:
     return f"{verdict.outcome}: at this scale {text}, n = {verdict.n}{_why(verdict, unit)}{after}"
 
 
-def _better(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+def _better(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     if verdict.outcome != NOT_RESOLVED:
         direction = "better" if effect > 0 else "worse"
         return f"{verdict.a} is {direction} than {verdict.b} in {verdict.metric} by {by}"
     return _differ(verdict, effect, by)
 
 
-def _differ(verdict: "Verdict", effect: float, by: str) -> str:
+def _differ(verdict: Verdict, effect: float, by: str) -> str:
     favoured = verdict.a if effect >= 0 else verdict.b
     return f"{verdict.a} and {verdict.b} differ in {verdict.metric} by {by} in favour of {favoured}"
 
 
-def _equal(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+def _equal(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     side = {REPLICATES: "within", CONTRADICTS: "beyond"}.get(verdict.outcome, "undecided against")
     return f"{_differ(verdict, effect, by)}, {side} the margin of {verdict.claim.margin:g}{unit}"
 
 
-def _ratio(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+def _ratio(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     asked = {REPLICATES: "as claimed", CONTRADICTS: "against the claim"}.get(verdict.outcome, "undecided")
     times = f"{fixed(effect, places(verdict.adjusted.half, effect))} {range_text(verdict.adjusted)}"
     least = f"{asked} (at least {verdict.claim.ratio:g})"
     return f"{verdict.a} is {times} times as good as {verdict.b} in {verdict.metric}, {least}"
 
 
-def _ordering(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+def _ordering(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     order = " > ".join(verdict.sides)
     stands = {REPLICATES: "holds", CONTRADICTS: "does not hold"}.get(verdict.outcome, "is not settled")
     return f"the order {order} in {verdict.metric} {stands}: its smallest step is {_sign(effect)}{by}"
 
 
-def _trend(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+def _trend(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     way = "better" if effect >= 0 else "worse"
     places_ = ", ".join(reversed(verdict.sides[1:]))
     return f"{verdict.metric} gets {way} from {places_} to {verdict.a} by {by} a step"
 
 
-def _interaction(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+def _interaction(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     a, b, c, d = verdict.sides
     more = "more" if effect >= 0 else "less"
     return f"{a} is ahead of {b} in {verdict.metric} by {more} than {c} of {d}: the two differ by {by}"
 
 
-def _spread(verdict: "Verdict", effect: float, by: str, unit: str) -> str:
+def _spread(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     steadier = verdict.a if effect >= 0 else verdict.b
     if verdict.outcome == NOT_RESOLVED:
         both = f"{verdict.a} and {verdict.b} in {verdict.metric}"
@@ -123,7 +120,7 @@ def _sign(effect: float) -> str:
     return "-" if effect < 0 else ""
 
 
-def _why(verdict: "Verdict", unit: str) -> str:
+def _why(verdict: Verdict, unit: str) -> str:
     parts = [verdict.reason] if verdict.reason else []
     if verdict.outcome == NOT_RESOLVED and verdict.detectable:
         smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))

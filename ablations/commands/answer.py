@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.fill_mask import finished, weights
 from ablations.commands.terminal import told
 
 
@@ -20,6 +19,7 @@ def command(
 ) -> None:
     """Answers a question with words of a passage."""
     from ablations.core.store import Records
+    from ablations.inspection.trained import finished, weights
     from lightning_modules.analysis.probes import answer
     from lightning_modules.config import ConfigError
     from lightning_modules.finetuning.run import Tuning, tuned

@@ -17,8 +17,8 @@ import typer
 from ablations.commands.terminal import Format, listing, told, values
 
 if TYPE_CHECKING:
-    from ablations.core.schema import Run
     from ablations.core.store import Records
+    from ablations.schema.run import Run
     from lightning_modules.finetuning.run import Tuning
     from lightning_modules.tasks import FineTuning
     from lightning_modules.training.recorder import Fitted
@@ -223,8 +223,8 @@ def _written(path: Path, result: dict[str, Any]) -> Path:
 
 
 def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
-    from ablations.core.schema import TUNING
     from ablations.planning.cells import finetuning
+    from ablations.schema.grid import TUNING
     from lightning_modules.config import ConfigError, Problem, did_you_mean
     from lightning_modules.tasks import task_named
 

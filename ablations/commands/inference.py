@@ -7,7 +7,7 @@ import typer
 from ablations.commands.terminal import Format, listing, told
 
 if TYPE_CHECKING:
-    from ablations.core.schema import Cell
+    from ablations.schema.cell import Cell
 
 
 def command(

@@ -1,0 +1,1 @@
+"""What all others stand on: records on disk, strict YAML, statistics, formatting, provenance."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from ablations.core.schema import Record, checksum
+from ablations.schema.record import Record, checksum
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.files import write_atomically
 from lightning_modules.places import cache, project

@@ -12,9 +12,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ablations.core.formatting import path_text, quantity, value_text
 from ablations.core.metrics import HELDOUT
-from ablations.core.schema import Cell, Grid
 from ablations.figures.style import FAINT, STYLE, blank, colours, draw_level, shown, spread, titles
 from ablations.measurements.frames import Lookup, done, reference_losses
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid
 
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
 

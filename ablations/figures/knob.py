@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from ablations.core.formatting import cell_text, is_share, path_text, value_text
-from ablations.core.schema import Cell, Grid
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, draw_level, is_number, shown, titles
 from ablations.literature.published_values import Published, chosen, same
 from ablations.measurements.frames import Lookup, as_printed, done, metric_by_seed, reference, references
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid
 
 _FEW = 4  # ticks of a small panel
 

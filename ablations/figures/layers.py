@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ablations.core.formatting import cell_text
-from ablations.core.schema import Cell, Grid
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import STYLE, blank, colours, keyed, shown, titles
 from ablations.measurements.frames import Lookup, done
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid
 
 _PANELS = {"distance": "L2 distance", "angle": "angle (degrees)"}
 _MOST_NAMES = 10  # cells in the legend

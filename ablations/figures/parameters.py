@@ -1,7 +1,6 @@
 """ALBERT's argument in one picture: its published average over the parameters of each model."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -10,9 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MultipleLocator, NullLocator
 
 from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, titles
-
-if TYPE_CHECKING:
-    from ablations.literature.parameters import Comparison
+from ablations.literature.parameters import Comparison
 
 _SIZES = "Tables 1 and 2"
 _OWN, _SHARED = OKABE_ITO[0], OKABE_ITO[1]
@@ -30,7 +27,7 @@ _NAMES = {  # configuration -> how far from its point its name stands, in points
 }
 
 
-def draw(found: "Sequence[Comparison]") -> Figure:
+def draw(found: Sequence[Comparison]) -> Figure:
     """Score over parameters (logarithmic): each size of Lan et al. (2020), Table 2, with own and with shared layers.
 
     The area of a mark is its FLOPs a token, which sharing leaves as they are. Small: embedding sizes (Table 3), depths
@@ -58,11 +55,11 @@ def draw(found: "Sequence[Comparison]") -> Figure:
     return figure
 
 
-def _points(found: "Sequence[Comparison]") -> tuple[list[float], list[float]]:
+def _points(found: Sequence[Comparison]) -> tuple[list[float], list[float]]:
     return [one.counted / 1e6 for one in found], [one.configuration.average or 0.0 for one in found]
 
 
-def _sizes(axes: Axes, found: "Sequence[Comparison]", colour: str) -> None:
+def _sizes(axes: Axes, found: Sequence[Comparison], colour: str) -> None:
     """The sizes of one kind: marks as large as their FLOPs, joined, each with its name."""
     x, y = _points(found)
     axes.plot(x, y, "-", color=colour, lw=1.6, alpha=0.6, zorder=3)
@@ -82,14 +79,14 @@ def _decimals(value: float) -> int:
     return 2 if value < 1 else 1 if value < 10 else 0
 
 
-def _variants(axes: Axes, found: "Sequence[Comparison]", colour: str) -> None:
+def _variants(axes: Axes, found: Sequence[Comparison], colour: str) -> None:
     x, y = _points(found)
     kept = [(at, score) for at, score in zip(x, y, strict=True) if score > _BELOW]
     axes.plot(*zip(*kept, strict=True), "-", color=colour, lw=0.8, alpha=0.45, zorder=2)
     axes.plot(*zip(*kept, strict=True), "o", color=colour, ms=3, alpha=0.75, mew=0, zorder=4)
 
 
-def _notes(axes: Axes, scored: "Sequence[Comparison]") -> None:
+def _notes(axes: Axes, scored: Sequence[Comparison]) -> None:
     by_id = {one.configuration.id: one for one in scored}
     small = {"textcoords": "offset points", "fontsize": 7.5, "color": FAINT, "va": "center"}
     for id, text, offset, side in (

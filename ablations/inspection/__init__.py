@@ -1,0 +1,1 @@
+"""Looking into one trained model: attention, words as vectors, senses, answers."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from IPython.display import SVG, Markdown
 
-from ablations.commands.fill_mask import finished, weights
 from ablations.core import strict_yaml
 from ablations.core.formatting import Sheet, cell_text, fixed, markdown, markdown_text, quantity
 from ablations.core.store import Records
 from ablations.figures.style import svg
 from ablations.inspection import attention_figure, example_texts
+from ablations.inspection.trained import finished, weights
 from ablations.planning.plan import Plan
 from lightning_modules.analysis.attention_maps import (
     Attention,

@@ -1,0 +1,1 @@
+"""What papers print: values, tables, configurations, parameter counts."""

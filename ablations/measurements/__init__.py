@@ -1,0 +1,1 @@
+"""From records to numbers by cell, seed and metric."""

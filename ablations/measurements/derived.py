@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-from ablations.core.schema import Record, Trial
+from ablations.schema.cell import Trial
+from ablations.schema.record import Record
 from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.scores.averages import BERT, GLUE, bert_average, glue_average, mean

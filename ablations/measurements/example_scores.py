@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablations.core.resampling import bootstrap_interval, multibootstrap
-from ablations.core.schema import Claim, Record
 from ablations.core.statistics import Contrast, Interval
 from ablations.measurements.frames import Lookup
+from ablations.schema.claim import Claim
+from ablations.schema.record import Record
 from lightning_modules.tasks.scores.kept import unpack
 
 _RIGHT = "right"

@@ -13,12 +13,15 @@ import pandas as pd
 
 from ablations.core.formatting import plain
 from ablations.core.metrics import COST, HELDOUT
-from ablations.core.schema import Cell, Grid, Metric, Record, Run, Trial
 from ablations.core.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect, paired
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED, gathered, possible
 from ablations.measurements.layer_metrics import LAYER_METRICS
 from ablations.measurements.layer_metrics import gathered as of_layers
+from ablations.schema.cell import Cell, Trial
+from ablations.schema.grid import Grid, Metric
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules.config import canonical
 from lightning_modules.tasks import TASKS
 

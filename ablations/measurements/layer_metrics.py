@@ -8,8 +8,9 @@ mean over layers, and "smoother" the mean absolute change from one layer to the 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from ablations.core.schema import Cell, Record
 from ablations.measurements.derived import Lookup
+from ablations.schema.cell import Cell
+from ablations.schema.record import Record
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -1,0 +1,1 @@
+"""What is written to results/: tables, reports, pages, the index. Functions of plans and records."""

@@ -25,10 +25,12 @@ from ablations.core.formatting import (
     quantity,
     value_text,
 )
-from ablations.core.schema import Cell, Grid, Record
 from ablations.core.statistics import Interval, mean_interval, paired
 from ablations.measurements.frames import Lookup, baseline_of, device_class, done
 from ablations.pages.tables import in_order
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid
+from ablations.schema.record import Record
 
 METRIC = "heldout.loss"
 UNITS = ("steps", "tokens", "flops", "seconds")

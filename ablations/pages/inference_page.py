@@ -21,11 +21,12 @@ from ablations.core.formatting import (
     quantity,
     value_text,
 )
-from ablations.core.schema import Cell, Grid
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import OKABE_ITO, STYLE, blank, keyed, save, shown, titles
 from ablations.measurements.frames import Lookup, metric_by_seed
 from ablations.running import inference
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid
 
 _CAPTION = "Score, or parameters, over the time of a pass"
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from ablations.core import store
 from ablations.core.store import Records
-from ablations.literature import parameters
 from ablations.measurements.frames import metric_by_seed, planned_metrics
-from ablations.pages import report, scoreboard_page
+from ablations.pages import parameters_page, report, scoreboard_page
 from ablations.pages.scoreboard_page import REQUEST
 from ablations.planning import grids
 from ablations.planning.cells import tasks_at
@@ -44,7 +43,7 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
         The folders of the pages written.
     """
     records, folders = Records(results_dir), []
-    parameters.publish(records.folder)
+    parameters_page.publish(records.folder)
     known = {path.stem for path in records.files()}
     for name in grids.available():
         grid = grids.read(name)

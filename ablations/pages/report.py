@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ablations.claims import judging, scoreboard
-from ablations.claims.judging import Verdict
+from ablations.claims.verdict import Verdict
 from ablations.core import store
 from ablations.core.formatting import (
     Sheet,
@@ -21,11 +21,14 @@ from ablations.core.formatting import (
     quantity,
     value_text,
 )
-from ablations.core.schema import Cell, Grid, Record
 from ablations.figures import grid_figures
 from ablations.measurements.frames import Lookup, device_class
 from ablations.pages import equal_compute, inference_page, search_report, tables, task_table
+from ablations.planning import search_text
 from ablations.planning.cells import stand_in_pairs
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid
+from ablations.schema.record import Record
 
 _VERDICT_NOTE = (
     "Intervals here are widened by Holm's correction for the number of claims; those of the results below are not."
@@ -177,7 +180,7 @@ def _equal(plan: Planned) -> str:
         f"* Every cell starts from the system `{grid.base}`; only the knobs of the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
-    lines += [f"* {markdown_text(rule)}" for rule in search_report.rules(grid, plan.scale)]
+    lines += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
     searched = {path for cell in plan.cells for trial in cell.search for path in trial.values}
     both = {**grid.set, **(scale.set if scale else {})}
     fixed = {path: value for path, value in both.items() if path not in searched}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablations.claims.judging import Verdict
+from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import amount, split_unit
 from ablations.core import store
 from ablations.core.formatting import (
@@ -31,7 +31,6 @@ from ablations.core.formatting import (
     range_text,
     value_text,
 )
-from ablations.core.schema import Cell, Grid, Metric
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
 from ablations.measurements.example_scores import entries as resampled_entries
@@ -49,6 +48,8 @@ from ablations.measurements.frames import (
     summarise,
 )
 from ablations.pages import search_report
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid, Metric
 
 _PERCENT = f"{100 * LEVEL:g} %"
 RENDERERS = {"md": markdown, "csv": comma_separated, "tex": latex}

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from ablations.core.formatting import Entry, Sheet, duration, mean_text, path_text, value_text
-from ablations.core.schema import Cell, Record, Run
 from ablations.core.statistics import mean_interval
 from ablations.measurements.frames import MAJORITY, Lookup, done, metric_by_seed, references
+from ablations.schema.cell import Cell
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS, Task
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.scores.metrics import METRICS

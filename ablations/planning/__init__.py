@@ -1,0 +1,1 @@
+"""From a grid file to its cells and runs: reading, checking, resolving, searching, costs."""

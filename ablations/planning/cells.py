@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablations.core.schema import SYSTEM_AXIS, TUNING, Grid
 from ablations.literature.published_values import same
+from ablations.schema.grid import SYSTEM_AXIS, TUNING, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS

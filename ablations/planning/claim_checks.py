@@ -5,9 +5,10 @@ from typing import Any
 
 from ablations.claims.relations import RELATIONS
 from ablations.core.metrics import EXACT
-from ablations.core.schema import Claim, Grid
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.frames import references
+from ablations.schema.claim import Claim
+from ablations.schema.grid import Grid
 from lightning_modules.config import did_you_mean
 
 _NEEDS = {"~": ("margin", "a claim of equality ('~') needs a margin"), "ratio": ("ratio", "needs a ratio")}

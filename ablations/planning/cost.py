@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablations.core.provenance import gpus
-from ablations.core.schema import Record, Run
 from ablations.core.store import Damage
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules.config import Settings, flat, once
 from lightning_modules.system import System
 from lightning_modules.tasks import expected_work

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ablations.core.metrics import COSTS, METRICS
-from ablations.core.schema import STEPS, SYSTEM_AXIS, TUNING, Grid
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature import published_values
 from ablations.literature.published_values import same
@@ -28,6 +27,7 @@ from ablations.planning.cells import (
     probes,
     tasks_at,
 )
+from ablations.schema.grid import STEPS, SYSTEM_AXIS, TUNING, Grid
 from lightning_modules.config import ConfigError, did_you_mean, knob, paths
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS

@@ -8,10 +8,10 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from ablations.core import strict_yaml
-from ablations.core.schema import Grid
 from ablations.core.strict_yaml import Document
 from ablations.planning import search_checks
 from ablations.planning.grid_checks import check
+from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Settings, did_you_mean, problems
 
 FOLDER = Path(__file__).parents[1] / "grids"

@@ -1,36 +1,38 @@
 """What a grid at a scale would do: its cells, its distinct runs and how they stand, and what they cost."""
 
 import gc
-import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
-from ablations.core.provenance import gpus
-from ablations.core.schema import FIRST_SEARCH_SEED, Cell, Grid, Outcome, Record, Run
-from ablations.core.store import Damage, Records
+from ablations.core.machine import slots
+from ablations.core.store import Records
 from ablations.planning import cells as grid_cells
 from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost, costs
 from ablations.planning.cost import speed as measured_speed
+from ablations.planning.order import ordered
 from ablations.planning.resolve import Resolver
+from ablations.planning.states import SETTLED, State, run_states
+from ablations.schema.cell import Cell
+from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
 
 _RECORD_BYTES = 8_000
+
+
 _WEIGHT_BYTES = 4  # a parameter in the weights that a run leaves
+
+
 _CHECKPOINT_BYTES = 12  # a parameter with its two moments while a run goes on
-
-State = Outcome | Literal["stale", "newer", "missing", "orphaned"]
-SETTLED: tuple[State, ...] = ("done", "diverged", "invalid", "newer", "orphaned")  # what executing a plan leaves alone
-
-_BARREN = ("diverged", "invalid", "orphaned")  # states of runs that leave no weights for others
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def plan(
     with _no_collection():
         sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
         cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
-        runs = _ordered(cells)
+        runs = ordered(cells)
         taken = costs((*runs, *(run for cell in cells for run in cell.awaited)))
     speed, source = measured_speed(found)
     return Plan(
@@ -221,7 +223,7 @@ def plan(
         excluded=tuple(layout.excluded),
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
         costs=taken,
-        states=_states(runs, found),
+        states=run_states(runs, found),
         overrides=_overrides(grid, scale, layout, seeds, filters),
         speed=speed,
         speed_source=source,
@@ -239,16 +241,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def slots() -> int:
-    """How many runs go on at once here: one a GPU, else one a processor core that this process may use."""
-    return len(gpus()) or cores()
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping[str, Any] | None) -> None:
@@ -276,53 +268,3 @@ def _overrides(
     usual = grid.scales[scale].seeds or grid.seeds
     found = {"axes": changed, "seeds": seeds if seeds != usual else None, "filters": dict(filters or {})}
     return {key: value for key, value in found.items() if value}
-
-
-def _ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
-    """The distinct runs of cells, searches first, then seed by seed, each after the run whose weights it starts from.
-
-    Cells whose search has not chosen have none of their own yet.
-    """
-    distinct: dict[str, Run] = {}
-    searches = [trial for cell in cells for trial in cell.search]
-    for trials in (searches, [cell for cell in cells if cell.runs]):
-        for seed in [run.seed for run in trials[0].runs] if trials else ():
-            for trial in trials:
-                _put(trial.runs[seed - trial.runs[0].seed], distinct)
-            for trial in trials:
-                for run in trial.tuned:
-                    if run.seed == seed:
-                        _put(run, distinct)
-    return tuple(distinct.values())
-
-
-def _put(run: Run, distinct: dict[str, Run]) -> None:
-    if run.id not in distinct:
-        if run.parent is not None:
-            _put(run.parent, distinct)
-        distinct[run.id] = run
-
-
-def _states(runs: Sequence[Run], found: Mapping[str, Record | Damage]) -> dict[str, State]:
-    sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
-    written = {json.dumps(record.config.get("numerics"), sort_keys=True) for record in sound.values()}
-    generations = [json.loads(text) for text in sorted(written)]
-    states: dict[str, State] = {}
-    for run in runs:
-        here = found.get(run.id)
-        if isinstance(here, Record):
-            states[run.id] = here.outcome
-        elif isinstance(here, Damage) and here.flaw == "newer":
-            states[run.id] = "newer"
-        else:
-            states[run.id] = "stale" if _elsewhen(run, generations, sound) else "missing"
-            if any(states[parent] in _BARREN for parent in run.parents):
-                states[run.id] = "orphaned"  # what it would start from will never be there
-    return states
-
-
-def _elsewhen(run: Run, generations: list[dict[str, int]], sound: Mapping[str, Record]) -> bool:
-    """Whether the same run was finished by code of another generation of numerics."""
-    kin = (n for n in generations if n and n.keys() == run.numerics.keys() and n != run.numerics)
-    others = (run.of_generation(numerics).id for numerics in kin)
-    return any(run_id in sound and sound[run_id].final for run_id in others)

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ablations.core.schema import Cell, Grid, Run, Trial, Tune
 from ablations.measurements.frames import Lookup
 from ablations.planning import cells as grid_cells
 from ablations.planning import search
 from ablations.planning.cells import Values, Workshop, label, stand_ins
+from ablations.schema.cell import Cell, Trial
+from ablations.schema.grid import Grid, Tune
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import Data, fingerprints
 from lightning_modules.tasks import fingerprint

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ablations.core.schema import FIRST_SEARCH_SEED, Grid, Run, Trial, Tune
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.frames import Lookup, metric_by_seed
 from ablations.planning.cells import Values
+from ablations.schema.cell import Trial
+from ablations.schema.grid import FIRST_SEARCH_SEED, Grid, Tune
+from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
 
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ablations.core.metrics import COST
-from ablations.core.schema import STEPS, SYSTEM_AXIS, TUNING, Grid, ScaleTune, Tune
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED, possible
 from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at
 from ablations.planning.grid_checks import known_knobs, known_metrics
 from ablations.planning.search import combinations, tasks_behind, tune_at
+from ablations.schema.grid import STEPS, SYSTEM_AXIS, TUNING, Grid, ScaleTune, Tune
 from lightning_modules.config import ConfigError, canonical, did_you_mean
 from lightning_modules.tasks import TASKS
 

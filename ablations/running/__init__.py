@@ -1,0 +1,1 @@
+"""Making the runs of a plan: executors, worker processes, progress."""

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from ablations.core.store import Records
-from ablations.pages.search_report import missing
 from ablations.planning.plan import Plan
+from ablations.planning.search_text import missing
 from ablations.running.inline import Inline
 from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
 from ablations.running.local import Local

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablations.core import provenance, store
-from ablations.core.schema import Cell
+from ablations.schema.cell import Cell
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 if TYPE_CHECKING:

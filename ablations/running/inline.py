@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ablations.core.schema import Record
-from ablations.running import worker
+from ablations.running import exit_codes, worker
 from ablations.running.launch import Executor, Launch
+from ablations.schema.record import Record
 
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
 
@@ -36,7 +36,7 @@ class Inline(Executor):
                 code = worker.attempt(launch.job(run, None, {}), interrupted.is_set, tell)
                 if interrupted.is_set():
                     raise KeyboardInterrupt
-                if code == worker.HELD:
+                if code == exit_codes.HELD:
                     launch.emit("waiting", run)
                     time.sleep(_LOOK_AGAIN)
                 launch.conclude(run, code)

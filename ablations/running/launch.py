@@ -10,10 +10,11 @@ from typing import Any, Literal
 from filelock import Timeout
 
 from ablations.core.provenance import now
-from ablations.core.schema import Outcome, Record, Run
 from ablations.core.store import Damage, Records
 from ablations.planning.plan import Plan
-from ablations.running import worker
+from ablations.running import exit_codes, worker
+from ablations.schema.record import Outcome, Record
+from ablations.schema.run import Run
 
 
 @dataclass(frozen=True)
@@ -174,17 +175,17 @@ class Launch:
             asked: The outcome to record where the launcher ended the worker itself.
         """
         self.shares.pop(run.id, None)
-        if code == worker.DISK_FULL:
+        if code == exit_codes.DISK_FULL:
             folder = self.records.folder
             self.summary.problems.append(f"disk full: run {run.id} could not be kept in {folder} or in the cache")
             self.settled += 1
             return
-        if code == worker.HELD:
+        if code == exit_codes.HELD:
             self.attempts[run.id] -= 1
             self.summary.executed -= 1
             self.todo.append(run)
             return
-        if code != worker.RECORDED:
+        if code != exit_codes.RECORDED:
             self.bury(run, code, asked)
         record = self.records.get(run.id)
         if record is not None and (record.final or not self._again(run, record)):

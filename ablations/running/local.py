@@ -18,12 +18,13 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from ablations.core.machine import cores
 from ablations.core.provenance import gpus
-from ablations.core.schema import Record, Run
-from ablations.planning.plan import cores
 from ablations.running import worker
 from ablations.running.launch import Executor, Launch
 from ablations.running.process import main
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules import speed
 
 _PRELOADED = ["torch", "pytorch_lightning"]

@@ -11,11 +11,11 @@ import sys
 import threading
 from multiprocessing.connection import wait
 
-INTERRUPTED = 143  # exit code of a run that ended before its record: asked to, or without a launcher
+from ablations.running.exit_codes import INTERRUPTED
 
 
 def main(config_path: str) -> None:
-    """Entry point of a worker process: does the job of a file and exits with a code of `ablations.running.worker`.
+    """Entry point of a worker process: does the job of a file and exits with a code of `exit_codes`.
 
     Args:
         config_path: A file from `ablations.running.worker.Job.save`.

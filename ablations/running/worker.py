@@ -16,9 +16,10 @@ from filelock import Timeout
 
 from ablations.core import provenance
 from ablations.core.metrics import HELDOUT
-from ablations.core.schema import Outcome, Record, Run
 from ablations.core.store import Records, write
-from ablations.running.process import INTERRUPTED
+from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED
+from ablations.schema.record import Outcome, Record
+from ablations.schema.run import Run
 from lightning_modules import speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_store
@@ -28,9 +29,6 @@ from lightning_modules.tasks.pins import checked
 
 if TYPE_CHECKING:
     from lightning_modules.training.recorder import Fitted
-
-# How a worker ends. 0: there is a record, whatever its outcome.
-RECORDED, HELD, DISK_FULL = 0, 75, 74
 
 PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
 _PROGRESS_EVERY = 1.0  # seconds

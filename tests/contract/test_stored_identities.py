@@ -10,7 +10,7 @@ never rewritten; a system that is corrected gets another row::
 import json
 from pathlib import Path
 
-from ablations.core.schema import Run
+from ablations.schema.run import Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 

@@ -11,9 +11,9 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
-from ablations.core.schema import Run
 from ablations.core.store import Records
 from ablations.running import worker
+from ablations.schema.run import Run
 from lightning_modules import interop
 from lightning_modules.data import fingerprints
 from lightning_modules.pretraining import fit

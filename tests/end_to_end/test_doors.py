@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from ablations.commands.cli import app
 from ablations.core import notebooks
 from ablations.core.store import Records
-from ablations.literature import parameters
+from ablations.pages import parameters_page
 from ablations.pages.publishing import republish
 from ablations.planning import grids
 from ablations.planning.plan import plan
@@ -147,7 +147,7 @@ def _files(folder: Path) -> list[str]:
 def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     """Everything but records and requests deleted, another locale, time zone and hash seed, no corpus at hand."""
     results = tmp_path / "results"
-    parameters.publish(results)
+    parameters_page.publish(results)
     for axes in (None, {RATES: [0.15, 0.8]}):
         study = Study("masking_ratio", "smoke", axes=axes, seeds=None, results_dir=results)
         study.run(executor="inline")

@@ -6,11 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ablations.core.schema import Record
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
+from ablations.schema.record import Record
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit

@@ -10,8 +10,8 @@ import pytest
 
 from ablations.claims.judging import verdicts
 from ablations.core import notebooks, strict_yaml
-from ablations.core.schema import Grid
 from ablations.pages import report
+from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, did_you_mean, flat
 from lightning_modules.systems import SYSTEMS
 from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_plan

@@ -78,7 +78,7 @@ def test_a_failure_is_tried_again_and_its_record_says_where(monkeypatch, cached,
     summary, record, calls = run_with(monkeypatch, cached, records, ValueError("of no use"), retries=2)
     assert (summary.outcomes, calls, record.provenance["attempts"]) == ({"failed": 1}, 3, 3)
     assert record.detail.splitlines()[-1] == "ValueError: of no use"
-    assert "ablations/worker.py:" in record.detail
+    assert "ablations/running/worker.py:" in record.detail
     assert str(cached) not in record.detail
     assert not any(line.startswith("/") for line in record.detail.splitlines())
 

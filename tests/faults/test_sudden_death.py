@@ -88,7 +88,7 @@ def test_killing_a_notebook_kernel_leaves_no_process(cached):
         client.start_channels()
         client.wait_for_ready(timeout=60)
         client.execute(f"""
-from ablations import grids
+from ablations.planning import grids
 from ablations.execute import execute
 from ablations.plan import plan
 from ablations.progress import display

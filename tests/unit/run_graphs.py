@@ -2,9 +2,9 @@
 
 import re
 
-from ablations.core.schema import Record
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.schema.record import Record
 from tests import tiny
 
 RATE, LAYERS, WARM = "objectives.mlm.masking.rate", "model.num_layers", "training.warm_start"

@@ -5,7 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ablations.core.schema import Cell, Claim, Grid, Record, Run
+from ablations.schema.cell import Cell
+from ablations.schema.claim import Claim
+from ablations.schema.grid import Grid
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import FineTuning

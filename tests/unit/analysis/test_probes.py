@@ -8,11 +8,11 @@ import torch
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
-from ablations.core.schema import Record
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
+from ablations.schema.record import Record
 from lightning_modules.analysis.probes import (
     fill_mask,
     linear_probe,

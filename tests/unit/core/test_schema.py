@@ -2,8 +2,9 @@
 
 import pytest
 
-from ablations.core.schema import ROOMS, Record, Run, checksum
 from ablations.planning import grids
+from ablations.schema.record import Record, checksum
+from ablations.schema.run import ROOMS, Run
 from lightning_modules import NUMERICS
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.systems import SYSTEMS

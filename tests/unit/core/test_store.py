@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from ablations.core.schema import Record, Run, checksum
 from ablations.core.store import LARGEST_RECORD, Records, RecordWarning, StoreError
+from ablations.schema.record import Record, checksum
+from ablations.schema.run import Run
 from lightning_modules.systems import SYSTEMS
 
 SYSTEM = SYSTEMS["roberta_base"]

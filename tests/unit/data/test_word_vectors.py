@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.core.schema import Run
 from ablations.planning import cells
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.data import open_store
 from lightning_modules.data.store import TokenStore

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.core.schema import Run
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import Tuning, tune
 from lightning_modules.layers.bilstm import BiLSTMOnTop

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ablations.core.schema import Run
+from ablations.schema.run import Run
 from ablations.study import Study
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError

@@ -4,8 +4,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ablations.core.schema import Run
 from ablations.planning import cells
+from ablations.schema.run import Run
 from lightning_modules.analysis.probes import answer
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.tokenizer import Vocabulary

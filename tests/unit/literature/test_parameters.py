@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from ablations.commands.cli import app
 from ablations.literature import configurations, parameters
+from ablations.pages import parameters_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from lightning_modules.batch import Example
@@ -108,7 +109,7 @@ def test_rounding_keeps_the_printed_digits(count, printed, expected):
 
 def test_pages_have_every_row_and_the_same_bytes_each_time(tmp_path, found):
     for folder in ("one", "two"):
-        parameters.publish(tmp_path / folder)
+        parameters_page.publish(tmp_path / folder)
     names = sorted(path.name for path in (tmp_path / "one" / "published").iterdir())
     assert names == [f"parameters.{end}" for end in ("csv", "json", "md", "svg", "tex")]
     for name in names:

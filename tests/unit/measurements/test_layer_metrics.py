@@ -4,11 +4,11 @@ import pytest
 
 from ablations.claims import judging
 from ablations.core.metrics import METRICS
-from ablations.core.schema import Record
 from ablations.measurements.frames import metric_by_seed
 from ablations.measurements.layer_metrics import LAYER_METRICS, change, last, mean
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.schema.record import Record
 
 GRID = grids.read("layer_similarity")
 

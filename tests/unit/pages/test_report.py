@@ -77,7 +77,7 @@ def test_publishing_again_changes_no_byte(published, tmp_path):
 SCRIPT = """
 import random, sys
 from pathlib import Path
-from ablations import report
+from ablations.pages import report
 from tests.unit.synthetic import make_plan, make_study
 grid, cells, records = make_study()
 order = list(records)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ablations.core.schema import Run
 from ablations.pages.task_table import ensemble, per_task
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.scores.kept import pack, unpack

@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from ablations.core.schema import Record, Run
+from ablations.core import machine
 from ablations.core.store import Records, RecordWarning
 from ablations.planning import grids
-from ablations.planning import plan as plans
 from ablations.planning.cells import agrees, dimensions
 from ablations.planning.plan import ASSUMED_SPEED, plan
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.systems import SYSTEMS
 from tests import tiny
@@ -24,7 +25,7 @@ RATE, LAYERS, HIDDEN, HEADS = "objectives.mlm.masking.rate", "model.num_layers",
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(plans, "gpus", dict)
+    monkeypatch.setattr(machine, "gpus", dict)
 
 
 def read(folder, text=None, **options):
@@ -292,7 +293,7 @@ def test_the_work_of_a_plan_grows_with_its_cells_and_no_faster(tmp_path):
 def test_plans_are_the_same_in_every_process(tmp_path):
     file = tiny.grid(tmp_path)
     code = (
-        "import sys, json; from ablations import grids; from ablations.planning.plan import plan;"
+        "import sys, json; from ablations.planning import grids; from ablations.planning.plan import plan;"
         "found = plan(grids.read(sys.argv[1]), 'smoke');"
         "print(json.dumps([[c.label for c in found.cells], [r.id for r in found.runs]]))"
     )
@@ -309,7 +310,7 @@ def test_plans_are_the_same_in_every_process(tmp_path):
 
 def test_planning_imports_neither_lightning_nor_a_corpus(tmp_path):
     code = (
-        "import sys; from ablations import grids; from ablations.planning.plan import plan;"
+        "import sys; from ablations.planning import grids; from ablations.planning.plan import plan;"
         "from lightning_modules.systems import SYSTEMS;"
         "print(sorted({'pytorch_lightning', 'gensim', 'datasets', 'matplotlib'} & set(sys.modules)))"
     )

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ablations.core.schema import Run
+from ablations.core import machine
 from ablations.core.store import Records
 from ablations.planning import grids
-from ablations.planning import plan as plans
 from ablations.planning.plan import plan
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import FineTuning, fingerprint
@@ -15,7 +15,7 @@ from tests.unit.run_graphs import LAYERS, RATE, WARM, planned, put, read
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(plans, "gpus", dict)
+    monkeypatch.setattr(machine, "gpus", dict)
 
 
 def kinds(runs):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ablations.core.schema import Record
+from ablations.core import machine
 from ablations.core.store import Records
 from ablations.pages import search_report
 from ablations.planning import grids, search
-from ablations.planning import plan as plans
 from ablations.planning.plan import plan
+from ablations.schema.record import Record
 from ablations.study import Study, cost_line
 from lightning_modules.config import ConfigError
 from tests import tiny
@@ -18,7 +18,7 @@ TUNE = f"tune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3, 9.0e-3]}}\n  metric: heldout.lo
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(plans, "gpus", dict)
+    monkeypatch.setattr(machine, "gpus", dict)
 
 
 def written(folder, tune=TUNE, scale="", **options):

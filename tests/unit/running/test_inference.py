@@ -8,12 +8,12 @@ from matplotlib.text import Text
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
-from ablations.core.schema import Record
 from ablations.pages import inference_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running import inference
 from ablations.running.inference import Setting
+from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
 
 QUICK = Setting(turns=2, seconds=0.0)

@@ -68,7 +68,7 @@ def test_an_executed_notebook_keeps_the_last_state_only(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     code = """
 from types import SimpleNamespace
-from ablations import progress
+from ablations.running import progress
 from tests.unit.test_progress import event, moving
 progress._NOTEBOOK_EVERY = 0
 with progress.display(SimpleNamespace(pending=[1])) as tell:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ablations.core import machine
 from ablations.core.store import Records
-from ablations.planning import plan as plans
 from ablations.running import worker
 from ablations.running.execute import execute
 from ablations.running.launch import Launch
@@ -17,7 +17,7 @@ from tests.unit.run_graphs import LAYERS, RATE, WARM, planned, put
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(plans, "gpus", dict)
+    monkeypatch.setattr(machine, "gpus", dict)
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ from typer.testing import CliRunner
 
 from ablations.claims import judging
 from ablations.commands.cli import app
-from ablations.core import strict_yaml
-from ablations.core.schema import Tune
+from ablations.core import machine, strict_yaml
 from ablations.core.store import Records
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
-from ablations.planning import plan as plans
+from ablations.schema.grid import Tune
 from ablations.study import Study, cost_line
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
@@ -34,7 +33,7 @@ claims:
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(plans, "gpus", dict)
+    monkeypatch.setattr(machine, "gpus", dict)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ablations.core import provenance
-from ablations.planning.plan import cores, slots
+from ablations.core.machine import cores, slots
 from ablations.running.local import Local
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from ablations.core.metrics import METRICS
-from ablations.core.schema import Run
 from ablations.measurements import derived, frames
 from ablations.pages import tables
 from ablations.planning import grids
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS as ALL
 from lightning_modules.tasks import FineTuning

@@ -1,0 +1,31 @@
+"""The order in which the runs of a plan are made: searches first, then seed by seed, parents before children."""
+
+from collections.abc import Sequence
+
+from ablations.schema.cell import Cell
+from ablations.schema.run import Run
+
+
+def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
+    """The distinct runs of cells, searches first, then seed by seed, each after the run whose weights it starts from.
+
+    Cells whose search has not chosen have none of their own yet.
+    """
+    distinct: dict[str, Run] = {}
+    searches = [trial for cell in cells for trial in cell.search]
+    for trials in (searches, [cell for cell in cells if cell.runs]):
+        for seed in [run.seed for run in trials[0].runs] if trials else ():
+            for trial in trials:
+                _put(trial.runs[seed - trial.runs[0].seed], distinct)
+            for trial in trials:
+                for run in trial.tuned:
+                    if run.seed == seed:
+                        _put(run, distinct)
+    return tuple(distinct.values())
+
+
+def _put(run: Run, distinct: dict[str, Run]) -> None:
+    if run.id not in distinct:
+        if run.parent is not None:
+            _put(run.parent, distinct)
+        distinct[run.id] = run

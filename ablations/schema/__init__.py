@@ -1,0 +1,1 @@
+"""What is kept and exchanged: grid, claim, cell, run, record."""

@@ -1,0 +1,38 @@
+"""What a grid file may say of a claim."""
+
+from typing import Any, Literal
+
+from lightning_modules.config import Settings, knob, required
+
+
+class Claim(Settings):
+    """One published statement in a form that can be tested."""
+
+    id: str = required("Unique within the grid.", pattern=r"^[a-z0-9][a-z0-9_.]*$")
+    of: str = knob("", "The published claim that it tests, where its id is another.")
+    statement: str = required("The claim in words.", min_length=1)
+    source: str = required("Paper and table.", min_length=1)
+    published_metric: str = knob("", "What the paper measured.")
+    published: dict[str, float] = knob({}, "The paper's values of the sides: {a: value, b: value}, and on by letters.")
+    metric: str = required("What is measured here.")
+    official: str = knob(
+        "", "The same metric on the official data set, in place of 'metric' at scales that fine-tune on that."
+    )
+    better: Literal["lower", "higher"] = required("Which direction of our metric is better.")
+    a: dict[str, Any] = knob({}, "Axis -> value of the first side.")
+    b: dict[str, Any] = knob({}, "Axis -> value of the second side.")
+    sides: tuple[dict[str, Any], ...] = knob(
+        (), "In place of a and b: ordering, trend: the sides, best first; interaction: a, b, c, d of (a - b) - (c - d)."
+    )
+    against: str = knob("", "A metric of side a that stands for b, such as a majority baseline.")
+    relation: Literal[">", "~", "ratio", "ordering", "trend", "interaction", "spread"] = knob(
+        ">", "'>': a is better than b; '~': they differ by less than margin; the others: ablations/claims/relations.py."
+    )
+    margin: float | None = knob(None, "Largest difference that still counts as equal, in the metric's unit.", gt=0)
+    ratio: float | None = knob(None, "How many times as good as b a is at least.", gt=0)
+    proxy: str = knob("", "How our measurement differs from the paper's.")
+
+    @property
+    def asked(self) -> tuple[dict[str, Any], ...]:
+        """The sides in the order of the claim, as axis -> value; one where ``against`` stands for the second."""
+        return self.sides or tuple(side for side in (self.a, self.b) if side)
