@@ -1,6 +1,7 @@
 """The object a notebook holds: a grid at a scale, from its plan to its published page.
 
-Everything it shows it also returns as a value that a notebook displays and a terminal prints.
+What its methods return is displayed by a notebook and printed by a terminal, and is something to go on from: tables
+have their numbers as a DataFrame in ``.data``, figures are matplotlib figures.
 """
 
 import functools
@@ -10,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from IPython.display import SVG, Markdown
 
 from ablations.claims import judging, power
 from ablations.core import formatting, strict_yaml
 from ablations.core.metrics import HELDOUT
+from ablations.core.shown import Shown
 from ablations.core.store import Records
 from ablations.figures import grid_figures
-from ablations.measurements.frames import frame, metric_by_seed
+from ablations.figures.style import Drawing
+from ablations.measurements.frames import frame, metric_by_seed, summary
 from ablations.pages import equal_compute, report, tables, task_table
 from ablations.pages.publishing import publish
 from ablations.planning import grids, search_text
@@ -37,6 +39,7 @@ class Study:
         scale: One of the grid's scales.
         axes: Axis -> values instead of the grid's; a value of None, or a text such as ``"[0.15, 0.4]"`` (which is
             what papermill's ``-p`` makes of a list), is understood.
+        set: Knob that the grid does not vary -> its value in every cell, such as ``{"training.steps": 400}``.
         seeds: How many seeds instead of the grid's.
         filters: Axis -> value or list of values; only cells that agree with all are kept.
         results_dir: Where records and pages are kept; by default the project's ``results``. A relative path is
@@ -52,6 +55,7 @@ class Study:
         scale: str,
         *,
         axes: Mapping[str, Sequence[Any] | str | None] | str | None = None,
+        set: Mapping[str, Any] | str | None = None,
         seeds: int | None = None,
         filters: Mapping[str, Any] | str | None = None,
         results_dir: str | Path | None = None,
@@ -61,6 +65,7 @@ class Study:
         wanted = _mapping("axes", axes)
         self._request: dict[str, Any] = {
             "axes": {path: _listed(values) for path, values in wanted.items() if values is not None} or None,
+            "set": _mapping("set", set) or None,
             "seeds": seeds,
             "filters": _mapping("filters", filters) or None,
         }
@@ -77,7 +82,7 @@ class Study:
         """Where the page of this study is published."""
         return self.records.folder / self.grid.name / self._plan.folder_name
 
-    def about(self) -> Markdown:
+    def about(self) -> Shown:
         """The question, the source, and what each cell changes against the baseline."""
         lines = [
             f"**{formatting.markdown_text(self.grid.question)}**",
@@ -93,9 +98,9 @@ class Study:
             )
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
         lines += [formatting.markdown_text(line) for line in search_text.rules(self.grid, self.scale)]
-        return Markdown("\n\n".join(lines))
+        return Shown("\n\n".join(lines))
 
-    def plan(self) -> Markdown:
+    def plan(self) -> Shown:
         """Cells and what they cost, before anything runs."""
         found = self.resolve()
         rows = found.table()
@@ -109,7 +114,7 @@ class Study:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [f"Left out: {values}: {reason}" for values, reason in found.excluded]
         notes += [formatting.markdown_text(note) for note in search_text.missing(found, self.records)]
-        return Markdown("\n\n".join([_frame_table(shown), cost_line(found), *notes]))
+        return Shown("\n\n".join([_frame_table(shown), cost_line(found), *notes]), rows)
 
     def needs(self) -> list[power.Need]:
         """How many seeds each claim needs, from the spread of what has finished at this or another scale.
@@ -135,13 +140,14 @@ class Study:
                     left_out.append(name)
         return power.needs(self.grid, self.scale, cells, self.records, planned), left_out
 
-    def power(self) -> Markdown:
+    def power(self) -> Shown:
         """The seeds that each claim needs, as a table."""
         found, left_out = self._needs()
         if not found:
-            return Markdown("*This grid tests no claim.*")
+            return Shown("*This grid tests no claim.*")
         notes = [f"No pilot was looked for at scale '{name}': its data are not at hand." for name in left_out]
-        return Markdown("\n\n".join([formatting.markdown(power.sheet(found, self.grid, self.scale)), *notes]))
+        text = "\n\n".join([formatting.markdown(power.sheet(found, self.grid, self.scale)), *notes])
+        return Shown(text, pd.DataFrame([need.plain() for need in found]))
 
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.
@@ -158,59 +164,59 @@ class Study:
         """One row a run, for analyses of one's own."""
         return frame(self._plan.cells, self.records)
 
-    def table(self, at: str = "") -> Markdown:
+    def table(self, at: str = "") -> Shown:
         """One row a cell: means with intervals, differences to the baseline, published values apart.
 
         Args:
             at: ``steps``, ``tokens``, ``flops`` or ``seconds``: held-out losses at equal amounts of it, from curves.
         """
         if at:
-            wanted = _unit(at)
-            return Markdown(
-                formatting.markdown(equal_compute.single(self.grid, self._plan.cells, self.records, wanted))
-            )
-        return Markdown(formatting.markdown(tables.results(self.grid, self._plan.cells, self.records)[0]))
+            sheet = equal_compute.single(self.grid, self._plan.cells, self.records, _unit(at))
+            return Shown(formatting.markdown(sheet), pd.DataFrame(self.readings(at)))
+        sheet = tables.results(self.grid, self._plan.cells, self.records)[0]
+        return Shown(formatting.markdown(sheet), summary(self.grid, self._plan.cells, self.records))
 
     def readings(self, at: str) -> list[dict[str, Any]]:
         """The numbers of `table(at)`, one row a cell."""
         found = equal_compute.read(self.grid, self._plan.cells, self.records, _unit(at))
         return [equal_compute.plain(found, one) for one in found.cells]
 
-    def tasks(self) -> Markdown:
+    def tasks(self) -> Shown:
         """Downstream tasks one by one: spread over seeds, runs that learnt nothing, the vote of all seeds."""
         found = task_table.per_task(self._plan.cells, self.records)
-        return Markdown(formatting.markdown(found[0]) if found else "*Nothing has been fine-tuned.*")
+        if not found:
+            return Shown("*Nothing has been fine-tuned.*")
+        return Shown(formatting.markdown(found[0]), _unrounded(found[1]))
 
-    def claims(self) -> Markdown:
+    def claims(self) -> Shown:
         """The published claims and the measured answers."""
         found = judging.verdicts(self.grid, self._plan.cells, self.records)
         if not found:
-            return Markdown("*This grid tests no published claim.*")
+            return Shown("*This grid tests no published claim.*")
         sentences = "\n".join(
             f"* *{formatting.markdown_text(verdict.claim.statement)}* {formatting.markdown_text(verdict.sentence)}"
             for verdict in found
         )
-        return Markdown(sentences + "\n\n" + formatting.markdown(tables.claims(found)[0]))
+        reading, numbers, _ = tables.claims(found)
+        return Shown(sentences + "\n\n" + formatting.markdown(reading), _unrounded(numbers))
 
-    def figure(self) -> SVG | Markdown:
+    def figure(self) -> Drawing | Shown:
         """The main metric over the knob, published values below on their own axis."""
         return self._drawn(grid_figures.knob)
 
-    def curves(self, metric: str = HELDOUT[0]) -> SVG | Markdown:
+    def curves(self, metric: str = HELDOUT[0]) -> Drawing | Shown:
         """Held-out loss over training tokens: of masked models, or of those that predict next or previous tokens."""
         return self._drawn(functools.partial(grid_figures.curves, metric=metric))
 
-    def layers(self) -> SVG | Markdown:
+    def layers(self) -> Drawing | Shown:
         """How far each layer moves what passes through it (Lan et al. 2020, Figure 1)."""
         return self._drawn(grid_figures.layers)
 
-    def _drawn(self, draw: Any) -> SVG | Markdown:
+    def _drawn(self, draw: Any) -> Drawing | Shown:
         drawn = draw(self.grid, self._plan.cells, self.records, report.subtitle(self._plan, self.records))
-        return (
-            Markdown("*Nothing to draw: no run has finished.*") if drawn is None else SVG(data=grid_figures.svg(drawn))
-        )
+        return Shown("*Nothing to draw: no run has finished.*") if drawn is None else drawn
 
-    def tokens_to_reach(self, loss: float | None = None) -> Markdown:
+    def tokens_to_reach(self, loss: float | None = None) -> Shown:
         """How many training tokens each cell needs to reach a held-out loss.
 
         Args:
@@ -218,19 +224,19 @@ class Study:
         """
         finals = [v for cell in self._plan.cells for v in metric_by_seed(cell, self.records, "heldout.loss").values()]
         if not finals:
-            return Markdown("*No run has finished.*")
+            return Shown("*No run has finished.*")
         wanted = math.ceil(max(finals) * 100) / 100 if loss is None else loss
         rows = tables.tokens_to_reach(self._plan.cells, self.records, wanted)
         shown = pd.DataFrame({"cell": rows["cell"]})
         shown["reached it"] = [f"{row.reached} of {row.done}" for row in rows.itertuples()]
         shown[f"tokens to a held-out loss of {wanted:.2f} nats"] = [_tokens(row) for row in rows.itertuples()]
-        return Markdown(_frame_table(shown))
+        return Shown(_frame_table(shown), rows)
 
-    def publish(self) -> Markdown:
+    def publish(self) -> Shown:
         """Writes the page of this study, and the index of all pages."""
         written = publish(self.source, self.resolve(), self.records)
         lines = "\n".join(f"* `{_shown_path(path)}`" for path in written.values())
-        return Markdown(f"Written:\n\n{lines}")
+        return Shown(f"Written:\n\n{lines}")
 
 
 def cost_line(found: Plan) -> str:
@@ -300,6 +306,10 @@ def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:
         else:
             said += [f"`{path}` {before} → {after}" for path, (before, after) in knobs.items()]
     return ", ".join(said)
+
+
+def _unrounded(sheet: formatting.Sheet) -> pd.DataFrame:
+    return pd.DataFrame(list(sheet.rows), columns=list(sheet.headings))
 
 
 def _frame_table(rows: pd.DataFrame) -> str:

@@ -64,7 +64,7 @@ def show(*pieces: Any) -> None:
 
     console = Console()
     for piece in pieces:
-        text = str(piece.data)
+        text = str(piece)
         console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
 
 

@@ -3,6 +3,7 @@
 Whether a grid succeeded is read from its records; a notebook's own status is never asked.
 """
 
+import ast
 import contextlib
 import logging
 import os
@@ -73,11 +74,28 @@ def _declared(source: Path) -> list[str]:
 def axes(source: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What a notebook's parameters say about axes, so that the grid can be trained before the notebook shows it.
 
-    A notebook names the parameters that stand for an axis in its metadata: ``{"ablations": {"axes": {name: path}}}``.
+    Which parameter stands for which axis is read where the notebook opens its study:
+    ``ablations.open(..., axes={path: parameter})``.
     """
-    named = nbformat.read(source, as_version=4).metadata.get("ablations", {}).get("axes", {})
-    found = {path: parameters[name] for name, path in named.items() if name in parameters}
+    named = axis_parameters(source)
+    found = {path: parameters[name] for path, name in named.items() if name in parameters}
     return found | dict(parameters.get("axes") or {})
+
+
+def axis_parameters(source: Path) -> dict[str, str]:
+    """Axis -> the parameter that holds its values, from the first call of ``ablations.open`` in a notebook."""
+    cells = nbformat.read(source, as_version=4).cells
+    trees = [ast.parse(cell.source) for cell in cells if cell.cell_type == "code" and "ablations.open(" in cell.source]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    opening = next((call for call in calls if ast.unparse(call.func) == "ablations.open"), None)
+    given = next((word.value for word in opening.keywords if word.arg == "axes"), None) if opening else None
+    if not isinstance(given, ast.Dict):
+        return {}
+    return {
+        path.value: value.id
+        for path, value in zip(given.keys, given.values, strict=True)
+        if isinstance(path, ast.Constant) and isinstance(value, ast.Name)
+    }
 
 
 def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:

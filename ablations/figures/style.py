@@ -48,6 +48,13 @@ STYLE: dict[str, Any] = {
 }
 
 
+class Drawing(Figure):
+    """A figure that a notebook shows in the bytes that `save` writes, and that takes further axes and lines."""
+
+    def _repr_svg_(self) -> str:
+        return svg(self)
+
+
 def svg(figure: Figure) -> str:
     """The figure as SVG: the same text for the same figure."""
     with mpl.rc_context(STYLE):
@@ -79,9 +86,9 @@ def shown(text: str, limit: int = 60) -> str:
     return drawn if len(drawn) <= limit else drawn[: limit - 1] + "…"
 
 
-def blank(height: float) -> Figure:
+def blank(height: float) -> Drawing:
     """An empty figure of the usual width and so many inches of height, with room at its edges."""
-    figure = Figure(figsize=(7.6, height), layout="constrained")
+    figure = Drawing(figsize=(7.6, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
     return figure
 

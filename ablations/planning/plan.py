@@ -184,6 +184,7 @@ def plan(
     scale: str,
     *,
     axes: Mapping[str, Sequence[Any]] | None = None,
+    set: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     filters: Mapping[str, Any] | None = None,
     records: Records | None = None,
@@ -194,6 +195,7 @@ def plan(
         grid: From `grids.read`.
         scale: One of its scales.
         axes: Axis -> values instead of those of the grid and the scale.
+        set: Knob that is no axis -> its value in every cell.
         seeds: How many seeds instead of the grid's.
         filters: Axis -> value or list of values; only cells that agree with all are kept.
         records: Where finished runs are looked up; None takes every run as missing.
@@ -202,12 +204,9 @@ def plan(
         ConfigError: For unknown scales, axes or values, each with the nearest valid spelling.
     """
     _check_arguments(grid, scale, seeds, filters)
+    grid = _with(grid, scale, set or {})
     layout = grid_cells.layout(grid, scale, axes)
-    kept = [values for values in layout.kept if agrees(values, filters or {})]
-    if not kept:
-        said = f"no cell has {label(dict(filters))}" if filters else "every combination is excluded"
-        listed = "; ".join(f"{path}: {', '.join(map(str, options))}" for path, options in layout.axes.items())
-        raise ConfigError([f"{said}. The axes at scale '{scale}' are {listed}."])
+    kept = _kept(layout, scale, filters or {})
     found = dict(records.survey()) if records else {}
     with _no_collection():
         sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
@@ -224,11 +223,21 @@ def plan(
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
         costs=taken,
         states=run_states(runs, found),
-        overrides=_overrides(grid, scale, layout, seeds, filters),
+        overrides=_overrides(grid, scale, layout, seeds, filters) | ({"set": dict(set)} if set else {}),
         speed=speed,
         speed_source=source,
         slots=slots(),
     )
+
+
+def _kept(layout: Layout, scale: str, filters: Mapping[str, Any]) -> list[Values]:
+    """The combinations that agree with all filters."""
+    kept = [values for values in layout.kept if agrees(values, filters)]
+    if not kept:
+        said = f"no cell has {label(dict(filters))}" if filters else "every combination is excluded"
+        listed = "; ".join(f"{path}: {', '.join(map(str, options))}" for path, options in layout.axes.items())
+        raise ConfigError([f"{said}. The axes at scale '{scale}' are {listed}."])
+    return kept
 
 
 @contextmanager
@@ -257,6 +266,24 @@ def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping
             wrong.append(Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, grid.axes)}"))
     if wrong:
         raise ConfigError(wrong)
+
+
+def _with(grid: Grid, scale: str, knobs: Mapping[str, Any]) -> Grid:
+    """The grid with some knobs set at a scale.
+
+    Raises:
+        ConfigError: For a knob that the grid varies.
+    """
+    varied = {*grid.axes, *(path for values in grid.variants.values() for knobs in values.values() for path in knobs)}
+    wrong = [
+        Problem(path, f"varies in '{grid.name}', so it cannot be set for all cells") for path in knobs if path in varied
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    own = grid.scales[scale]
+    return grid.model_copy(
+        update={"scales": {**grid.scales, scale: own.model_copy(update={"set": {**own.set, **knobs}})}}
+    )
 
 
 def _overrides(

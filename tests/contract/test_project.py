@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ablations.claims.published_claims import claims
+from ablations.core import notebooks
 from ablations.planning import grids
 from lightning_modules.places import project
 
@@ -107,13 +108,27 @@ def test_notebooks_tell_and_libraries_do(path):
     nodes = [node for cell in code for node in ast.walk(ast.parse(cell.source))]
     banned = (ast.FunctionDef, ast.ClassDef, ast.For, ast.While, ast.Lambda)
     assert not [node for node in nodes if isinstance(node, banned)]
-    assert sum(len(cell.source.splitlines()) for cell in code) <= 45
+    assert sum(len(cell.source.splitlines()) for cell in code) <= 60
     declared = {target.id for statement in ast.parse(parameters.source).body for target in statement.targets}
-    assert {"scale", "seeds", "filters", "executor", "results_dir"} <= declared
-    axes = notebook.metadata.get("ablations", {}).get("axes", {})
-    assert set(axes) <= declared
-    if axes:
-        assert set(axes.values()) <= set(grids.read(path.stem).axes)
+    if any("ablations.open(" in cell.source for cell in code):
+        assert {"scale", "seeds", "filters", "executor", "results_dir"} <= declared
+    if path.stem in grids.available():
+        axes = notebooks.axis_parameters(path)
+        assert set(axes.values()) <= declared
+        assert set(axes) <= set(grids.read(path.stem).axes)
+        own = declared - {"scale", "seeds", "filters", "executor", "results_dir"}
+        assert own == set(axes.values()), "every other parameter stands for an axis"
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
+    path = notebooks.folder() / f"{name}.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    (start,) = [i for i, cell in enumerate(cells) if cell.source.startswith("## Go on from here")]
+    records, _, change, _, figure = [cell.source for cell in cells[start + 1 :]]
+    assert "study.frame()" in records
+    assert "set={" in change
+    assert figure.startswith("axes = ")
 
 
 @pytest.mark.parametrize("name", grids.available())

@@ -310,7 +310,7 @@ def test_micro_batches_of_both_directions_add_up(tiny):
 
 
 def test_an_objective_in_place_of_another_is_named_as_a_whole(tmp_path):
-    about = Study("directionality", "smoke", results_dir=tmp_path).about().data
+    about = Study("directionality", "smoke", results_dir=tmp_path).about().text
     line = next(line for line in about.splitlines() if line.startswith("* next tokens"))
     assert "without `objectives.mlm`" in line
     assert "with `objectives.lm` (weight 1.0, direction left_to_right" in line

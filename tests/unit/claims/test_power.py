@@ -167,7 +167,7 @@ def test_a_scale_that_cannot_be_planned_lends_no_pilot_and_stops_nothing(tmp_pat
         return real(grid, scale, **request)
 
     monkeypatch.setattr(study, "plan", at_hand)
-    shown = Study("masking_ratio", "smoke", results_dir=tmp_path).power().data
+    shown = Study("masking_ratio", "smoke", results_dir=tmp_path).power().text
     assert "mask15.r.40_gt_15_mnli" in shown
     assert "No pilot was looked for at scale 'paper': its data are not at hand." in shown
 

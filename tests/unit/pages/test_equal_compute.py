@@ -172,7 +172,7 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
 
 def test_a_study_reads_at_equal_amounts_and_names_units(tmp_path):
     empty = Study("masking_ratio", "smoke", results_dir=tmp_path)
-    assert "No reading at equal time: no finished run has a curve of it" in empty.table(at="seconds").data
+    assert "No reading at equal time: no finished run has a curve of it" in empty.table(at="seconds").text
     assert empty.readings("steps") == []
     with pytest.raises(ConfigError, match="Did you mean 'seconds'"):
         empty.table(at="second")

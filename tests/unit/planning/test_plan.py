@@ -323,3 +323,20 @@ def test_planning_imports_neither_lightning_nor_a_corpus(tmp_path):
 def test_a_run_of_a_plan_is_a_plain_value(tmp_path):
     run = plan(read(tmp_path), "smoke").runs[0]
     assert Run.read(json.loads(json.dumps(run.plain()))) == run
+
+
+def test_a_knob_is_set_in_every_cell(tmp_path):
+    grid = grids.read(tiny.grid(tmp_path))
+    usual, changed = plan(grid, "smoke"), plan(grid, "smoke", set={"training.clip_norm": 0.5})
+    assert {cell.system.training.clip_norm for cell in changed.cells} == {0.5}
+    assert [cell.values for cell in changed.cells] == [cell.values for cell in usual.cells]
+    assert not {run.id for run in changed.runs} & {run.id for run in usual.runs}
+    assert changed.folder_name.startswith("smoke-") and changed.folder_name != usual.folder_name
+    again = plan(grid, "smoke", **changed.overrides)
+    assert again.runs == changed.runs
+
+
+@pytest.mark.parametrize("path", ["training.clip_nrm", "objectives.mlm.masking.rate"])
+def test_a_knob_that_is_none_or_varies_cannot_be_set(tmp_path, path):
+    with pytest.raises(ConfigError, match=path):
+        plan(grids.read(tiny.grid(tmp_path)), "smoke", set={path: 0.5})

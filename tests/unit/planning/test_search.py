@@ -203,7 +203,7 @@ def test_nothing_is_chosen_while_anything_is_unfinished(tmp_path, outcome):
     assert not found.is_finished
     study = Study(tmp_path / "tiny.yaml", "smoke", results_dir=tmp_path / "results")
     said = "done, without heldout.loss" if outcome == "unmeasured" else outcome
-    shown = study.plan().data.replace("\\", "")
+    shown = study.plan().text.replace("\\", "")
     assert f"waits for rate=0.15, peak_lr=0.001 search 1001 ({said}). Then follow 2 evaluation runs." in shown
 
 

@@ -126,7 +126,7 @@ def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
     page = (one.folder / "README.md").read_text()
     assert "9 of 12 runs finished" in page
     assert "2 not run before the search has chosen" in page
-    assert "waits for rate=0.4, peak_lr=0.001 search 1001 (failed)" in one.plan().data.replace("\\", "")
+    assert "waits for rate=0.4, peak_lr=0.001 search 1001 (failed)" in one.plan().text.replace("\\", "")
 
 
 def test_diverging_in_a_search_is_an_answer(tmp_path, trainings):
@@ -148,7 +148,7 @@ def test_diverging_in_a_search_is_an_answer(tmp_path, trainings):
 def test_the_search_is_charged_to_its_cell(tmp_path, trainings):
     one = study(tmp_path, TWO + CLAIM)
     assert "8 of 8 runs to train and 4 that follow their searches" in cost_line(one.resolve())
-    planned = one.plan().data
+    planned = one.plan().text
     assert "+ search" in planned
     assert "4 runs, 3.07 k tokens" in planned
     one.run("inline")
