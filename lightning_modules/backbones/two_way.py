@@ -8,7 +8,8 @@ embeddings, as ELMo's directions share their token representation.
 import torch
 from torch import nn
 
-from lightning_modules.backbones.transformer import Transformer, TransformerEncoder
+from lightning_modules.backbones.settings import StackSettings
+from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.batch import Encoded, Example
 
 
@@ -21,7 +22,7 @@ class TwoWayEncoder(nn.Module):
 
     supports = TransformerEncoder.supports
 
-    def __init__(self, settings: Transformer, vocab_size: int) -> None:
+    def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
         stack = settings.model_copy(update={"num_layers": settings.depth})
         ways = [stack.model_copy(update={"direction": way}) for way in ("left_to_right", "right_to_left")]

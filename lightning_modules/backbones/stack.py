@@ -1,0 +1,135 @@
+"""One stack of layers over embeddings: attention, then feed-forward, each with residual connection and LayerNorm."""
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lightning_modules.backbones.embeddings import Embeddings
+from lightning_modules.backbones.settings import StackSettings
+from lightning_modules.batch import Encoded, Example
+from lightning_modules.layers.activations import ACTIVATIONS
+from lightning_modules.layers.attention import MultiHeadAttention, allowed, score_bias
+from lightning_modules.layers.dropout import Dropout
+from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
+
+BIASES = {
+    "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
+    "sided_linear_bias": (sided_linear_bias, sided_slopes),
+}
+
+
+class FeedForward(nn.Module):
+    """Two linear layers and the non-linearity between them."""
+
+    def __init__(self, settings: StackSettings) -> None:
+        super().__init__()
+        self.expand = nn.Linear(settings.hidden_size, settings.ffn_size)
+        self.contract = nn.Linear(settings.ffn_size, settings.hidden_size)
+        self.activation = ACTIVATIONS[settings.activation]
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        return self.contract(self.activation(self.expand(x)))
+
+
+class SubLayer(nn.Module):
+    """A function f of the stream with its dropout, residual connection and LayerNorm.
+
+    ::
+
+    post:  norm(x + drop(f(x)))
+    pre:   x + drop(f(norm(x)))
+    """
+
+    def __init__(self, function: nn.Module, settings: StackSettings) -> None:
+        super().__init__()
+        self.function = function
+        self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_eps)
+        self.dropout = Dropout(settings.dropout)
+        self.pre = settings.norm == "pre"
+
+    def forward(self, x: Float[Tensor, "b t d"], *rest: Any) -> Float[Tensor, "b t d"]:
+        if self.pre:
+            return x + self.dropout(self.function(self.norm(x), *rest))
+        return self.norm(x + self.dropout(self.function(x, *rest)))
+
+
+def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
+    if kind == "ffn":
+        return SubLayer(FeedForward(settings), settings)
+    return SubLayer(MultiHeadAttention(settings.hidden_size, settings.num_heads, settings.attention_dropout), settings)
+
+
+class TransformerEncoder(nn.Module):
+    """Embeddings and the layers over them; every layer's output is returned.
+
+    A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
+    ``owners[i]`` says for each kind in which block that of layer i is found.
+    """
+
+    supports: ClassVar[frozenset[str]] = frozenset({"full", "causal", "pairs"})
+
+    def __init__(self, settings: StackSettings, vocab_size: int) -> None:
+        super().__init__()
+        self.direction = settings.direction
+        self.embeddings = Embeddings(settings, vocab_size)
+        self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict({kind: _sub_layer(kind, settings) for kind, owner in owners.items() if owner == layer})
+            for layer, owners in enumerate(self.owners)
+        )
+        self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
+        self.bias, slopes = BIASES.get(settings.positions, (None, None))
+        self.register_buffer("slopes", slopes and slopes(settings.num_heads, settings.direction), persistent=False)
+        self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
+
+    def forward(self, example: Example, carry: Any = None) -> Encoded:
+        return self.above(self.embeddings(example), example)
+
+    def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:
+        """The layers over the output of the embeddings."""
+        added = self._added(example, x)
+        layers = [x]
+        for owners in self.owners:
+            x = self.blocks[owners["attention"]]["attention"](x, added)
+            x = self.blocks[owners["ffn"]]["ffn"](x)
+            layers.append(x)
+        last = x if self.final_norm is None else self.final_norm(x)
+        return Encoded(layers=layers, last=last, unembed=self.unembed)
+
+    def _added(self, example: Example, x: Float[Tensor, "b t d"]) -> Float[Tensor, "#b #h t s"] | None:
+        """What every layer adds to its scores: computed once, in the precision attention will run in."""
+        length = x.shape[1]
+        bias = None
+        if self.bias is not None:
+            positions = example.inputs.positions
+            if positions is None:
+                positions = torch.arange(length, device=x.device)[None]
+            bias = self.bias(positions, self.slopes)
+        kind = x.device.type
+        is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
+        dtype = torch.get_autocast_dtype(kind) if is_cast else x.dtype
+        return score_bias(allowed(example.visible.toward(self.direction), length, x.device), bias, dtype)
+
+    def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
+        """Logits by the tied word table (Press and Wolf 2017; BERT's output layer without its bias)."""
+        return F.linear(x, self.embeddings.word.weight)
+
+    def depth(self, name: str) -> int:
+        """How deep a parameter lies: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
+        if name.startswith("embeddings."):
+            return 0
+        return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1
+
+
+def _initialise(module: nn.Module, kind: str, std: float) -> None:
+    """Weights normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        if kind == "normal":
+            nn.init.normal_(module.weight, std=std)
+        else:
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)
