@@ -7,8 +7,9 @@
 """
 
 from lightning_modules.data.corpora.registry import CORPORA, Corpus
-from lightning_modules.data.formats.input_format import InputFormat, Sequences
+from lightning_modules.data.formats.input_format import InputFormat
 from lightning_modules.data.formats.pairs import PairSequences
+from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.pins import DataMismatch, fingerprints
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import TokenStore, open_store

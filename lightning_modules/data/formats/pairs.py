@@ -20,7 +20,7 @@ document): not of a run's seed, so all runs see the same pairs and variants of t
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -30,15 +30,23 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.store import TokenStore
 from lightning_modules.draws import Draws
 
-if TYPE_CHECKING:
-    from lightning_modules.data.formats.input_format import InputFormat
-
 RECIPE = 1  # bumped when the same store and settings would give other pairs
 _SPECIALS = 3  # [CLS] and two [SEP]
 _SEED = 0
 
 
-def arrange(store: TokenStore, settings: "InputFormat") -> np.ndarray:
+class PairSettings(Protocol):
+    """What the construction needs to know of an input format; see there."""
+
+    sequence_length: int
+    negatives: Literal["random", "swapped"]
+    short_fraction: float
+    duplicates: int
+    short_documents: bool
+    lone_negatives: bool
+
+
+def arrange(store: TokenStore, settings: PairSettings) -> np.ndarray:
     """The pairs of a store, copy after copy, each in the order of the text.
 
     Returns:
@@ -78,7 +86,7 @@ def _noise(copy: int, rows: np.ndarray) -> Draws:
     return Draws(_SEED, rows, rows, np.zeros_like(rows), stream=f"pairs {copy}")
 
 
-def _copy(text: _Text, settings: "InputFormat", copy: int) -> np.ndarray:
+def _copy(text: _Text, settings: PairSettings, copy: int) -> np.ndarray:
     """One arrangement of the whole text: for each sentence the pair that would start there, then those that do."""
     sentence = np.arange(len(text.sentences) - 1)
     noise = _noise(copy, sentence)
@@ -102,7 +110,7 @@ def _copy(text: _Text, settings: "InputFormat", copy: int) -> np.ndarray:
     return np.concatenate([pairs, [negative[first], (end - sentence)[first]]])
 
 
-def _targets(settings: "InputFormat", noise: Draws) -> np.ndarray:
+def _targets(settings: PairSettings, noise: Draws) -> np.ndarray:
     """How many tokens the pair that starts with each sentence is filled with, at least."""
     room = settings.sequence_length - _SPECIALS
     shorter = 2 + noise.integers("target", 1, room - 1)[:, 0]

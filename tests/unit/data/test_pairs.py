@@ -12,7 +12,7 @@ from lightning_modules.data import PairSequences
 from lightning_modules.data.formats import pairs
 from lightning_modules.draws import Draws
 from tests.unit.data.test_formats import make_store
-from tests.unit.pair_format import segment_pairs
+from tests.unit.data.pair_format import segment_pairs
 
 LENGTHS = st.integers(8, 30)
 DOCUMENTS = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=9), min_size=2, max_size=6).filter(

@@ -87,7 +87,8 @@ def test_training_a_tokenizer_is_deterministic():
     """In processes with other hash seeds and other numbers of threads."""
     code = """
 import hashlib, json, sys
-from lightning_modules.data import Tokenizer, tokenizer
+from lightning_modules.data import Tokenizer
+from lightning_modules.data.text import tokenizer
 lines = json.load(sys.stdin)
 for kind, size in (("wordpiece", 110), ("byte_bpe", 290)):
     found = tokenizer.train(Tokenizer(kind=kind, vocab_size=size), lines).to_str()
