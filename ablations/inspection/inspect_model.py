@@ -268,8 +268,8 @@ class Inside:
 
     def probes(self, task: str = "bigram_shift") -> SVG:
         """What simple classifiers read of a task in each layer, beside the same network untrained."""
-        from lightning_modules.tasks.baselines.measured import baselines
         from lightning_modules.tasks.loader import TaskData
+        from lightning_modules.tasks.measured_baselines import baselines
         from lightning_modules.tasks.table import task_named
 
         data = TaskData(self.system.data, task_named(task), self._settings(), 0, self.encoder)

@@ -20,8 +20,8 @@ from lightning_modules.finetuning.finetune import Finetune
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, task_named
-from lightning_modules.tasks.baselines.measured import baselines
 from lightning_modules.tasks.loader import Batches, TaskData
+from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.shapes.shape import Head
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
 

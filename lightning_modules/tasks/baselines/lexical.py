@@ -1,17 +1,42 @@
 """Choosing between options by their words: what is worth beating by a model that reads."""
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-if TYPE_CHECKING:
-    from lightning_modules.tasks.shapes.choice import ChoiceExamples
+
+class Options(Protocol):
+    """Questions with options, as far as their words go.
+
+    Attributes:
+        context: Number of each question's context ``[n]``; None where contexts are hidden.
+        rows: Number of each option among the texts ``[n k]``.
+        labels: Number of the right option ``[n]``.
+        plainly: Question and options apart ``n x (question, options)``.
+    """
+
+    context: np.ndarray | None
+    rows: np.ndarray
+    labels: np.ndarray
+    plainly: list[tuple[str, tuple[str, ...]]]
+
+    def __len__(self) -> int:
+        """Questions."""
+        ...
+
+    def contexts(self) -> list[str]:
+        """The context of each question."""
+        ...
+
+    def texts(self) -> list[str]:
+        """The distinct texts of contexts and options."""
+        ...
 
 
-def by_words(train: "ChoiceExamples", dev: "ChoiceExamples") -> np.ndarray:
+def by_words(train: Options, dev: Options) -> np.ndarray:
     """Number of the option whose TF-IDF weights are most like those of context and question ``[n]``.
 
     Weights of words are fitted on the training texts; likeness is the cosine, the first of equals is chosen. Nothing
@@ -31,7 +56,7 @@ def by_words(train: "ChoiceExamples", dev: "ChoiceExamples") -> np.ndarray:
     return np.round(np.asarray(likeness), 9).reshape(-1, count).argmax(1)
 
 
-def _learned(weigh: TfidfVectorizer, train: "ChoiceExamples") -> LogisticRegression:
+def _learned(weigh: TfidfVectorizer, train: Options) -> LogisticRegression:
     """A linear model of how right options differ from wrong ones, each difference in both directions."""
     count = train.rows.shape[1]
     options = weigh.transform(chain.from_iterable(options for _, options in train.plainly))

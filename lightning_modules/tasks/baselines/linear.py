@@ -1,19 +1,32 @@
 """The simplest classifier of texts that is worth beating: word weights and a linear model."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
-from scipy.sparse import hstack
+from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
-    from lightning_modules.tasks.shapes.texts import TextExamples
+class Labelled(Protocol):
+    """Texts with labels.
+
+    Attributes:
+        first: The texts ``[n]``.
+        second: The second texts of pairs ``[n]``; None where texts are single.
+        labels: Class numbers, or real numbers in regression ``[n]``.
+    """
+
+    first: list[str]
+    second: list[str] | None
+    labels: np.ndarray
+
+    def texts(self) -> list[str]:
+        """First and second texts."""
+        ...
 
 
-def linear(train: "TextExamples", dev: "TextExamples") -> np.ndarray:
+def linear(train: Labelled, dev: Labelled) -> np.ndarray:
     """A logistic regression, in regression a ridge, on TF-IDF weights of words and pairs of neighbouring words.
 
     For pairs of texts on how the weights of the two differ and agree.
@@ -27,7 +40,7 @@ def linear(train: "TextExamples", dev: "TextExamples") -> np.ndarray:
     return model.fit(_features(weigh, train), train.labels).predict(_features(weigh, dev))
 
 
-def _features(weigh: TfidfVectorizer, examples: "TextExamples") -> "csr_matrix":
+def _features(weigh: TfidfVectorizer, examples: Labelled) -> csr_matrix:
     """Weights of the text; of a pair how far they differ, their products, and the sum of those: the cosine."""
     first = weigh.transform(examples.first)
     if examples.second is None:

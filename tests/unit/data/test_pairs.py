@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lightning_modules.data import PairSequences
 from lightning_modules.data.formats import pairs
 from lightning_modules.draws import Draws
-from tests.unit.data.test_formats import make_store
 from tests.unit.data.pair_format import segment_pairs
+from tests.unit.data.test_formats import make_store
 
 LENGTHS = st.integers(8, 30)
 DOCUMENTS = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=9), min_size=2, max_size=6).filter(

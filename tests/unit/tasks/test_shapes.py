@@ -7,7 +7,7 @@ import torch
 from ablations.measurements.frames import references
 from lightning_modules.finetuning.run import Tuning, tune
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
-from lightning_modules.tasks.baselines.measured import baselines
+from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.scores.kept import unpack
 from tests.toy_shapes import COUNTS, TOYS
 

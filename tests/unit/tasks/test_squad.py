@@ -10,9 +10,9 @@ import pytest
 from lightning_modules.config import ConfigError
 from lightning_modules.data import DataMismatch
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.tasks.baselines.measured import baselines
 from lightning_modules.tasks.datasets import qnli
 from lightning_modules.tasks.datasets.squad import own_split, read
+from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.scores.decoding import SpanAnswers
 from lightning_modules.tasks.scores.kept import unpack

@@ -12,8 +12,8 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import DataMismatch
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, fingerprint, pins, table
-from lightning_modules.tasks.baselines.measured import baselines
 from lightning_modules.tasks.datasets import bigram_shift
+from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.scores.metrics import METRICS
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
@@ -288,7 +288,7 @@ class TestBaselines:
             assert all(set(scores) == set(TASKS[name].metrics) for scores in found.values())
             assert found["tfidf"][TASKS[name].main] > found["majority"][TASKS[name].main]  # dev equals train here
         kept = baselines("cola")
-        monkeypatch.setattr("lightning_modules.tasks.baselines.measured.checked", None)
+        monkeypatch.setattr("lightning_modules.tasks.measured_baselines.checked", None)
         assert baselines("cola") == kept
 
     def test_the_majority_is_that_of_the_training_examples(self, official):
