@@ -21,7 +21,8 @@ from lightning_modules.objectives import LanguageModel, MaskedLM, Masking, Objec
 from lightning_modules.training.optim import Optimizer, Schedule
 
 if TYPE_CHECKING:
-    from lightning_modules.data.loader import Prepare, PretrainingData
+    from lightning_modules.data.loader import PretrainingData
+    from lightning_modules.data.order.prepare import Prepare
     from lightning_modules.training.pretrain import Pretrain
 
 

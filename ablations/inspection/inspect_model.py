@@ -34,7 +34,7 @@ with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets
     from ablations.inspection import embedding_figure
     from lightning_modules.analysis.probes import fill_mask, pretrained, probe_layers
     from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, word_states
-    from lightning_modules.data.loader import HeldOut
+    from lightning_modules.data.order.heldout import HeldOut
     from lightning_modules.training.pretrain import Pretrain
 
 if TYPE_CHECKING:

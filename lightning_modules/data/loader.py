@@ -1,201 +1,24 @@
-"""Loaders: which sequences a run sees when, as a function of the data seed and the position alone.
-
-Presentation ``p`` (the p-th sequence shown since training began) is sequence ``order[p % n]`` of epoch ``p // n``, each
-epoch a fresh permutation. Optimiser step ``s`` takes presentations ``s * batch_size`` and up, so batches may cross
-epochs and none is short. Ranks and micro-batches are slices of that one global batch.
-"""
+"""The text of a pretraining for Lightning, and what simple methods make of it."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-import numpy as np
 import pytorch_lightning as pl
-import torch
-from torch.utils.data import DataLoader
 
-from lightning_modules.batch import Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError
 from lightning_modules.data.baselines import bag_of_words, bigram
 from lightning_modules.data.corpora.registry import Split
-from lightning_modules.data.formats.input_format import InputFormat, Sequences
+from lightning_modules.data.formats.input_format import InputFormat
 from lightning_modules.data.formats.pairs import PairSequences
-from lightning_modules.data.resumable import Resumable
+from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.order.batches import Batches
+from lightning_modules.data.order.heldout import HeldOut
+from lightning_modules.data.order.portions import Portions
+from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import open_store
-from lightning_modules.draws import Draws, permutation
-
-Prepare = Callable[[Tokens, Draws, Vocabulary], Example]
-
-_HELDOUT_SEED = 0  # held-out sequences and their masks are the same for every run
-
-
-def uncorrupted(tokens: Tokens, draws: Draws, vocabulary: Vocabulary) -> Example:
-    """The example without any objective: nothing hidden, nothing predicted."""
-    return Example.of(tokens)
-
-
-@dataclass(frozen=True)
-class Portions:
-    """How many sequences are presented, in what portions.
-
-    Attributes:
-        seed: The data seed.
-        batch_size: Sequences of an optimiser step, over all ranks and micro-batches.
-        steps: Optimiser steps.
-        micro_batch_size: Sequences of one forward pass on one rank; None means all of the rank's.
-    """
-
-    seed: int
-    batch_size: int
-    steps: int
-    micro_batch_size: int | None = None
-
-    def micro_batches(self, world_size: int = 1) -> int:
-        """Forward passes of one optimiser step on one rank.
-
-        Raises:
-            ConfigError: When the batch cannot be shared equally.
-        """
-        if self.batch_size % world_size:
-            raise ConfigError([f"batch_size {self.batch_size} cannot be shared equally by {world_size} ranks."])
-        rows = self.batch_size // world_size
-        return -(-rows // min(self.micro_batch_size or rows, rows))
-
-
-class Batches(Resumable):
-    """The training batches of one rank, micro-batch by micro-batch; resumable exactly.
-
-    Each ``Example.counts`` holds the target counts of the whole optimiser step. Every rank prepares the global batch
-    for that (0.1 ms); it yields only its own rows.
-
-    Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
-    """
-
-    def __init__(
-        self,
-        sequences: Sequences | PairSequences,
-        portions: Portions,
-        prepare: Prepare = uncorrupted,
-        *,
-        rank: int = 0,
-        world_size: int = 1,
-        workers: int = 0,
-    ) -> None:
-        if len(sequences) == 0:
-            raise ConfigError(
-                [f"the text of {sequences.store.folder} makes no sequence of {sequences.length} positions."]
-            )
-        self.sequences, self.portions, self.prepare = sequences, portions, prepare
-        self.rank, self.world_size, self.workers = rank, world_size, workers
-        self.micro_batches = portions.micro_batches(world_size)
-        self.position = 0  # micro-batches yielded
-
-    def __len__(self) -> int:
-        return self.portions.steps * self.micro_batches
-
-    def __iter__(self) -> Iterator[Example]:
-        if self.position >= len(self):  # a finished loader starts anew
-            self.position = 0
-        first, done = divmod(self.position, self.micro_batches)
-        for examples in self._steps(first):
-            for example in examples[done:]:
-                self.position += 1
-                yield example
-            done = 0
-
-    def _steps(self, first: int) -> Iterator[list[Example]]:
-        steps = range(first, self.portions.steps)
-        if self.workers == 0:
-            return map(self.step, steps)
-        own = torch.Generator()  # torch's own would lose a draw to the workers' seeds, and dropout would change
-        loader = DataLoader(
-            _Steps(self), batch_size=None, sampler=steps, num_workers=self.workers, collate_fn=_as_is, generator=own
-        )
-        return iter(loader)
-
-    def presented(self, step: int) -> Draws:
-        """Which sequences a step presents, and the keys of their noise."""
-        size, count = self.portions.batch_size, len(self.sequences)
-        rows = np.arange(step * size, (step + 1) * size, dtype=np.int64)
-        epoch, place = np.divmod(rows, count)
-        sample = np.empty(size, dtype=np.int64)
-        for number in np.unique(epoch).tolist():
-            here = epoch == number
-            sample[here] = _order(self.portions.seed, number, count)[place[here]]
-        return Draws(seed=self.portions.seed, rows=rows, sample=sample, epoch=epoch)
-
-    def step(self, step: int) -> list[Example]:
-        """This rank's micro-batches of an optimiser step."""
-        draws, own, counts = self.presented(step), [], {}
-        share = self.portions.batch_size // self.world_size
-        micro = min(self.portions.micro_batch_size or share, share)
-        for rank in range(self.world_size):
-            for start in range(rank * share, (rank + 1) * share, micro):
-                part = _rows(draws, slice(start, min(start + micro, (rank + 1) * share)))
-                example = self.prepare(self.sequences.batch(part.sample), part, self.sequences.store.vocabulary)
-                for name, target in example.targets.items():
-                    counts[name] = counts.get(name, 0.0) + target.count()
-                own += [example] if rank == self.rank else []
-        for example in own:
-            example.counts = dict(counts)
-        return own
-
-    def _portions(self) -> dict:
-        counted = asdict(self.portions)
-        del counted["steps"]  # a longer run may continue a shorter one
-        return counted | {"world_size": self.world_size, "sequences": len(self.sequences)}
-
-
-@functools.lru_cache(maxsize=2)
-def _order(seed: int, epoch: int, size: int) -> np.ndarray:
-    return permutation(seed, "order", epoch, size)
-
-
-def _rows(draws: Draws, rows: slice) -> Draws:
-    return Draws(draws.seed, draws.rows[rows], draws.sample[rows], draws.epoch[rows])
-
-
-def _as_is(examples: list[Example]) -> list[Example]:
-    return examples
-
-
-class _Steps:
-    """The steps of a loader as a map-style data set, for torch's worker processes."""
-
-    def __init__(self, batches: Batches) -> None:
-        self.batches = batches
-
-    def __getitem__(self, step: int) -> list[Example]:
-        return self.batches.step(step)
-
-
-class HeldOut:
-    """Fixed held-out sequences under fixed noise: the same examples for every run of the same data and format.
-
-    Every rank evaluates all of them, so that each has the whole result.
-    """
-
-    def __init__(
-        self, sequences: Sequences | PairSequences, count: int, batch_size: int, prepare: Prepare = uncorrupted
-    ) -> None:
-        self.sequences, self.batch_size, self.prepare = sequences, batch_size, prepare
-        self.chosen = permutation(_HELDOUT_SEED, "heldout", 0, len(sequences))[:count]
-        self._examples: list[Example] | None = None
-
-    def __len__(self) -> int:
-        return -(-len(self.chosen) // self.batch_size)
-
-    def __iter__(self) -> Iterator[Example]:
-        if self._examples is None:
-            self._examples = [self._example(n * self.batch_size) for n in range(len(self))]
-        return iter(self._examples)
-
-    def _example(self, start: int) -> Example:
-        sample = self.chosen[start : start + self.batch_size].astype(np.int64)
-        draws = Draws(seed=_HELDOUT_SEED, rows=sample, sample=sample, epoch=np.zeros_like(sample))
-        return self.prepare(self.sequences.batch(sample), draws, self.sequences.store.vocabulary)
 
 
 @dataclass(eq=False, repr=False)

@@ -13,7 +13,7 @@ from torch import nn
 from lightning_modules.config import ConfigError
 from lightning_modules.data import open_store
 from lightning_modules.data.text.encode import Encoder
-from lightning_modules.data.text.word_vectors import Vectors, word_vectors
+from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
 from lightning_modules.finetuning.finetune import Finetune

@@ -13,7 +13,7 @@ import numpy as np
 import pytorch_lightning as pl
 
 from lightning_modules.batch import Example
-from lightning_modules.data.resumable import Resumable
+from lightning_modules.data.order.resumable import Resumable
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder

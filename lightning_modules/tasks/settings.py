@@ -7,7 +7,7 @@ from pydantic import model_validator
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Direction
 from lightning_modules.config import ConfigError, Settings, knob
-from lightning_modules.data.text.word_vectors import WordVectors
+from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.training.optim import Optimizer, Schedule
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lightning_modules.data.loader import Batches, Portions
+from lightning_modules.data.order.batches import Batches
+from lightning_modules.data.order.portions import Portions
 from tests.end_to_end import distributed
 
 # Bernoulli masks: the ranks predict unequal numbers of tokens, so a mean of their means would differ.

@@ -8,7 +8,10 @@ import torch
 from lightning_modules.batch import Example, Target
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Data, InputFormat, Sequences, Tokenizer, TokenStore, Vocabulary
-from lightning_modules.data.loader import Batches, HeldOut, Portions, PretrainingData
+from lightning_modules.data.loader import PretrainingData
+from lightning_modules.data.order.batches import Batches
+from lightning_modules.data.order.heldout import HeldOut
+from lightning_modules.data.order.portions import Portions
 
 
 @pytest.fixture

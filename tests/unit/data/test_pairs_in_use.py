@@ -8,7 +8,9 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Data, InputFormat, Tokenizer
 from lightning_modules.data.formats import pairs
-from lightning_modules.data.loader import Batches, Portions, PretrainingData
+from lightning_modules.data.loader import PretrainingData
+from lightning_modules.data.order.batches import Batches
+from lightning_modules.data.order.portions import Portions
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
 from tests.unit.data.pair_format import segment_pairs
 from tests.unit.data.test_formats import make_store

@@ -11,11 +11,10 @@ import torch
 from ablations.planning import cells
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, flat
-from lightning_modules.data import open_store
+from lightning_modules.data import open_store, word_vectors
 from lightning_modules.data.store import TokenStore
-from lightning_modules.data.text import word_vectors
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
-from lightning_modules.data.text.word_vectors import Vectors, WordVectors, train
+from lightning_modules.data.word_vectors import Vectors, WordVectors, train
 from lightning_modules.finetuning.run import Tuning, tune
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from tests.toy import toy_task
@@ -99,7 +98,7 @@ def test_they_are_the_same_on_every_making_and_in_every_process(tiny):
     assert not np.array_equal(train(store, WordVectors(), 16, 4).values, here.values)
     code = (
         "import sys, hashlib; from pathlib import Path; from lightning_modules.data.store import TokenStore;"
-        "from lightning_modules.data.text.word_vectors import WordVectors, train;"
+        "from lightning_modules.data.word_vectors import WordVectors, train;"
         "found = train(TokenStore.open(Path(sys.argv[1])), WordVectors(), 16, 3);"
         "print(found.values.tobytes().hex())"
     )

@@ -1,0 +1,33 @@
+"""In what portions a training shows its sequences: steps, ranks, micro-batches."""
+
+from dataclasses import dataclass
+
+from lightning_modules.config import ConfigError
+
+
+@dataclass(frozen=True)
+class Portions:
+    """How many sequences are presented, in what portions.
+
+    Attributes:
+        seed: The data seed.
+        batch_size: Sequences of an optimiser step, over all ranks and micro-batches.
+        steps: Optimiser steps.
+        micro_batch_size: Sequences of one forward pass on one rank; None means all of the rank's.
+    """
+
+    seed: int
+    batch_size: int
+    steps: int
+    micro_batch_size: int | None = None
+
+    def micro_batches(self, world_size: int = 1) -> int:
+        """Forward passes of one optimiser step on one rank.
+
+        Raises:
+            ConfigError: When the batch cannot be shared equally.
+        """
+        if self.batch_size % world_size:
+            raise ConfigError([f"batch_size {self.batch_size} cannot be shared equally by {world_size} ranks."])
+        rows = self.batch_size // world_size
+        return -(-rows // min(self.micro_batch_size or rows, rows))
