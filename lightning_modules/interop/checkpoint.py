@@ -19,7 +19,6 @@ from lightning_modules.interop.families import (
     POSITION,
     SEGMENT,
     Family,
-    differences,
     family_named,
     family_of,
 )
@@ -107,7 +106,7 @@ def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
         ConfigError: Naming every knob that ``transformers`` cannot express.
     """
     family = family_of(system)
-    return Checkpoint(family, system, weights, notes=tuple(differences(family, system)))
+    return Checkpoint(family, system, weights, notes=tuple(family.differences(system)))
 
 
 def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = None) -> None:
@@ -137,7 +136,7 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
         spelled |= dict(zip(theirs, tensor.chunk(len(theirs)), strict=True))
     width, segments = model.embedding_size or model.hidden_size, model.segment_types
     if not segments:
-        segments = 1 if family.name == "roberta" else 2  # as many as their tokenizers number
+        segments = family.segment_types
         (name,) = family.theirs(SEGMENT, model)
         spelled[name] = torch.zeros(segments, width)
     if family.factorised and model.embedding_size is None:

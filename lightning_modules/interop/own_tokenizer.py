@@ -24,6 +24,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
 from lightning_modules.files import write_atomically
+from lightning_modules.interop.families import FAMILIES
 from lightning_modules.interop.folder import json_object, text
 from lightning_modules.places import cache
 
@@ -50,12 +51,6 @@ _NORMALIZERS = (
     "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip", "Replace", "Precompiled",
     "Nmt", "Sequence",
 )  # fmt: skip
-# family -> names of the special pieces, unless the folder says otherwise
-_SPECIALS = {
-    "bert": {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-    "roberta": {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"},
-    "albert": {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-}
 
 
 def own_encoder(folder: str | Path, family: str, vocab_size: int) -> Encoder:
@@ -193,7 +188,7 @@ def _numbers(model: dict[str, Any]) -> dict[str, int]:
 
 def _specials(settings: Mapping[str, Any], family: str) -> dict[str, str]:
     found = {}
-    for name, usual in _SPECIALS[family].items():
+    for name, usual in FAMILIES[family].specials.items():
         told = settings.get(f"{name}_token")
         told = told.get("content") if isinstance(told, dict) else told
         found[name] = told if isinstance(told, str) else usual
@@ -239,7 +234,7 @@ def write_tokenizer(folder: Path, path: Path, settings: Tokenizer, max_positions
         max_positions: Rows of the position table.
         segment_types: Rows of the table of segments; with one, both texts of a pair have the same.
     """
-    fast, specials = tokenizers.Tokenizer.from_file(str(path)), _SPECIALS["bert"]
+    fast, specials = tokenizers.Tokenizer.from_file(str(path)), FAMILIES["bert"].specials
     ids = {piece: fast.token_to_id(piece) for piece in specials.values()}
     fast.add_special_tokens(list(ids))
     second = int(segment_types > 1)

@@ -1,0 +1,171 @@
+"""What a family of checkpoints is: how it spells settings and weights, and what it does otherwise than we do."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lightning_modules.backbones import Transformer
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.interop.families.config_json import ACTIVATIONS, KNOBS, checked
+from lightning_modules.interop.folder import CONFIG
+from lightning_modules.objectives import MaskedLM, Objectives, SentencePair
+from lightning_modules.system import System
+
+MLM, POOLER, CLASSIFIER = "heads.mlm.vocabulary", "heads.sentence.pair.pooler", "heads.sentence.pair.classifier"
+POSITION, SEGMENT = "backbone.embeddings.position.weight", "backbone.embeddings.tables.segment.weight"
+
+SHARED = {
+    "num_hidden_layers": 12, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}  # fmt: skip
+BASE = SHARED | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+_EMBEDDINGS = {
+    "word": "embeddings.word_embeddings",
+    "position": "embeddings.position_embeddings",
+    "tables.segment": "embeddings.token_type_embeddings",
+    "norm": "embeddings.LayerNorm",
+    "projection": "encoder.embedding_hidden_mapping_in",
+}
+_LAYER = {
+    "attention.function.qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "attention.function.output": ("attention.output.dense",),
+    "attention.norm": ("attention.output.LayerNorm",),
+    "ffn.function.expand": ("intermediate.dense",),
+    "ffn.function.contract": ("output.dense",),
+    "ffn.norm": ("output.LayerNorm",),
+}
+_OURS = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<part>.+)\.(?P<kind>weight|bias)")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of checkpoints.
+
+    Attributes:
+        name: Its ``model_type``, and what the names of the encoder's weights begin with.
+        heads: Our part of a head -> their name of it.
+        architectures: Class of ``transformers`` with both heads (empty where there is none), with the masked-LM head,
+            and without.
+        defaults: Values of the settings that a ``config.json`` leaves out.
+        specials: Names of the special pieces, unless a folder says otherwise.
+        suits: Whether a system whose knobs can all be expressed has the form of this family.
+        init: How its weights were drawn.
+        pieces: The kind of its tokenizer.
+        negatives: What its sentence objective tells apart from text that follows.
+        head_activation: Activation of the masked-LM head, where it is not always that of the layers.
+        segment_types: Rows of the table of segments that is written for a model without one: as many as its tokenizers
+            number.
+        positions_after_padding: Whether the row of the first position comes after that of the padding's number.
+        layer: Name of a layer, before its number.
+        parts: Our part of a layer -> their names of it, several where ours is one matrix.
+    """
+
+    name: str
+    heads: Mapping[str, str]
+    architectures: tuple[str, str, str]
+    defaults: Mapping[str, Any]
+    specials: Mapping[str, str]
+    suits: Callable[[System], bool]
+    init: str = "truncated_normal"
+    pieces: Literal["wordpiece", "byte_bpe"] = "wordpiece"
+    negatives: Literal["random", "swapped"] = "random"
+    head_activation: str | None = None
+    segment_types: int = 2
+    positions_after_padding: bool = False
+    layer: str = "encoder.layer.{}"
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _LAYER)
+
+    @property
+    def factorised(self) -> bool:
+        """Whether it is ALBERT: a projection after the embeddings, layers that share."""
+        return "embedding_size" in self.defaults
+
+    def offset(self, pad: int) -> int:
+        """Rows of its position table before that of the first position."""
+        return pad + 1 if self.positions_after_padding else 0
+
+    def theirs(self, ours: str, model: Transformer) -> tuple[str, ...]:
+        """Their names of one of our weights; several are stacked in ours."""
+        if layer := _OURS.fullmatch(ours):
+            owners = sorted({model.owners(i)["ffn"] for i in range(model.num_layers)})
+            place = f"{self.name}.{self.layer.format(owners.index(int(layer['layer'])))}"
+            return tuple(f"{place}.{part}.{layer['kind']}" for part in self.parts[layer["part"]])
+        stem, _, kind = ours.rpartition(".")
+        if ours.startswith("backbone.embeddings."):
+            return (f"{self.name}.{_EMBEDDINGS[stem.removeprefix('backbone.embeddings.')]}.{kind}",)
+        return (f"{self.heads[stem]}.{kind}",)
+
+    def system(self, config: Mapping[str, Any], pooler: bool, name: str) -> System:
+        """The system of a configuration. Of its data and its training nothing is known: they are our defaults.
+
+        Raises:
+            ConfigError: Naming every setting that is missing, malformed or has no knob here.
+        """
+        found = {**self.defaults, **config}
+        found["pad_token_id"] = checked(found, needs_padding=self.positions_after_padding)
+        model = {knob: found[key] for knob, key in KNOBS.items()} | {"init": self.init}
+        model["activation"] = ACTIVATIONS[found["hidden_act"]]
+        model["max_positions"] = found["max_position_embeddings"] - self.offset(found["pad_token_id"])
+        if self.factorised:
+            model |= {"embedding_size": found["embedding_size"], "sharing": "all"}
+            model["sharing_groups"] = found["num_hidden_groups"]
+        activation = self.head_activation or model["activation"]
+        try:
+            settings = Transformer.read(model)
+            check_groups(settings)
+            system = self._with(settings, MaskedLM(activation=activation, norm_eps=settings.norm_eps), pooler)
+            return system.but(**{"name": name, "data.tokenizer.vocab_size": found["vocab_size"]})
+        except ConfigError as error:
+            wrong = [Problem(KNOBS.get(p.path, p.path), p.message) for p in error.problems]
+            raise ConfigError(Problem(f"{CONFIG}: {p.path}".rstrip(": "), p.message) for p in wrong) from None
+
+    def _with(self, model: Transformer, mlm: MaskedLM, pooler: bool) -> System:
+        """A system of this family with an encoder and a masked-LM head."""
+        length = min(512, model.max_positions)
+        objectives = Objectives(mlm=mlm, sentence=SentencePair() if pooler else None)
+        pairs = {"kind": "segment_pairs", "negatives": self.negatives} if pooler else {}
+        return System.read(
+            {
+                "model": model.plain(),
+                "objectives": objectives.plain(),
+                "format": {"sequence_length": length, **pairs},
+                "data": {"tokenizer": {"kind": self.pieces}},
+            }
+        )
+
+    def config(self, system: System, pad: int, segment_types: int) -> dict[str, Any]:
+        """The ``config.json`` of a system that `family_of` does not refuse, without its ``architectures``."""
+        model = system.model.resolved()
+        found = {key: getattr(model, knob) for knob, key in KNOBS.items()}
+        found["hidden_act"] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
+        found["type_vocab_size"] = segment_types
+        found["max_position_embeddings"] = model.max_positions + self.offset(pad)
+        found |= {"vocab_size": system.data.tokenizer.vocab_size, "pad_token_id": pad, "model_type": self.name}
+        found |= {"tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": None}
+        if self.factorised:
+            found["embedding_size"] = model.embedding_size or model.hidden_size
+            found["num_hidden_groups"] = model.num_layers if model.sharing == "none" else model.sharing_groups
+            found["inner_group_num"] = 1
+        return found
+
+    def differences(self, system: System) -> list[str]:
+        """What its network does otherwise than a system, though every weight has its place: a line each."""
+        model, head, found = system.model.resolved(), system.objectives.mlm, []
+        theirs = self.head_activation or model.activation
+        if head is not None and head.activation != theirs:
+            found.append(f"the masked-LM head has the activation {head.activation} here and {theirs} there")
+        if head is not None and head.norm_eps != model.norm_eps:
+            found.append(f"the masked-LM head's LayerNorm adds {head.norm_eps} here and {model.norm_eps} there")
+        if model.embedding_dropout != model.dropout:
+            found.append(f"training on drops {model.dropout} of the embeddings there, {model.embedding_dropout} here")
+        return found
+
+
+def check_groups(model: Transformer) -> None:
+    """ALBERT's code numbers a layer's group by a division of floats, which is one less for a few depths."""
+    groups = model.sharing_groups
+    for layer in range(model.num_layers):
+        if int(layer / (model.num_layers / groups)) != layer * groups // model.num_layers:
+            raise ConfigError([f"{model.num_layers} layers in {groups} groups are shared otherwise in transformers"])

@@ -1,0 +1,46 @@
+"""The families that are known, and which of them a folder or a system belongs to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.interop.families.albert import ALBERT
+from lightning_modules.interop.families.bert import BERT
+from lightning_modules.interop.families.config_json import unknown
+from lightning_modules.interop.families.family import Family, check_groups
+from lightning_modules.interop.families.roberta import ROBERTA
+from lightning_modules.system import System
+
+# the last that suits a system is its family: particular ones stand after general ones
+FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT)}
+
+
+def family_named(config: Mapping[str, Any]) -> Family:
+    """The family of a configuration.
+
+    Raises:
+        ConfigError: When it names none of those known.
+    """
+    name = config.get("model_type")
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise ConfigError([unknown("model_type", name, FAMILIES)])
+    return FAMILIES[name]
+
+
+def family_of(system: System) -> Family:
+    """The family whose form a system has.
+
+    Raises:
+        ConfigError: Naming every knob that no family expresses, with what is allowed.
+    """
+    model = system.model.resolved()
+    allowed = {"positions": ("learned",), "norm": ("post",), "sharing": ("none", "all"), "direction": ("both",)}
+    wrong = [
+        Problem(f"model.{knob}", f"'{getattr(model, knob)}' has no place in transformers; it can be {' or '.join(can)}")
+        for knob, can in allowed.items()
+        if getattr(model, knob) not in can
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    check_groups(model)
+    return next(family for family in reversed(FAMILIES.values()) if family.suits(system))
