@@ -1,9 +1,9 @@
-"""Text in, sequences out: corpora, tokenizers, token stores, input formats, loaders.
+"""Text in, sequences out: corpora, tokenizers, token stores, input formats, orders, loaders.
 
 >>> from lightning_modules.data import Data, InputFormat, open_store
 >>> sequences = InputFormat(sequence_length=64).arrange(open_store(Data(), "train"))  # doctest: +SKIP
 
-``loader`` (Lightning's data module) and ``bigram`` (the neighbour baseline) are imported by name.
+``loader`` (Lightning's data module), ``baselines`` and ``word_vectors`` are imported by name.
 """
 
 from lightning_modules.data.corpora.registry import CORPORA, Corpus

@@ -1,8 +1,8 @@
 """The tokenizer of a checkpoint: read from its folder, and written for one of ours.
 
-Text is encoded word by word (`data.encode`), so only tokenizers are read whose words are independent of each other:
-BERT's WordPiece, GPT-2's byte-level BPE as in RoBERTa, and ALBERT's unigram pieces. Special pieces are put in by
-number and never looked for in the text.
+Text is encoded word by word (`data.text.encode`), so only tokenizers are read whose words are independent of each
+other: BERT's WordPiece, GPT-2's byte-level BPE as in RoBERTa, and ALBERT's unigram pieces. Special pieces are put in
+by number and never looked for in the text.
 
 Differs from RoBERTa's released code in two things. The first word of a text gets a leading space as every other word
 does (``add_prefix_space``), and one separator stands between the two texts of a pair, where it has two.

@@ -6,8 +6,7 @@ A data set of a known shape is one row of ``TASKS`` and a pin from ``python -m l
 >>> TASKS["cola"].main
 'matthews'
 
-Each shape has a module: ``texts`` (sentences and pairs). ``loader`` (Lightning's data module) and ``baselines`` are
-imported by name.
+``loader`` (Lightning's data module) and ``measured_baselines`` are imported by name.
 """
 
 from lightning_modules.tasks.pins import fingerprint

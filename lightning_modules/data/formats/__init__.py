@@ -1,0 +1,1 @@
+"""Input formats: how documents become sequences, running text or pairs of segments."""

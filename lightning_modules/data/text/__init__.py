@@ -1,0 +1,1 @@
+"""From text to pieces: tokenizers, and sentences encoded by them."""

@@ -1,0 +1,1 @@
+"""Readers of data sets, and the rows that make tasks of them."""

@@ -2,7 +2,8 @@
 
 Follows BERT's ``run_squad.py`` (Devlin et al. 2019, sections 4.2 and 4.3): a linear layer gives every position two
 logits, for being the first and the last of the answer; a passage without an answer has both at [CLS]. The parts have
-modules of their own: ``passages`` (examples), ``windows`` (inputs), ``decoding``, ``squad_scores``.
+modules of their own: ``reading.passages`` (examples), ``reading.windows`` (inputs), ``scores.decoding`` and
+``scores.squad_scores``.
 """
 
 from collections import Counter
