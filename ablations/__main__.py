@@ -1,0 +1,5 @@
+"""``python -m ablations``: the command line."""
+
+from ablations.commands.cli import main
+
+main()
