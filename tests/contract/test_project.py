@@ -11,7 +11,6 @@ import nbformat
 import pytest
 import yaml
 
-from ablations.claims.published_claims import with_parts
 from ablations.core import notebooks
 from ablations.planning import grids
 from lightning_modules.places import project
@@ -139,7 +138,6 @@ def test_every_grid_reads_and_has_the_small_scales(name):
     assert {"smoke", "laptop"} <= set(grid.scales)
     assert grid.question.endswith("?")
     for claim in grid.claims:
-        assert claim.claim in with_parts() or not claim.claim, f"{claim.id}: names a published claim or states itself"
         assert claim.proxy or claim.published_metric == claim.metric, "what stands in for the paper's metric is said"
 
 
