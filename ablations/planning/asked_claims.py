@@ -17,9 +17,9 @@ _OWN = ("id", "statement", "source")  # by a hypothesis
 _ASKED_AS = {">": ("ratio",), "~": ("ratio",), "ordering": (">",), "trend": (">", "ordering"), "interaction": (">",)}
 
 
-def join(document: Document) -> list[Any]:
+def join(document: Document) -> Any:
     """The claims of a grid file in full, as `Claim` takes them; what is wrong is noted in ``document``."""
-    entries = document.data.get("claims") or []
+    entries = document.data["claims"]
     if not isinstance(entries, list):
         return entries
     return [_joined(n, entry, document) if isinstance(entry, dict) else entry for n, entry in enumerate(entries)]
