@@ -90,7 +90,7 @@ def test_printed_values_belong_to_the_sides_that_are_asked(tmp_path):
         read(tmp_path, f"claim: mask15.r.peak_then_decline, relation: ordering, {OURS}, sides: [{THREE}]")
 
 
-@pytest.mark.parametrize("claims", ["  - 3\n", "  none\n"])
+@pytest.mark.parametrize("claims", ["  - 3\n", "  none\n", ""])
 def test_claims_of_the_wrong_shape_are_told_as_such(tmp_path, claims):
     file = tmp_path / "g.yaml"
     file.write_text(GRID + claims, encoding="utf-8")
