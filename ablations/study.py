@@ -12,13 +12,14 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.claims import judging, power
+from ablations.claims import hypotheses, judging, power
 from ablations.core import formatting, strict_yaml
 from ablations.core.metrics import HELDOUT
 from ablations.core.shown import Shown
 from ablations.core.store import Records
 from ablations.figures import grid_figures
 from ablations.figures.style import Drawing
+from ablations.literature import published_tables
 from ablations.measurements.frames import frame, metric_by_seed, summary
 from ablations.pages import equal_compute, report, tables, task_table
 from ablations.pages.publishing import publish
@@ -99,6 +100,21 @@ class Study:
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
         lines += [formatting.markdown_text(line) for line in search_text.rules(self.grid, self.scale)]
         return Shown("\n\n".join(lines))
+
+    def published(self) -> Shown:
+        """The published tables of the grid, value by value as the papers print them; one row a value in ``data``."""
+        found = published_tables.of_grid(self.grid)
+        if not found:
+            return Shown("*The papers print no table of this.*")
+        rows = [row.plain() for table in found for row in table.rows]
+        return Shown("\n".join(map(published_tables.text, found)), pd.DataFrame(rows))
+
+    def hypotheses(self) -> Shown:
+        """The claims before anything runs: what each says, what is compared at this scale, what would be agreement."""
+        found = hypotheses.hypotheses(self.grid, self._plan.cells)
+        if not found:
+            return Shown("*This grid tests no claim.*")
+        return Shown(hypotheses.text(found), pd.DataFrame([one.plain() for one in found]))
 
     def plan(self) -> Shown:
         """Cells and what they cost, before anything runs."""

@@ -1,14 +1,17 @@
 """Published claims as data: the rows of ``ablations/published/claims/*.csv``, whether or not a grid tests them yet.
 
 A row says what a paper claims, between which variants, with which printed values, and at which scale the claim can be
-tested honestly. A grid's claim names the row that it tests by its ``of``, or by having the same id.
+tested honestly. A grid's claim names the row that it tests and says none of this again (``planning/asked_claims.py``).
 """
 
 import csv
+import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from string import ascii_lowercase
 
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
@@ -29,6 +32,8 @@ TESTABLE = {
     "constructed": "the mechanism alone, on constructed data",
     "paper": "as published only",
 }
+_LISTS = ("sides", "values")  # the columns that hold several entries, with '; ' between them
+_COUNTS = {"ordering": (2, 26), "trend": (2, 26), "interaction": (4, 4)}  # of sides; of other relations two
 
 
 @dataclass(frozen=True)
@@ -37,49 +42,75 @@ class PublishedClaim:
 
     Attributes:
         id: Unique; starts with paper and table.
+        part_of: The claim on whose row of the scoreboard this one counts: one task or one reading of a wider claim.
         statement: In words.
-        table: Table, figure or section of the paper.
+        source: Paper and table as they are cited.
+        table: Table, figure or section of the paper; where it is a table of ``ablations/published``, by that name.
         metric, split: What the paper measured, and on which part of the data.
-        a, a_value, b, b_value: The two sides as the paper names them, and its printed values; empty where the claim
-            is no comparison of two.
-        relation: Of a to b, a key of ``RELATIONS``.
-        effect: As printed, or a minus b in the metric's unit.
+        label: The metric in words, its unit in brackets, where sentences need more than ``metric``.
+        sides: What is compared, as the paper names it, in the order of the relation; an ordering or a trend lists the
+            best first, an interaction a, b, c, d of (a - b) - (c - d). Empty where the claim compares no variants.
+        relation: Of the first side to the second, a key of ``RELATIONS``. ``>`` means better and ``<`` means worse,
+            whichever direction of the metric that is.
+        values: The printed values of the sides; empty where none are printed.
+        effect: As printed, or the first value minus the second, in the metric's unit.
         testable: The smallest scale at which a test says something, a key of ``TESTABLE``; ``reason`` says what is
             needed beyond that.
+        place: Its row, as ``file:line``.
     """
 
     id: str
+    part_of: str
     statement: str
+    source: str
     paper: str
     arxiv: str
     table: str
     metric: str
+    label: str
     split: str
-    a: str
-    a_value: str
+    sides: tuple[str, ...]
     relation: str
-    b: str
-    b_value: str
+    values: tuple[str, ...]
     effect: str
     testable: str
     reason: str
     note: str
+    place: str
 
     @property
     def published(self) -> str:
         """The printed values in a phrase."""
-        if self.a_value and self.b_value:
-            return f"{self.metric}: {self.a_value} against {self.b_value}"
-        return self.effect
+        return f"{self.metric}: {' against '.join(self.values)}" if len(self.values) == 2 else self.effect
+
+    @property
+    def as_asked(self) -> str:
+        """The relation as a grid asks it, with the better side first."""
+        return ">" if self.relation == "<" else self.relation
+
+    @property
+    def values_as_asked(self) -> dict[str, float]:
+        """The printed values by the letters of a grid's sides, with the better side first."""
+        values = self.values[::-1] if self.relation == "<" else self.values
+        return {letter: _number(value) for letter, value in zip(ascii_lowercase, values, strict=False)}
 
 
-COLUMNS = tuple(field.name for field in fields(PublishedClaim))
-_REQUIRED = ("id", "statement", "paper", "table", "metric", "relation", "testable")
+COLUMNS = tuple(field.name for field in fields(PublishedClaim) if field.name != "place")
+_REQUIRED = ("id", "statement", "source", "paper", "table", "metric", "relation", "testable")
+
+
+def claims(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
+    """Every published claim by id, paper by paper, without those that are parts of others.
+
+    Raises:
+        ConfigError: For every bad row at once, each with file and line.
+    """
+    return {id: claim for id, claim in with_parts(folder).items() if not claim.part_of}
 
 
 @cache
-def claims(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
-    """Every published claim by id, paper by paper.
+def with_parts(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
+    """Every published claim and every part of one by id: all that a grid may ask.
 
     Raises:
         ConfigError: For every bad row at once, each with file and line.
@@ -97,12 +128,19 @@ def claims(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
                 if len(cells) != len(COLUMNS):
                     problems.append(Problem(where, f"{len(cells)} cells where the header has {len(COLUMNS)}"))
                     continue
-                claim = PublishedClaim(*(cell.strip() for cell in cells))
+                claim = _claim(cells, where)
                 problems += [Problem(where, fault) for fault in _faults(claim, found)]
                 found[claim.id] = claim
+    problems += [Problem(claim.place, fault) for claim in found.values() if (fault := _stray(claim, found))]
     if problems:
         raise ConfigError(problems)
     return found
+
+
+def _claim(cells: Sequence[str], where: str) -> PublishedClaim:
+    row = {name: cell.strip() for name, cell in zip(COLUMNS, cells, strict=True)}
+    lists = {name: tuple(part.strip() for part in row.pop(name).split(";") if part.strip()) for name in _LISTS}
+    return PublishedClaim(**row, **lists, place=where)
 
 
 def _faults(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> list[str]:
@@ -113,7 +151,39 @@ def _faults(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> list[str
             faults.append(f"{name} is {value!r}. Allowed: {', '.join(allowed)}.{did_you_mean(value, allowed)}")
     if claim.id in known:
         faults.append(f"there is a claim '{claim.id}' already")
-    return faults
+    fewest, most = _COUNTS.get(claim.relation, (2, 2))
+    if claim.sides and not fewest <= len(claim.sides) <= most:
+        count = str(fewest) if fewest == most else f"{fewest} or more"
+        faults.append(f"'{claim.relation}' has {count} sides, not {len(claim.sides)}; write '; ' between two")
+    if claim.values and len(claim.values) != len(claim.sides):
+        faults.append(f"{len(claim.values)} values for {len(claim.sides)} sides")
+    return faults + [f"the value {value!r} is not a number" for value in claim.values if not _is_number(value)]
+
+
+def _stray(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> str:
+    """What is wrong with the claim that a part names."""
+    if not claim.part_of:
+        return ""
+    if claim.part_of not in known:
+        return f"part_of: there is no claim '{claim.part_of}'.{did_you_mean(claim.part_of, known)}"
+    return f"part_of: '{claim.part_of}' is itself part of a claim" if known[claim.part_of].part_of else ""
+
+
+def _number(printed: str) -> float:
+    return float(printed.lstrip("~"))
+
+
+def _is_number(printed: str) -> bool:
+    try:
+        return math.isfinite(_number(printed))
+    except ValueError:
+        return False
+
+
+def counted_as(name: str) -> str:
+    """The claim on whose row of the scoreboard a claim or a part of one counts; nothing where no paper claims it."""
+    found = with_parts().get(name)
+    return (found.part_of or found.id) if found else name
 
 
 def papers() -> list[str]:

@@ -11,6 +11,7 @@ several metrics. At a scale it counts as
 Verdicts count only while the records of all their runs are there: without them a claim is not run.
 """
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
-from ablations.claims.published_claims import PublishedClaim, claims, papers
+from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers
 from ablations.claims.verdict import Verdict
 from ablations.measurements.frames import Lookup
 from lightning_modules.config import ConfigError, Problem, did_you_mean
@@ -120,7 +121,7 @@ def card(verdict: Verdict, records: Lookup) -> dict[str, Any]:
         scale = abs((0.0 if lower else 1.0) - floor)
         shares = [None if x is None or not scale else x / scale for x in (verdict.effect, interval.low, interval.high)]
     return {
-        "claim": verdict.claim.of or verdict.claim.id,
+        "claim": counted_as(verdict.claim.claim),
         "asked": verdict.claim.id,
         "statement": verdict.claim.statement,
         "sentence": verdict.sentence,
@@ -144,7 +145,7 @@ def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], records: Lookup
     """The verdicts of pages, each ``(grid, scale, card)``; those whose records are gone are not run."""
     found = []
     for grid, scale, page in cards:
-        for said in page["claims"]:
+        for said in filter(operator.itemgetter("claim"), page["claims"]):  # no paper's row for a grid's own hypothesis
             there = all((one := records.get(id)) is not None and one.outcome == "done" for id in said["runs"])
             outcome = said["outcome"] if there and said["runs"] else NOT_RUN
             kept = {key: said[key] for key in Answer.__dataclass_fields__ if key in said}

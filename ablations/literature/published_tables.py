@@ -7,8 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
-from ablations.core.formatting import Sheet
+from ablations.core.formatting import Sheet, markdown, markdown_text
 from ablations.literature.published_values import FOLDER, TEXT, Published, files, read
+from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 
@@ -63,6 +64,19 @@ def catalogue(folder: Path = FOLDER) -> dict[str, PrintedTable]:
         name if short.count(name) == 1 else f"{plain_name(table.paper)}.{table.slug}": table
         for name, table in zip(short, tables, strict=True)
     }
+
+
+def of_grid(grid: Grid) -> list[PrintedTable]:
+    """The published tables that a grid's cells are set beside, each whole and once.
+
+    Raises:
+        ConfigError: If a file cannot be read or has no such table.
+    """
+    found: dict[tuple[str, str, str], list[Published]] = {}
+    for file, table in dict.fromkeys((source.file, source.table) for source in grid.published):
+        for row in read(file, table):
+            found.setdefault((file, row.paper, row.table), []).append(row)
+    return [PrintedTable(*where, tuple(rows)) for where, rows in found.items()]
 
 
 def plain_name(paper: str) -> str:
@@ -125,6 +139,11 @@ def sheet(table: PrintedTable) -> Sheet:
         [[variant, *(here.get(column, "") for column in columns)] for variant, here in cells.items()],
         notes=_notes(table),
     )
+
+
+def text(table: PrintedTable) -> str:
+    """A table as the paper prints it, in Markdown under its name."""
+    return f"**{markdown_text(f'{table.paper}, {table.table}')}**\n\n{markdown(sheet(table))}"
 
 
 def _columns(rows: Sequence[Published]) -> list[Column]:

@@ -63,6 +63,11 @@ class Published:
         """The printed value as a number; an error for one in words."""
         return float(self.value.lstrip("~"))
 
+    def plain(self) -> dict[str, str | float | None]:
+        """As plain data: the fixed columns, and the value as a number beside it as printed."""
+        row: dict[str, str | float | None] = {name: getattr(self, name) for name in COLUMNS}
+        return row | {"number": None if self.unit == TEXT else self.number}
+
     @property
     def columns(self) -> dict[str, str]:
         """What a grid may choose and join by: the further columns, and two of the fixed ones."""

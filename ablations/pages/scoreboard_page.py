@@ -7,6 +7,7 @@ from typing import Any
 
 from ablations.claims import scoreboard
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.published_claims import counted_as
 from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, Answer
 from ablations.core.formatting import Entry, Sheet
 from ablations.figures import claims, grid_figures
@@ -38,9 +39,10 @@ def _asked() -> dict[str, list[str]]:
     asked: dict[str, list[str]] = {}
     for name in grids.available():
         for claim in grids.read(name).claims:
-            names = asked.setdefault(claim.of or claim.id, [])
+            names = asked.setdefault(counted_as(claim.claim), [])
             if name not in names:
                 names.append(name)
+    asked.pop("", None)  # hypotheses of grids, which no paper claims
     return asked
 
 

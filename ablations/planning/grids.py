@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
-from ablations.planning import search_checks
+from ablations.planning import asked_claims, search_checks
 from ablations.planning.grid_checks import check
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Settings, did_you_mean, problems
@@ -78,6 +78,8 @@ def _shaped(document: Document) -> Grid | None:
         data["name"] = document.file.stem
     if "name" in document.data:
         document.complain(("name",), "the name of a grid is that of its file; leave this out")
+    if "claims" in data:
+        data["claims"] = asked_claims.join(document)
     try:
         return Grid.model_validate(_tuples(data))
     except ValidationError as error:

@@ -1,4 +1,8 @@
-"""What a grid file may say of a claim."""
+"""A claim of a grid, in full.
+
+In a file, a claim that names a published one gets from it what a paper says (``planning/asked_claims.py``); in code it
+has both.
+"""
 
 from typing import Any, Literal
 
@@ -8,8 +12,10 @@ from lightning_modules.config import Settings, knob, required
 class Claim(Settings):
     """One published statement in a form that can be tested."""
 
-    id: str = required("Unique within the grid.", pattern=r"^[a-z0-9][a-z0-9_.]*$")
-    of: str = knob("", "The published claim that it tests, where its id is another.")
+    id: str = required(
+        "Unique within the grid; by default that of the published claim.", pattern=r"^[a-z0-9][a-z0-9_.]*$"
+    )
+    claim: str = knob("", "The published claim that it asks, by its id; empty for a hypothesis of the grid's own.")
     statement: str = required("The claim in words.", min_length=1)
     source: str = required("Paper and table.", min_length=1)
     published_metric: str = knob("", "What the paper measured.")

@@ -11,7 +11,6 @@ import nbformat
 import pytest
 import yaml
 
-from ablations.claims.published_claims import claims
 from ablations.core import notebooks
 from ablations.planning import grids
 from lightning_modules.places import project
@@ -139,7 +138,6 @@ def test_every_grid_reads_and_has_the_small_scales(name):
     assert {"smoke", "laptop"} <= set(grid.scales)
     assert grid.question.endswith("?")
     for claim in grid.claims:
-        assert claim.published or not claims()[claim.of or claim.id].a_value, f"{claim.id}: the paper prints values"
         assert claim.proxy or claim.published_metric == claim.metric, "what stands in for the paper's metric is said"
 
 

@@ -47,3 +47,13 @@ def test_figures_can_be_drawn_on_and_are_shown_in_the_bytes_that_are_saved(study
 
 def test_nothing_to_draw_is_said(tmp_path):
     assert "no run has finished" in str(Study("masking_ratio", "smoke", results_dir=tmp_path).figure())
+
+
+def test_what_papers_print_and_what_is_claimed_is_there_before_anything_runs(tmp_path):
+    study = Study("masking_ratio", "smoke", results_dir=tmp_path)
+    printed, claimed = study.published(), study.hypotheses()
+    assert str(printed).startswith("**Mask15, README mask-rate**")
+    row = printed.data[(printed.data["variant"] == "m=0.40 (100% [MASK])") & (printed.data["metric"] == "MNLI")]
+    assert row[["value", "number"]].to_numpy().tolist() == [["84.5", 84.5]]
+    assert list(claimed.data["claim"]) == [claim.id for claim in study.grid.claims]
+    assert "no table" in str(Study("directionality", "smoke", results_dir=tmp_path).published())

@@ -6,9 +6,8 @@ import random
 import pytest
 from typer.testing import CliRunner
 
-from ablations.claims import published_claims
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, verdicts
-from ablations.claims.published_claims import COLUMNS, claims
+from ablations.claims.published_claims import claims
 from ablations.claims.scoreboard import (
     MIXED,
     NO_GRID,
@@ -25,7 +24,6 @@ from ablations.claims.scoreboard import (
 from ablations.commands.cli import app
 from ablations.figures.claims import board, forest
 from ablations.pages import scoreboard_page
-from ablations.planning import grids
 from lightning_modules.config import ConfigError
 from tests.unit import synthetic
 
@@ -35,7 +33,7 @@ ID = "mask15.r.40_gt_15_mnli"
 @pytest.fixture
 def study():
     """Forty per cent is worse than fifteen in these records: the claim is contradicted."""
-    return synthetic.make_study(claims=[synthetic.make_claim(id=ID)])
+    return synthetic.make_study(claims=[synthetic.make_claim(id=ID, claim=ID)])
 
 
 def answered(study, records, grid="masking_ratio"):
@@ -50,42 +48,6 @@ def said(*outcomes, grids=("g",)):
         for n, (grid, outcome) in enumerate(outcomes)
     ]
     return Entry(claims()[ID], tuple(made), tuple(grids)).outcome("laptop")
-
-
-def test_every_claim_of_a_grid_is_in_the_record():
-    for name in grids.available():
-        for claim in grids.read(name).claims:
-            assert (claim.of or claim.id) in claims(), f"{name}: {claim.id}"
-
-
-def test_the_record_is_whole():
-    """227 claims of the papers, and those that grids add from tables of the same papers."""
-    added = [claim for claim in claims().values() if claim.note.startswith("added")]
-    assert len(claims()) - len(added) == 227
-    assert all(claim.statement.endswith(".") for claim in claims().values())
-    for claim in claims().values():
-        if claim.relation in ("<", ">") and claim.a_value and claim.b_value:
-            difference = float(claim.a_value.lstrip("~")) - float(claim.b_value.lstrip("~"))
-            assert float(claim.effect.lstrip("~")) == pytest.approx(difference, abs=1e-9), claim.id
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"relation": "better"}, "relation is 'better'. Allowed"),
-        ({"testable": "lapto"}, "did you mean 'laptop'|laptop"),
-        ({"statement": ""}, "'statement' is empty"),
-        ({"id": ID}, "already"),
-    ],
-)
-def test_bad_rows_are_named_with_their_line(tmp_path, change, message):
-    good = {column: getattr(claims()[ID], column) for column in COLUMNS}
-    rows = [good, good | {"id": "other.id"} | change]
-    lines = [",".join(COLUMNS), *(",".join(f'"{row[column]}"' for column in COLUMNS) for row in rows)]
-    (tmp_path / "some.csv").write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"some.csv:3") as found:
-        published_claims.claims(tmp_path)
-    assert any(part in str(found.value) for part in message.split("|"))
 
 
 def test_a_claim_counts_by_all_its_answers():
@@ -142,6 +104,17 @@ def test_effects_are_shares_of_the_shortfall(study):
 def test_an_unknown_claim_is_refused():
     with pytest.raises(ConfigError, match=ID):
         entries([], {ID + "x": ["masking_ratio"]})
+
+
+def test_a_hypothesis_of_a_grid_is_on_no_papers_row():
+    study = synthetic.make_study(claims=[synthetic.make_claim()])
+    assert answered(study, study[2]) == []
+
+
+def test_a_part_counts_as_the_claim_it_is_part_of():
+    study = synthetic.make_study(claims=[synthetic.make_claim(claim="mask15.r.falls_past_40")])
+    (answer,) = answered(study, study[2])
+    assert answer.claim == "mask15.r.peak_then_decline"
 
 
 def test_tally_and_sheets_hold_every_claim_once(study):

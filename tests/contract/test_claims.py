@@ -1,0 +1,32 @@
+"""Promises about the claims of all grids: said once, and told before anything runs."""
+
+import pytest
+import yaml
+
+from ablations.claims.published_claims import with_parts
+from ablations.planning import grids
+from ablations.study import Study
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_every_claim_of_a_grid_is_a_published_one_or_states_itself(name):
+    written = yaml.safe_load(grids.locate(name).read_text(encoding="utf-8")).get("claims", [])
+    for claim, entry in zip(grids.read(name).claims, written, strict=True):
+        if claim.claim:
+            assert claim.statement == with_parts()[claim.claim].statement
+            assert not {"statement", "source", "published_metric", "published"} & entry.keys()
+        else:
+            assert {"id", "statement", "source"} <= entry.keys()
+            assert claim.id not in with_parts()
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_hypotheses_list_every_claim_of_a_grid_and_published_every_table(name, tmp_path):
+    study = Study(name, "smoke", results_dir=tmp_path)
+    told, tables = study.hypotheses(), study.published()
+    assert list(told.data["claim"]) == [claim.id for claim in study.grid.claims]
+    assert told.data["agreement"].all()
+    for number, claim in enumerate(study.grid.claims, start=1):
+        assert f"{number}. *{claim.statement}* ({claim.source}" in str(told).replace("&lt;", "<").replace("\\", "")
+    printed = {(table.file.removesuffix(".csv"), table.table) for table in study.grid.published}
+    assert len(tables.data.drop_duplicates(["paper", "table"]) if printed else tables.data) == len(printed)

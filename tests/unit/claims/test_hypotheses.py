@@ -1,0 +1,70 @@
+"""What a study says of its claims before anything has run."""
+
+import pytest
+
+from ablations.claims.hypotheses import hypotheses, text
+from tests.unit import synthetic
+from tests.unit.synthetic import LAYERS, RATE, make_claim
+
+HIGH, LOW, MIDDLE = {RATE: 0.8}, {RATE: 0.05}, {RATE: 0.4}
+
+
+def asked(**changes):
+    grid, cells, _ = synthetic.make_study(claims=[make_claim(**changes)])
+    (found,) = hypotheses(grid, cells)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "agreement"),
+    [
+        ({}, "the whole interval favours masking rate 40 %"),
+        ({"relation": "~", "margin": 0.02}, "the whole interval lies within 0.02 nats of 0"),
+        (
+            {"relation": "ratio", "ratio": 0.9},
+            "masking rate 40 % is at least 0.9 times as good, by the whole interval of the ratio",
+        ),
+        (
+            {"relation": "spread"},
+            "masking rate 40 % is steadier over seeds, by the whole interval of the distances from the median",
+        ),
+        (
+            {"relation": "ordering", "a": {}, "b": {}, "sides": (LOW, MIDDLE, HIGH), "published": {}},
+            "masking rate 5 % > 40 % > 80 %, every step by its whole interval",
+        ),
+        (
+            {"relation": "trend", "a": {}, "b": {}, "sides": (LOW, MIDDLE, HIGH), "published": {}},
+            "masking rate 5 % > 40 % > 80 %, by the whole interval of the slope, and no step goes the other way",
+        ),
+        (
+            {"relation": "interaction", "a": {}, "b": {}, "sides": (LOW, MIDDLE, MIDDLE, HIGH), "published": {}},
+            "masking rate 5 % is ahead of 40 % by more than 40 % of 80 %, by the whole interval",
+        ),
+        ({"metric": "cost.parameters"}, "masking rate 40 % is better; there is no noise, and so no interval"),
+    ],
+)
+def test_agreement_is_told_in_the_words_of_the_relation(changes, agreement):
+    assert asked(**changes).agreement == agreement
+
+
+def test_a_hypothesis_names_statement_source_sides_metric_and_direction():
+    shown = text([asked()])
+    assert shown.startswith(
+        "1. *40 % masking is better than 15 %* (Mask15, README mask-rate: MNLI 84.5 against 84.2 %, +0.3.) "
+        "Here: masking rate 40 % against 15 %, in held-out loss (nats), lower is better. Agreement: the whole interval"
+    )
+    assert "adjusted for the one test of this grid" in shown
+    assert "* By proxy (1): fine-tuned accuracy there, held-out loss here." in shown
+
+
+def test_what_a_scale_leaves_open_is_said():
+    assert asked(a={RATE: 0.6}).open == "'masking rate 60 %' is not one of the cells"
+    assert asked(metric="rte.accuracy", better="higher").open == "no model is fine-tuned on rte"
+    assert asked().open == ""
+
+
+def test_stand_ins_are_named_with_what_they_stand_for():
+    grid, cells, _ = synthetic.make_depths()
+    (found,) = hypotheses(grid, cells)
+    assert found.plain()["sides"] == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
+    assert grid.claims[0].asked[0][LAYERS] == 12

@@ -1,0 +1,98 @@
+"""The claims of a grid file: a paper's are named, a hypothesis states itself, and nothing is said twice."""
+
+import pytest
+
+from ablations.claims.published_claims import with_parts
+from ablations.planning import grids
+from lightning_modules.config import ConfigError
+
+GRID = """\
+question: Does hiding more help?
+base: roberta_base
+set: {data.corpora: [wikipedia-mini]}
+axes:
+  objectives.mlm.masking.rate: [0.15, 0.4, 0.8]
+scales:
+  smoke: {set: {model.hidden_size: 64, training.steps: 20}}
+metrics:
+  - {name: heldout.loss, better: lower}
+claims:
+"""
+ID = "mask15.r.40_gt_15_mnli"
+SIDES = "a: {objectives.mlm.masking.rate: 0.4}, b: {objectives.mlm.masking.rate: 0.15}"
+THREE = ", ".join(f"{{objectives.mlm.masking.rate: {rate}}}" for rate in (0.4, 0.15, 0.8))
+OURS = "metric: heldout.loss, better: lower"
+
+
+def read(tmp_path, *claims):
+    file = tmp_path / "g.yaml"
+    file.write_text(GRID + "".join(f"  - {{{claim}}}\n" for claim in claims), encoding="utf-8")
+    return grids.read(file).claims
+
+
+def test_a_published_claim_is_named_and_joined(tmp_path):
+    (claim,) = read(tmp_path, f"claim: {ID}, {OURS}, {SIDES}")
+    row = with_parts()[ID]
+    assert (claim.id, claim.claim, claim.relation) == (ID, ID, ">")
+    assert (claim.statement, claim.source, claim.published_metric) == (row.statement, row.source, row.label)
+    assert claim.published == {"a": 84.5, "b": 84.2}
+
+
+def test_one_claim_may_be_asked_in_several_ways(tmp_path):
+    named = f"claim: {ID}, {OURS}, {SIDES}"
+    first, second = read(tmp_path, named, f"{named}, id: other, relation: ratio, ratio: 0.9")
+    assert (second.id, second.claim, second.relation) == ("other", ID, "ratio")
+    assert first.statement == second.statement
+
+
+def test_the_better_side_comes_first_whatever_the_paper_puts_first(tmp_path):
+    (claim,) = read(tmp_path, f"claim: mask15.r.40_lt_15_sst2, {OURS}, {SIDES}")
+    assert with_parts()[claim.id].relation == "<"
+    assert (claim.relation, claim.published) == (">", {"a": 93.3, "b": 92.8})
+
+
+def test_a_hypothesis_states_itself(tmp_path):
+    (claim,) = read(tmp_path, f"id: ours.more, statement: More is more., source: this project, {OURS}, {SIDES}")
+    assert (claim.id, claim.claim, claim.published) == ("ours.more", "", {})
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        (f"claim: {ID}x", f"claims.0.claim: there is no published claim '{ID}x'. Did you mean '{ID}'?"),
+        ("claim: [1]", "claims.0.claim: there is no published claim '[1]'."),
+        (f"clam: {ID}", "claims.0.clam: there is no such key. Did you mean 'claim'?"),
+        ("proxy: none", "claims.0: names no published claim ('claim: ID'), nor does it state itself ('id', "),
+        (f"claim: {ID}, statement: Again.", "claims.0.statement: masked_lm.csv:2 says this; leave it out"),
+        (f"claim: {ID}, published: {{a: 1, b: 2}}", "claims.0.published: masked_lm.csv:2 says this; leave it out"),
+        (f"claim: {ID}, relation: '>'", "claims.0.relation: masked_lm.csv:2 says this; leave it out"),
+        (f"claim: {ID}, id: {ID}", "claims.0.id: is that of the published claim anyway; leave it out"),
+        (
+            f"claim: {ID}, relation: '~', margin: 0.1",
+            "claims.0.relation: '~' is another claim than the published one, '>' (masked_lm.csv:2); a grid may ask "
+            "'ratio' instead",
+        ),
+        (
+            f"id: {ID}, statement: Again., source: somewhere",
+            f"claims.0.id: is a published claim (masked_lm.csv:2): write 'claim: {ID}' and leave out statement, source",
+        ),
+    ],
+)
+def test_what_a_grid_may_not_say(tmp_path, claim, message):
+    with pytest.raises(ConfigError) as found:
+        read(tmp_path, f"{claim}, {OURS}, {SIDES}")
+    assert [str(problem) for problem in found.value.problems if message in str(problem)], found.value
+    assert "g.yaml:11: " in str(found.value)
+
+
+def test_printed_values_belong_to_the_sides_that_are_asked(tmp_path):
+    with pytest.raises(ConfigError, match=r"g.yaml:11: claims.0: asks 3 sides, but masked_lm.csv:\d+ has values of 2"):
+        read(tmp_path, f"claim: mask15.r.peak_then_decline, relation: ordering, {OURS}, sides: [{THREE}]")
+
+
+@pytest.mark.parametrize("claims", ["  - 3\n", "  none\n", ""])
+def test_claims_of_the_wrong_shape_are_told_as_such(tmp_path, claims):
+    file = tmp_path / "g.yaml"
+    file.write_text(GRID + claims, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"g.yaml:1\d: claims"):
+        grids.read(file)
