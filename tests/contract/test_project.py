@@ -33,14 +33,14 @@ def _named(path: Path) -> str:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=_named)
 def test_files_of_tests_are_no_longer_than_others(path):
-    assert len(path.read_text().splitlines()) <= 350
+    assert len(path.read_text().splitlines()) <= 400
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_named)
 def test_the_tail_is_guarded(path):
-    """No file above 350 lines, no function above 50, none with more than seven parameters."""
+    """No file above 400 lines, no function above 50, none with more than seven parameters."""
     text = path.read_text()
-    assert len(text.splitlines()) <= 350
+    assert len(text.splitlines()) <= 400
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert node.end_lineno - node.lineno < 50, node.name
@@ -50,7 +50,20 @@ def test_the_tail_is_guarded(path):
             assert len(counted) <= 7 or allowed, node.name
 
 
-def test_rooms_import_in_one_direction():
+@pytest.mark.parametrize("folder", sorted({path.parent for path in SOURCES}), ids=_named)
+def test_no_package_is_a_flat_room_of_many_modules(folder):
+    assert len([path for path in folder.glob("*.py") if path.stem != "__init__"]) <= 16
+
+
+def test_every_unit_test_lies_where_its_package_does():
+    packages = {path.name for root in ("ablations", "lightning_modules") for path in (ROOT / root).iterdir()}
+    mirrored = {
+        path.name for path in (ROOT / "tests" / "unit").iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
+    assert mirrored <= packages
+
+
+def test_packages_import_in_one_direction():
     ended = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=ROOT,
