@@ -4,6 +4,9 @@ from lightning_modules.speed import environment
 
 environment()  # before torch is imported
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +23,12 @@ def own_folders(tmp_path_factory, monkeypatch):
     """No test reads or writes the user's cache or data."""
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.delenv("ABLATIONS_DATA", raising=False)
+
+
+def of_all_workers(tmp_path_factory) -> Path:
+    """The temporary folder of this test run, one for all its workers; what is kept there must be safe to share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 def make_tokens(rows: int = 4, length: int = 16, vocab_size: int = 50, padding: int = 0, seed: int = 0) -> Tokens:

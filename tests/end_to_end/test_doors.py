@@ -24,6 +24,8 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.places import project
+from tests.conftest import of_all_workers
+from tests.end_to_end import cells
 
 RATES = "objectives.mlm.masking.rate"
 
@@ -37,9 +39,8 @@ def command(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def one_store(tmp_path_factory, monkeypatch):
-    """The embedded corpus is tokenised once for all tests here."""
-    folder = tmp_path_factory.getbasetemp() / "doors-cache"
-    monkeypatch.setenv("ABLATIONS_CACHE", str(folder))
+    """The embedded corpus is tokenised once for all tests here, whichever worker runs them."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(of_all_workers(tmp_path_factory) / "doors-cache"))
 
 
 def test_listings_come_for_people_and_for_programs(command):
@@ -104,17 +105,25 @@ def test_a_new_grid_runs_without_another_edit(command, monkeypatch, tmp_path):
     assert "removed 8 folders" in command("clean", "--results", tmp_path / "results").output
 
 
-@pytest.mark.parametrize("rates", [[0.15, 0.4], "[0.15, 0.4]"], ids=["list", "text"])
-def test_a_notebook_runs_under_papermill_and_by_command_alike(tmp_path, rates, command):
+def test_a_notebook_runs_under_papermill_and_by_command_alike(tmp_path, command):
+    """In kernels, as users have it; the rates a list first, and then the text that papermill's -p makes of one."""
     results = tmp_path / "results"
     source = notebooks.find("masking_ratio")
-    parameters = {"scale": "smoke", "rates": rates, "seeds": 2, "executor": "inline", "results_dir": str(results)}
-    papermill.execute_notebook(str(source), str(tmp_path / "out.ipynb"), parameters=parameters, progress_bar=False)
+    parameters = {"scale": "smoke", "seeds": 2, "executor": "inline", "results_dir": str(results)}
+    asked = parameters | {"rates": [0.15, 0.4]}
+    papermill.execute_notebook(str(source), str(tmp_path / "out.ipynb"), parameters=asked, progress_bar=False)
     (page,) = (results / "masking_ratio").iterdir()
     assert page.name.startswith("smoke-"), "other rates than the grid's are another page"
     table = (page / "table.md").read_bytes()
-    cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
-    assert any("svg" in str(output) for cell in cells for output in cell.get("outputs", []))
+    executed = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
+    assert any("svg" in str(output) for cell in executed for output in cell.get("outputs", []))
+
+    before = _files(results)
+    (page / "table.md").unlink()
+    shown = cells.execute(source, parameters | {"rates": "[0.15, 0.4]"})
+    assert any("image/svg+xml" in output for output in shown)
+    assert _files(results) == before, "the same runs and the same page"
+    assert (page / "table.md").read_bytes() == table
 
     ran = command(
         "run", "masking_ratio", "--scale", "smoke", "--seeds", 2, "-p", "rates=[0.15, 0.4]", "--results", results
@@ -133,7 +142,8 @@ def test_every_notebook_runs_at_smoke_scale(tmp_path, name):
     grid = name if name in grids.available() else "masking_ratio"
     source = notebooks.find(grid, name)
     parameters = {"scale": "smoke", "seeds": 1, "executor": "inline", "results_dir": str(tmp_path / "results")}
-    papermill.execute_notebook(str(source), str(tmp_path / "out.ipynb"), parameters=parameters, progress_bar=False)
+    shown = cells.execute(source, parameters)
+    assert any("text/markdown" in output for output in shown)
     filters = ast.literal_eval(papermill.inspect_notebook(str(source))["filters"]["default"])
     planned = {run.id for run in plan(grids.read(grid), "smoke", seeds=1, filters=filters).runs}
     assert {path.stem for path in (tmp_path / "results/records").glob("*/*.json")} == planned
