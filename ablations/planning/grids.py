@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -56,6 +57,13 @@ def read(grid: str | Path, folders: Sequence[Path] = ()) -> Grid:
         ConfigError: With every problem as ``file:line: path: what is wrong``.
     """
     file = locate(grid, folders)
+    state = file.stat()
+    return _read(file.resolve(), (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=128)
+def _read(file: Path, state: tuple[int, int]) -> Grid:
+    """Reads a file in the ``state`` it is in: every page brings the scoreboard up to date, which asks all grids."""
     document = strict_yaml.load(file)
     if not isinstance(document.data, dict):
         if not document.problems:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 from IPython.core.formatters import DisplayFormatter
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
@@ -17,13 +18,11 @@ def execute(source: Path, parameters: Mapping[str, Any]) -> list[dict[str, Any]]
     """
     notebook = parameterize_notebook(load_notebook_node(str(source)), dict(parameters))
     names: dict[str, Any] = {"__name__": "__main__"}
-    shown = []
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            value = _run(cell.source, names)
-            if value is not None:
-                shown.append(DisplayFormatter().format(value)[0])
-    return shown
+    try:
+        values = [_run(cell.source, names) for cell in notebook.cells if cell.cell_type == "code"]
+        return [DisplayFormatter().format(value)[0] for value in values if value is not None]
+    finally:
+        plt.close("all")
 
 
 def _run(source: str, names: dict[str, Any]) -> Any:
