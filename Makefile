@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCALE ?= laptop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format notebooks tables check benchmark clean
+.PHONY: help demo test quick lint format notebooks tables check benchmark clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
@@ -28,6 +28,9 @@ demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table
 
 test: $(VENV)/.installed ## the whole suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+quick: $(VENV)/.installed ## the tests that neither train nor start processes, in a minute
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 lint: $(VENV)/.installed ## style, imports between rooms, notebooks
 	$(BIN)/ruff check .

@@ -17,6 +17,17 @@ from lightning_modules.draws import Draws
 
 torch.set_num_threads(1)
 
+# What is slow is known by what it asks for: all that has one of these trains, or starts processes.
+TRAINING = {"tiny", "cached", "nursery_process"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items):
+    """Marks as slow whole doors and whatever trains; the rest that is slow carries the mark itself."""
+    for item in items:
+        if "end_to_end" in item.path.parts or not TRAINING.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory, monkeypatch):

@@ -17,8 +17,7 @@ from tests.unit.core.test_store import make_record
 # A limit on the size of files is a disk that fills up: writes stop half-way with an OSError.
 LIMITED = """
 import resource, signal, sys
-from ablations.schema import Record
-from ablations.store import Records, StoreError
+from ablations.core.store import Records, StoreError
 records = Records(sys.argv[1])
 (record,) = records.all()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -30,6 +29,7 @@ except StoreError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_record_cut_short_by_the_disk_leaves_the_old_one(tmp_path):
     records = Records(tmp_path / "results")
     stored = records.put(make_record())

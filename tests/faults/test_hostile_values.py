@@ -83,6 +83,7 @@ def notebook(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_values_arrive_in_a_notebook_as_they_are_and_never_run(notebook, tmp_path):
     told = tmp_path / "told.json"
     given = {"axes": {"told": str(told), "values": PAYLOADS}, "scale": PAYLOADS[-4]}
@@ -108,6 +109,7 @@ def test_names_that_are_no_knob_are_refused(name):
         SYSTEMS["roberta_base"].but(**{name: 1})
 
 
+@pytest.mark.slow
 def test_a_notebook_that_cannot_be_written_leaves_the_old_one(notebook, tmp_path, monkeypatch):
     output = tmp_path / "results" / "notebook.ipynb"
     told = {"axes": {"told": str(tmp_path / "told.json")}}

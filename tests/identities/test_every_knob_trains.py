@@ -114,6 +114,12 @@ def warm(tiny):
     return tiny.but(**{"schedule.warmup_fraction": 0.3})
 
 
+@pytest.fixture(scope="module")
+def references():
+    """System -> what its training left; most knobs are tried on the same one."""
+    return {}
+
+
 def trained(system, folder):
     """What a training leaves, after those that it starts from."""
     shallower = system.shallower()
@@ -129,12 +135,14 @@ def test_every_knob_has_a_row(tiny):
 
 
 @pytest.mark.parametrize("path", [path for path, row in ROWS.items() if row])
-def test_a_knob_does_what_it_says_and_only_that(warm, tmp_path, path):
+def test_a_knob_does_what_it_says_and_only_that(warm, references, tmp_path, path):
     same, other = ROWS[path]
     if path == "schedule.warmup_fraction":
         same = 0.3
     warm = warm.but(**BASES.get(path, {}))
-    reference = trained(warm, tmp_path / "reference")
+    if warm not in references:
+        references[warm] = trained(warm, tmp_path / "reference")
+    reference = references[warm]
     repeated = trained(warm.but(**{path: same}), tmp_path / "same")
     changed = trained(warm.but(**{path: other}), tmp_path / "other")
     assert repeated.metrics == reference.metrics

@@ -98,6 +98,7 @@ def check_power(rows):
         assert abs(row["simulated"] - row["formula"]) <= 4 * row["standard error"] + 1e-3
 
 
+@pytest.mark.slow
 def test_t_intervals_cover():
     check_coverage(simulation.coverage(1_000))
 
@@ -170,6 +171,7 @@ def test_runs_that_are_the_very_same_decide_nothing():
 # --- the command and what it publishes
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_same_bytes_again(tmp_path):
     texts = []
     for name in "ab":

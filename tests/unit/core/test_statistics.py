@@ -78,6 +78,7 @@ def test_a_rank_test_is_refused_below_six_pairs():
     assert contrast_of(six).rank_p == pytest.approx(stats.wilcoxon(six).pvalue, abs=1e-12) == 2 / 2**6
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)  # statsmodels takes 70 ms a call
 @given(p_values)
 def test_holm_is_that_of_statsmodels(p):

@@ -174,14 +174,14 @@ def test_work_folders_are_apart_for_each_results_folder(tmp_path):
     assert b.work_folders() == []
 
 
-def test_ten_thousand_records_are_listed_in_five_seconds(records):
+def test_two_thousand_records_are_listed_in_a_second(records):
     data = make_record().plain()
-    for number in range(10_000):
+    for number in range(2_000):
         data["id"] = f"{number * 7919:016x}"[::-1]
         data["checksum"] = checksum(data)
         path = records.path(data["id"])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(data))
     began = time.process_time()
-    assert sum(1 for _ in records.all()) == 10_000
-    assert time.process_time() - began < 5
+    assert sum(1 for _ in records.all()) == 2_000
+    assert time.process_time() - began < 1

@@ -19,6 +19,7 @@ def documents(name, split):
 
 
 class TestWikipediaMini:
+    @pytest.mark.slow
     def test_is_what_was_pinned(self):
         pytest.importorskip("gensim")
         found = pins.measured("wikipedia-mini")
@@ -26,6 +27,7 @@ class TestWikipediaMini:
         assert 100 <= found["train"].documents + found["heldout"].documents <= 110
         assert 0.07 < found["heldout"].words / found["train"].words < 0.15
 
+    @pytest.mark.slow
     def test_is_running_text_without_markup(self):
         pytest.importorskip("gensim")
         sentences = [s for d in documents("wikipedia-mini", "heldout") for s in d]

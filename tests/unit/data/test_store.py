@@ -83,6 +83,7 @@ def test_encoding_goes_on_when_the_words_remembered_are_forgotten(encoders, monk
     assert encoder(sentences(20))[0].tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 def test_training_a_tokenizer_is_deterministic():
     """In processes with other hash seeds and other numbers of threads."""
     code = """

@@ -91,6 +91,7 @@ def test_special_tokens_get_none():
 # --- that they repeat
 
 
+@pytest.mark.slow
 def test_they_are_the_same_on_every_making_and_in_every_process(tiny):
     store = open_store(tiny.data, "train")
     here = train(store, WordVectors(), 16, 3)

@@ -116,6 +116,7 @@ def test_further_axes_become_lines_with_names():
     assert legend(figure) == ["num_layers 2", "num_layers 4"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "study"),
     [

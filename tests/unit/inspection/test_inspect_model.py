@@ -106,6 +106,7 @@ def random_attention(layers, heads, length=6):
     return weights, np.tril(np.ones(length)) * np.ones_like(weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (2, 12), (24, 2)])
 def test_all_heads_have_a_picture_each(layers, heads):
     weights, prior = random_attention(layers, heads)

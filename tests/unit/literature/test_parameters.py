@@ -222,6 +222,7 @@ def _counted(system: System, rows: int) -> float:
     return counter.get_total_flops()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_formula_is_torchs_count_for_every_system(name):
     system = SYSTEMS[name].but(**{"training.batch_size": 2})

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,19 @@ from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import make_claim, make_depths, make_failure, make_objectives, make_plan, make_study
 
 
-@pytest.fixture
-def published(tmp_path):
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A page that is made once for all tests here; they get copies."""
     grid, cells, records = make_study()
-    folder = tmp_path / "masking_ratio" / "laptop"
+    folder = tmp_path_factory.mktemp("drawn")
     return folder, report.publish(make_plan(grid, cells), records, folder)
+
+
+@pytest.fixture
+def published(drawn, tmp_path):
+    made, written = drawn
+    folder = shutil.copytree(made, tmp_path / "masking_ratio" / "laptop")
+    return folder, {name: folder / path.name for name, path in written.items()}
 
 
 def test_a_folder_has_tables_verdicts_figures_and_a_page(published):
@@ -86,6 +95,7 @@ report.publish(make_plan(grid, cells), {id: records[id] for id in order}, Path(s
 """
 
 
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_the_surroundings(tmp_path):
     root = Path(__file__).parents[3]
     written = []

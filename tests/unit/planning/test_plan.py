@@ -273,6 +273,7 @@ metrics: [{name: heldout.loss, better: lower}]
 """
 
 
+@pytest.mark.slow
 def test_the_work_of_a_plan_grows_with_its_cells_and_no_faster(tmp_path):
     """Calls are counted, not seconds: 800 or so a cell are three seconds for ten thousand cells."""
     calls = {}
@@ -290,6 +291,7 @@ def test_the_work_of_a_plan_grows_with_its_cells_and_no_faster(tmp_path):
     assert a_cell < 1.1 * (calls[4] - calls[2]) / 1000
 
 
+@pytest.mark.slow
 def test_plans_are_the_same_in_every_process(tmp_path):
     file = tiny.grid(tmp_path)
     code = (
@@ -308,6 +310,7 @@ def test_plans_are_the_same_in_every_process(tmp_path):
     assert json.loads(told.stdout) == [[c.label for c in here.cells], [r.id for r in here.runs]]
 
 
+@pytest.mark.slow
 def test_planning_imports_neither_lightning_nor_a_corpus(tmp_path):
     code = (
         "import sys; from ablations.planning import grids; from ablations.planning.plan import plan;"

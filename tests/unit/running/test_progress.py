@@ -1,6 +1,7 @@
 """What a grid in progress shows, in a log, in a terminal and in a notebook."""
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 from ablations.running import progress
@@ -63,13 +64,14 @@ def test_nothing_is_shown_where_nothing_is_to_be_done(capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_an_executed_notebook_keeps_the_last_state_only(tmp_path, monkeypatch):
     for name, value in tiny.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     code = """
 from types import SimpleNamespace
 from ablations.running import progress
-from tests.unit.test_progress import event, moving
+from tests.unit.running.test_progress import event, moving
 progress._NOTEBOOK_EVERY = 0
 with progress.display(SimpleNamespace(pending=[1])) as tell:
     for step in range(10):

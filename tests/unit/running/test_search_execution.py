@@ -186,6 +186,7 @@ def test_page_and_sidecars_name_the_runs_of_searches(tmp_path, trainings):
     assert page.count("| chosen |") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # curves of four steps
 def test_two_phases_end_to_end_and_the_same_page_from_the_records(tmp_path):
     grid = written(tmp_path, TWO.replace("seeds: 2", "seeds: 1"), seeds=1, steps=4)

@@ -251,6 +251,7 @@ class TestPins:
 
 
 class TestBigramShift:
+    @pytest.mark.slow
     def test_is_what_was_pinned(self):
         pytest.importorskip("gensim")
         train, dev = (pins.checked("bigram_shift", split) for split in ("train", "dev"))
