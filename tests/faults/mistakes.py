@@ -1,6 +1,8 @@
-"""A grid with one mistake, and what is said of it."""
+"""A grid with one mistake, and what is said of it: its place and its words, not its sentences."""
 
+import re
 import time
+from typing import NamedTuple
 
 import pytest
 
@@ -24,3 +26,29 @@ def complaints(folder, good, change):
 def is_one_complaint(said):
     """Whether it is a single complaint that names the file, whatever its words."""
     return len(said) == 1 and said[0].startswith("g.yaml:")
+
+
+class Said(NamedTuple):
+    """What a complaint must hold, whatever the sentence around it: where it points, words, the nearest spelling."""
+
+    where: str
+    words: tuple[str, ...]
+    near: str
+
+    def fits(self, line):
+        where = f"{self.where}: "
+        words = [*self.words, *([f"'{self.near}'?"] if self.near else [])]
+        rest = line.removeprefix(where)
+        return rest != line and all(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", rest) for word in words)
+
+
+def says(where, *words, near=""):
+    """The complaint at ``file:line: path`` that names some words and, where it is a slip, what was meant."""
+    return Said(where, words, near)
+
+
+def assert_complaints(said, expected):
+    """That as many complaints were made as expected, and each is the one expected."""
+    assert len(said) == len(expected), said
+    for line, one in zip(said, expected, strict=True):
+        assert one.fits(line), f"{line!r} is not {one}"

@@ -1,11 +1,11 @@
-"""Grids of variants, tasks and stand-ins with mistakes, each with exactly what the user reads."""
+"""Grids of variants, tasks and stand-ins with mistakes, each with what the user is told."""
 
 import pytest
 
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from lightning_modules.config import ConfigError
-from tests.faults.mistakes import complaints, is_one_complaint
+from tests.faults.mistakes import assert_complaints, complaints, is_one_complaint, says
 
 RICH = """\
 question: Do pairs help?
@@ -46,103 +46,97 @@ figure: {x: objective, y: [heldout.sop_accuracy, rte.accuracy]}
 CASES = {
     "unknown variant": (
         ("[single, pairs]", "[single, pair]"),
-        ["g.yaml:5: axes.objective.1: there is no objective 'pair'. Did you mean 'pairs'?"],
+        [says("g.yaml:5: axes.objective.1", "pair", near="pairs")],
     ),
     "variant that is no name": (
         ("[single, pairs]", "[single, {a: 1}]"),
-        ["g.yaml:5: axes.objective.1: there is no objective {'a': 1}. Allowed: pairs, single."],
+        [says("g.yaml:5: axes.objective.1", "{'a': 1}", "pairs", "single")],
     ),
     "variants of a misspelt axis": (
         ("variants:\n  objective:", "variants:\n  objectve:"),
         [
-            "g.yaml:5: axes.objective: there is no such knob. Did you mean 'objectives'?",
-            "g.yaml:8: variants.objectve: is not an axis of this grid. Did you mean 'objective'?",
+            says("g.yaml:5: axes.objective", near="objectives"),
+            says("g.yaml:8: variants.objectve", near="objective"),
         ],
     ),
     "variants of a knob": (
         ("variants:\n", "variants:\n  model.embedding_size: {a: {}}\n"),
         [
-            *(f"g.yaml:6: axes.model.embedding_size.{n}: there is no model.embedding_size {value}. Allowed: a."
+            *(says(f"g.yaml:6: axes.model.embedding_size.{n}", "model.embedding_size", f"{value}", "a")
               for n, value in enumerate((64, 128, 768))),
-            "g.yaml:8: variants.model.embedding_size: the name of an axis that is no knob has no dot, and is not "
-            "'system'",
-            *(f"g.yaml:17: scales.smoke.axes.model.embedding_size.{n}: there is no model.embedding_size {value}. "
-              "Allowed: a." for n, value in enumerate((2, 4, 8))),
+            says("g.yaml:8: variants.model.embedding_size", "system", "dot"),
+            *(says(f"g.yaml:17: scales.smoke.axes.model.embedding_size.{n}", "model.embedding_size", f"{value}", "a")
+              for n, value in enumerate((2, 4, 8))),
         ],
     ),
     "misspelt knob of a variant": (
         ("sentence.weight: 0.5", "sentence.wight: 0.5"),
         [
-            "g.yaml:10: variants.objective.pairs.objectives.sentence.wight: there is no such knob. "
-            "Did you mean 'objectives.sentence.weight'?"
+            says("g.yaml:10: variants.objective.pairs.objectives.sentence.wight", near="objectives.sentence.weight")
         ],
     ),
     "bad value of a variant": (
         ("sentence.weight: 0.5", "sentence.weight: -1"),
-        ["g.yaml:10: variants.objective.pairs.objectives.sentence.weight: Input should be greater than 0, not -1"],
+        [says("g.yaml:10: variants.objective.pairs.objectives.sentence.weight", "0", "1")],
     ),
     "unknown task": (("tasks: [cola]", "tasks: [colla]"),
-                     ["g.yaml:12: tasks.0: there is no task 'colla'. Did you mean 'cola'?"]),
+                     [says("g.yaml:12: tasks.0", "colla", near="cola")]),
     "unknown task of a scale": (("tasks: [rte]", "tasks: [rte, mprc]"),
-                                ["g.yaml:15: scales.smoke.tasks.1: there is no task 'mprc'. Did you mean 'mrpc'?"]),
+                                [says("g.yaml:15: scales.smoke.tasks.1", "mprc", near="mrpc")]),
     "misspelt knob of fine-tuning": (
         ("finetuning.batch_size", "finetuning.batch_sise"),
         [
-            "g.yaml:18: scales.smoke.set.finetuning.batch_sise: there is no such knob. "
-            "Did you mean 'finetuning.batch_size'?"
+            says("g.yaml:18: scales.smoke.set.finetuning.batch_sise", near="finetuning.batch_size")
         ],
     ),
     "bad value of fine-tuning": (
         ("finetuning.epochs: 2", "finetuning.epochs: 0"),
-        ["g.yaml:3: set.finetuning.epochs: Input should be greater than or equal to 1, not 0"],
+        [says("g.yaml:3: set.finetuning.epochs", "1", "0")],
     ),
     "bad value of an axis of fine-tuning": (
         ("  model.embedding_size: [64,", "  finetuning.dropout: [0.1, 1.5]\n  model.embedding_size: [64,"),
-        ["g.yaml:6: axes.finetuning.dropout.1: Input should be less than 1, not 1.5"],
+        [says("g.yaml:6: axes.finetuning.dropout.1", "1", "1.5")],
     ),
     "fewer stand-ins than values": (
         ("stands_for: {model.embedding_size: [64, 128, 768]}", "stands_for: {model.embedding_size: [64, 768]}"),
         [
-            "g.yaml:17: scales.smoke.stands_for.model.embedding_size: 2 published values for the 3 values of the axis "
-            "at scale 'smoke'"
+            says("g.yaml:17: scales.smoke.stands_for.model.embedding_size", "2", "3", "smoke", "published")
         ],
     ),
     "stand-ins of a misspelt axis": (
         ("stands_for: {model.embedding_size", "stands_for: {model.embeding_size"),
         [
-            "g.yaml:17: scales.smoke.stands_for.model.embeding_size: is not an axis of this grid. "
-            "Did you mean 'model.embedding_size'?"
+            says("g.yaml:17: scales.smoke.stands_for.model.embeding_size", near="model.embedding_size")
         ],
     ),
     "stand-ins without the baseline": (
         ("[64, 128, 768]}\n    set", "[64, 128, 256]}\n    set"),
         [
-            "g.yaml:11: baseline.model.embedding_size: 768 is not among its values at scale 'smoke': 2, 4, 8",
-            "g.yaml:30: claims.0.a: no cell of any scale has pairs",
+            says("g.yaml:11: baseline.model.embedding_size", "768", "smoke", "2", "4", "8"),
+            says("g.yaml:30: claims.0.a", "pairs"),
         ],
     ),
     "claim against something else": (
         ("against: heldout.sop_majority", "against: heldout.nsp_majority"),
         [
-            "g.yaml:31: claims.0.against: is not what heldout.sop_accuracy is read against. "
-            "Did you mean 'heldout.sop_majority'?"
+            says("g.yaml:31: claims.0.against", "heldout.sop_accuracy", near="heldout.sop_majority")
         ],
     ),
     "claim with two second sides": (
         ("    against:", "    b: {objective: single}\n    against:"),
-        ["g.yaml:25: claims.0: a claim has a second side: either 'b' or 'against'"],
+        [says("g.yaml:25: claims.0", "'b'", "'against'")],
     ),
     "claim without a second side": (
         ("    against: heldout.sop_majority\n", ""),
-        ["g.yaml:25: claims.0: a claim has a second side: either 'b' or 'against'"],
+        [says("g.yaml:25: claims.0", "'b'", "'against'")],
     ),
     "published column to match that is none": (
         ("match: {embedding_size", "match: {embeding_size"),
-        ["g.yaml:23: published.0.match.embeding_size: is no column of albert. Did you mean 'embedding_size'?"],
+        [says("g.yaml:23: published.0.match.embeding_size", "albert", near="embedding_size")],
     ),
     "published column to choose by that is none": (
         ("where: {sharing", "where: {sharin"),
-        ["g.yaml:23: published.0.where.sharin: is no column of albert. Did you mean 'sharing'?"],
+        [says("g.yaml:23: published.0.where.sharin", "albert", near="sharing")],
     ),
     "published values as before": (
         ("  - {file: albert,", "  {file: albert,"),
@@ -150,7 +144,7 @@ CASES = {
     ),
     "figure of a metric that is not compared": (
         ("rte.accuracy]}", "rte.acuracy]}"),
-        ["g.yaml:32: figure.y: 'rte.acuracy' is not among the metrics. Did you mean 'rte.accuracy'?"],
+        [says("g.yaml:32: figure.y", "rte.acuracy", near="rte.accuracy")],
     ),
     "chain that does not grow": (
         ("model.hidden_size: 8,", "model.hidden_size: 8, training.warm_start: [12],"),
@@ -163,7 +157,10 @@ CASES = {
 def test_malformed(tmp_path, case):
     change, expected = CASES[case]
     said = complaints(tmp_path, RICH, change)
-    assert is_one_complaint(said) if expected is None else said == expected
+    if expected is None:
+        assert is_one_complaint(said)
+    else:
+        assert_complaints(said, expected)
 
 
 def test_the_grid_without_mistakes_is_read(tmp_path):

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 
-import pytest
 from jupyter_client.manager import KernelManager
 
 from ablations.core.store import Records
