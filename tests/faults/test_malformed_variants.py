@@ -186,5 +186,5 @@ def test_names_asked_for_beside_the_grid_are_checked(tmp_path, axes, message):
 def test_an_axis_of_variants_without_any_is_refused(tmp_path):
     start, end = RICH.split("variants:")[0], RICH.split("baseline:")[1]
     (tmp_path / "g.yaml").write_text(f"{start}variants: {{objective: {{}}}}\nbaseline:{end}")
-    with pytest.raises(ConfigError, match=r"g\.yaml:5: axes\.objective\.0: there is no objective 'single'\.\n"):
+    with pytest.raises(ConfigError, match=r"g\.yaml:5: axes\.objective\.0: .*'single'"):
         grids.read(tmp_path / "g.yaml")

@@ -111,6 +111,7 @@ def test_power_is_that_of_the_formula():
     check_power(simulation.power(2_000))
 
 
+@pytest.mark.slow
 def test_few_examples_or_seeds_show_in_the_coverage_of_the_multibootstrap():
     found = simulation.coverage_of_examples(100, examples=60)
     narrow, wide = (

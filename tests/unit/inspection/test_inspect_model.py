@@ -46,6 +46,7 @@ def model(trained, monkeypatch):
     return Inside(found, records)
 
 
+@pytest.mark.slow
 def test_everything_it_shows_of_a_model_is_shown(model):
     sentence = "The old cat sees a bird."
     known = model.vectors.words

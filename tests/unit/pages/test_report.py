@@ -174,6 +174,7 @@ def test_an_index_of_nothing_is_a_page(tmp_path):
     assert "Nothing has been published yet." in report.index(tmp_path).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_words_stay_words(text, tmp_path):
     claim = make_claim(statement=text, source=text, proxy=text, published_metric=text)
