@@ -295,7 +295,7 @@ def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start,
 
 
 def test_a_study_says_what_changes_in_fine_tuning():
-    said = Study("transfer", "smoke").about().data
+    said = Study("transfer", "smoke").about().text
     assert "* from scratch, all: `finetuning.from_scratch` False → True" in said
     assert "with `finetuning.features` (layers last" in said
 
