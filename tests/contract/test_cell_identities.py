@@ -28,10 +28,10 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
     """The cells of a grid as they are whatever the data and the generations of the numbers."""
     plan = layout(grid, scale)
     with (
-        mock.patch("ablations.planning.resolve.fingerprint", lambda task: _NO_TEXT),
+        mock.patch("ablations.planning.resolve.fingerprint", return_value=_NO_TEXT),
         mock.patch("ablations.planning.resolve.fingerprints", lambda data: dict.fromkeys(data.corpora, _NO_TEXT)),
-        mock.patch("ablations.schema.run.fingerprint", lambda task: _NO_TEXT),
-        mock.patch("ablations.schema.run.current_numerics", lambda kind: {}),
+        mock.patch("ablations.schema.run.fingerprint", return_value=_NO_TEXT),
+        mock.patch("ablations.schema.run.current_numerics", return_value={}),
         mock.patch("ablations.schema.run.ROOMS", {"pretrain": (), "finetune": ()}),
     ):
         found = Resolver(grid, scale, plan.baseline, None, {}).cells(plan.kept)
