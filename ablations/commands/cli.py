@@ -76,7 +76,7 @@ def check(names: Annotated[list[str] | None, typer.Argument(help="Grids; by defa
     problems = []
     for name in [] if names else scales.available():
         try:
-            typer.echo(f"scale {name}: {len(scales.read(name).set)} knobs")
+            typer.echo(f"scale {name}: {scales.read(name).description}")
         except ConfigError as error:
             problems += error.problems
     for name in names or list(grids.available()):
