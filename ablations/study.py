@@ -23,7 +23,7 @@ from ablations.literature import published_tables
 from ablations.measurements.frames import frame, metric_by_seed, summary
 from ablations.pages import equal_compute, report, tables, task_table
 from ablations.pages.publishing import publish
-from ablations.planning import grids, search_text
+from ablations.planning import grids, scales, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running.execute import Summary, execute_phases
 from ablations.running.progress import display
@@ -37,7 +37,7 @@ class Study:
 
     Args:
         grid: A name from ``ablations list``, or the path of a YAML file.
-        scale: One of the grid's scales.
+        scale: One of the grid's scales, or any that has a file in ``ablations/scales``.
         axes: Axis -> values instead of the grid's; a value of None, or a text such as ``"[0.15, 0.4]"`` (which is
             what papermill's ``-p`` makes of a list), is understood.
         set: Knob that the grid does not vary -> its value in every cell, such as ``{"training.steps": 400}``.
@@ -62,7 +62,7 @@ class Study:
         results_dir: str | Path | None = None,
     ) -> None:
         self.source = str(grid)
-        self.grid, self.scale = grids.read(grid), scale
+        self.grid, self.scale = scales.added(grids.read(grid), scale), scale
         wanted = _mapping("axes", axes)
         self._request: dict[str, Any] = {
             "axes": {path: _listed(values) for path, values in wanted.items() if values is not None} or None,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from lightning_modules.tasks import FineTuning
     from lightning_modules.training.recorder import Fitted
 
-# scale -> fine-tuning settings instead of the published ones
-SCALES: dict[str, dict[str, Any]] = {"paper": {}, "smoke": {"finetuning.epochs": 1, "finetuning.train_examples": 64}}
 _START = "start.safetensors"
 
 
@@ -223,14 +221,14 @@ def _written(path: Path, result: dict[str, Any]) -> Path:
 
 
 def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
+    from ablations.planning import scales
     from ablations.planning.cells import finetuning
     from ablations.schema.grid import TUNING
-    from lightning_modules.config import ConfigError, Problem, did_you_mean
+    from lightning_modules.config import ConfigError, Problem
     from lightning_modules.tasks import task_named
 
     task_named(task)
-    if scale not in SCALES:
-        raise ConfigError([Problem("--scale", f"there is no scale '{scale}'.{did_you_mean(scale, SCALES)}")])
+    shortened = scales.checkpoints(scale)
     wrong = [
         Problem(path, f"only knobs that start with '{TUNING}' can be set")
         for path in changes
@@ -238,7 +236,7 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
     ]
     if wrong:
         raise ConfigError(wrong)
-    return finetuning({**SCALES[scale], **changes}, task)
+    return finetuning({**shortened, **changes}, task)
 
 
 def _tuned(tuning: "Tuning", work: Path, name: str, shown: bool) -> "Fitted":

@@ -34,7 +34,7 @@ app.add_typer(data.app, name="data")
 
 Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
 Scale = Annotated[
-    str, typer.Option("--scale", "-s", help="One of the grid's scales: smoke, demo, laptop, laptop-long, gpu, paper.")
+    str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
 ]
 Seeds = Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")]
 Filter = Annotated[list[str] | None, typer.Option("--filter", help="knob=value: only cells that have it. Repeatable.")]
@@ -46,8 +46,8 @@ As = Annotated[Format, typer.Option("--format", help="table for people, json for
 
 @app.command("list")
 def list_grids(form: As = Format.table) -> None:
-    """Lists the grids: what each asks, its axes and scales."""
-    from ablations.planning import grids
+    """Lists the grids: what each asks, its axes and scales; and the scales, at which any grid can be planned."""
+    from ablations.planning import grids, scales
 
     with told():
         rows = []
@@ -62,23 +62,31 @@ def list_grids(form: As = Format.table) -> None:
                 }
             )
         listing(rows, form, "grid")
+        if form is Format.table:
+            files = map(scales.read, scales.available())
+            listing([{"scale": f.name, "like": f.like, "what it is": f.description} for f in files], form, "scale")
 
 
 @app.command()
 def check(names: Annotated[list[str] | None, typer.Argument(help="Grids; by default all.")] = None) -> None:
-    """Reads grids and reports every problem with file and line; trains nothing."""
-    from ablations.planning import grids
+    """Reads scales and grids and reports every problem with file and line; trains nothing."""
+    from ablations.planning import grids, scales
     from lightning_modules.config import ConfigError
 
     problems = []
+    for name in [] if names else scales.available():
+        try:
+            typer.echo(f"scale {name}: {scales.read(name).description}")
+        except ConfigError as error:
+            problems += error.problems
     for name in names or list(grids.available()):
         try:
             grid = grids.read(name)
             typer.echo(f"{name}: {len(grid.axes)} axes, {len(grid.claims)} claims, scales {', '.join(grid.scales)}")
         except ConfigError as error:
             problems += error.problems
-    for problem in problems:
-        typer.secho(str(problem), err=True, fg="red")
+    for problem in dict.fromkeys(map(str, problems)):  # those of a scale are met in every grid
+        typer.secho(problem, err=True, fg="red")
     if problems:
         raise typer.Exit(2)
 
@@ -278,7 +286,7 @@ def new(
     base: Annotated[str, typer.Option(help="The system to start from.")] = "mask15_large",
     question: Annotated[str | None, typer.Option(help="What the grid asks.")] = None,
 ) -> None:
-    """Writes a new grid with smoke and laptop scales, checked and ready to run."""
+    """Writes a new grid, checked and ready to run at every scale."""
     from ablations.planning import new_grid
 
     with told():

@@ -8,7 +8,7 @@ from ablations.core.store import Records
 from ablations.measurements.frames import metric_by_seed, planned_metrics
 from ablations.pages import parameters_page, report, scoreboard_page
 from ablations.pages.scoreboard_page import REQUEST
-from ablations.planning import grids
+from ablations.planning import grids, scales
 from ablations.planning.cells import tasks_at
 from ablations.planning.plan import Plan, plan
 from lightning_modules.tasks import pins as task_pins
@@ -34,8 +34,8 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     """Rebuilds every page under a results folder from its records; nothing is trained and no corpus opened.
 
     A grid that has no comparison to show, only runs that it shares with others, gets no page.
-    Scales without a page are left alone where they have a task that is neither pinned nor at hand: what their runs
-    would be called is not known here.
+    Scales without a page are left alone where the grid does not list them, and where they have a task that is neither
+    pinned nor at hand: what their runs would be called is not known here.
 
     What needs no records, the parameters of published configurations, is written beside the pages.
 
@@ -47,8 +47,10 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     known = {path.stem for path in records.files()}
     for name in grids.available():
         grid = grids.read(name)
-        for scale in grid.scales:
+        for scale in dict.fromkeys((*grid.scales, *scales.available())):
             has_page = (records.folder / name / scale).is_dir()
+            if not has_page and scale not in grid.scales:
+                continue
             if not has_page and not all(task_pins.at_hand(task) for task in tasks_at(grid, scale)):
                 continue
             found = plan(grid, scale, records=records)

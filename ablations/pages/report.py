@@ -182,8 +182,8 @@ def _equal(plan: Planned) -> str:
     scale = grid.scales.get(plan.scale)
     lines += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
     searched = {path for cell in plan.cells for trial in cell.search for path in trial.values}
-    both = {**grid.set, **(scale.set if scale else {})}
-    fixed = {path: value for path, value in both.items() if path not in searched}
+    every = {**grid.set, **scale.base, **scale.set} if scale else grid.set
+    fixed = {path: value for path, value in every.items() if path not in searched}
     if fixed:
         knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
         lines.append(f"* Set for all: {knobs}.")

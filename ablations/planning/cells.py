@@ -57,6 +57,17 @@ def axes_at(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = N
     return {path: wanted.get(path, grid.scales[scale].axes.get(path, values)) for path, values in grid.axes.items()}
 
 
+def varied(grid: Grid) -> set[str]:
+    """The knobs that tell the cells of a grid from each other."""
+    named = (knobs for variants in grid.variants.values() for knobs in variants.values())
+    return {*grid.axes, *(path for knobs in named for path in knobs)}
+
+
+def has_part(system: System, path: str) -> bool:
+    """Whether the part of a system that a knob belongs to is switched on."""
+    return "." not in path or system.get(path.rpartition(".")[0]) is not None
+
+
 def names_of(grid: Grid, path: str) -> list[str] | None:
     """The names that the values of an axis must be among; None for knobs."""
     named = SYSTEMS if path == SYSTEM_AXIS else grid.variants.get(path)
@@ -235,13 +246,18 @@ def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
 
 
 class Workshop:
-    """Makes the systems of a grid at a scale: base, then the grid's ``set``, the scale's ``set``, the cell's values."""
+    """Makes the systems of a grid at a scale.
+
+    The later is stronger: the base system, the scale's own file, the grid's ``set``, the ``set`` of its entry for the
+    scale, the cell's values.
+    """
 
     def __init__(self, grid: Grid, scale: str, baseline: Values) -> None:
         self.grid, self.baseline = grid, baseline
-        common = {**grid.set, **grid.scales[scale].set}
+        common = {**grid.scales[scale].base, **grid.set, **grid.scales[scale].set}
         self.tuning = {path: value for path, value in common.items() if path.startswith(TUNING)}
         self.common = {path: value for path, value in common.items() if path not in self.tuning}
+        self._own = {**grid.set, **grid.scales[scale].set}
         self._started: dict[str, dict[str, Any] | None] = {}
         self._reference: float | None = None
         self._tunings: dict[str, FineTuning] = {}
@@ -292,13 +308,18 @@ class Workshop:
                 return System.read(changed)
             except ConfigError:
                 pass  # said in full below
-        return SYSTEMS[name].but(**{**self.common, **knobs})
+        return SYSTEMS[name].but(**{**self._common(name), **knobs})
+
+    def _common(self, name: str) -> dict[str, Any]:
+        """What all cells of a system start with: nothing in parts that the system has not and the grid does not add."""
+        system = SYSTEMS[name]
+        return {path: value for path, value in self.common.items() if path in self._own or has_part(system, path)}
 
     def _start(self, name: str) -> dict[str, Any] | None:
         """The plain data that every cell of a system starts from; None if it is not valid by itself."""
         if name not in self._started:
             try:
-                self._started[name] = SYSTEMS[name].but(**self.common).plain()
+                self._started[name] = SYSTEMS[name].but(**self._common(name)).plain()
             except ConfigError:
                 self._started[name] = None
         return self._started[name]

@@ -288,7 +288,8 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
                 where = _written(grid, scale, values, problem.path)
                 if (where, problem.message) not in noted:
                     noted.add((where, problem.message))
-                    example = f" (for example with {label(values)})" if where == ("scales", scale) else ""
+                    shared = f" and what scales/{scale}.yaml sets" if grid.scales[scale].base else ""
+                    example = f" (for example with {label(values)}{shared})" if where == ("scales", scale) else ""
                     document.complain(where, f"{problem}{example}" if example else problem.message)
     return len(document.problems) == before
 

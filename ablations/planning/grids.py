@@ -4,16 +4,15 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import ValidationError
+from typing import Any
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
-from ablations.planning import asked_claims, search_checks
+from ablations.planning import asked_claims, scales, search_checks
 from ablations.planning.grid_checks import check
+from ablations.planning.shapes import shaped
 from ablations.schema.grid import Grid
-from lightning_modules.config import ConfigError, Settings, did_you_mean, problems
+from lightning_modules.config import ConfigError, did_you_mean
 
 FOLDER = Path(__file__).parents[1] / "grids"
 
@@ -73,6 +72,7 @@ def _read(file: Path, state: tuple[int, int]) -> Grid:
         document.complain((), "the file's name is the grid's: lower-case letters, digits and _, a letter first")
     found = _shaped(document)
     if found is not None:
+        found = scales.filled(found)
         check(found, document)
         search_checks.check(found, document)
     document.check()
@@ -80,7 +80,7 @@ def _read(file: Path, state: tuple[int, int]) -> Grid:
 
 
 def _shaped(document: Document) -> Grid | None:
-    """The grid of a document; after complaints, of what is left of it, so that its knobs are checked as well."""
+    """The grid of a document; after complaints, of what is left of it."""
     data = {"name": "unnamed", **document.data}
     if re.fullmatch(r"[a-z][a-z0-9_]*", document.file.stem):
         data["name"] = document.file.stem
@@ -88,62 +88,17 @@ def _shaped(document: Document) -> Grid | None:
         document.complain(("name",), "the name of a grid is that of its file; leave this out")
     if "claims" in data:
         data["claims"] = asked_claims.join(document)
-    try:
-        return Grid.model_validate(_tuples(data))
-    except ValidationError as error:
-        rest = _without(data, [item["loc"] for item in _complain(document, error)])
-    try:
-        return Grid.model_validate(_tuples(rest))
-    except ValidationError:
-        return None  # something that everything else needs is missing
+    if isinstance(data.get("scales"), dict):
+        data["scales"] = {name: _entry(document, name, entry) for name, entry in data["scales"].items()}
+    return shaped(document, data, Grid)
 
 
-def _tuples(value: Any) -> Any:
-    """Lists as the tuples that settings hold; mappings stay."""
-    if isinstance(value, dict):
-        return {key: _tuples(item) for key, item in value.items()}
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
-
-
-def _complain(document: Document, error: ValidationError) -> list[dict[str, Any]]:
-    items = error.errors(include_url=False)
-    for item, problem in zip(items, problems(error, Grid), strict=True):
-        loc = item["loc"]
-        message = problem.message
-        if item["type"] == "missing":
-            message = "is required and missing"
-        elif item["type"] == "extra_forbidden":
-            message = f"there is no such key.{did_you_mean(str(loc[-1]), _settings_at(loc).model_fields)}"
-        elif item["type"] == "string_pattern_mismatch":
-            message = f"{item['input']!r} does not look like {item['ctx']['pattern']}"
-        document.complain(loc, message)
-    return items
-
-
-def _settings_at(loc: tuple[str | int, ...]) -> type[Settings]:
-    """The settings class in which the last part of a location was looked up."""
-    cls: type[Settings] = Grid
-    for part in loc[:-1]:
-        info = cls.model_fields.get(str(part))
-        cls = (_inner(info.annotation) if info else None) or cls
-    return cls
-
-
-def _inner(annotation: Any) -> type[Settings] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Settings):
-        return annotation
-    return next((found for option in get_args(annotation) if (found := _inner(option))), None)
-
-
-def _without(data: dict[str, Any], locations: list[tuple[str | int, ...]]) -> dict[str, Any]:
-    """The data less each bad part: the key itself where it sits in a mapping, else the item or section around it."""
-    bad = [loc for loc in locations if loc]
-
-    def pruned(value: Any, here: tuple[str | int, ...]) -> Any:
-        if isinstance(value, dict):
-            return {k: pruned(v, (*here, k)) for k, v in value.items() if (*here, k) not in bad}
-        if isinstance(value, list):  # an item with anything wrong in it goes as a whole
-            return [v for n, v in enumerate(value) if not any(loc[: len(here) + 1] == (*here, n) for loc in bad)]
-        return value
-
-    return pruned(data, ())
+def _entry(document: Document, name: str, entry: Any) -> Any:
+    """What a grid says of a scale; nothing at all means the scale as it is."""
+    if isinstance(entry, dict) and "base" in entry:
+        document.complain(("scales", name, "base"), "comes from the scale's own file; a grid changes it by 'set'")
+        return {key: value for key, value in entry.items() if key != "base"}
+    if entry is None and name not in scales.available():
+        hint = did_you_mean(name, scales.available())
+        document.complain(("scales", name), f"there is no such scale, and nothing says what it is.{hint}")
+    return {} if entry is None else entry

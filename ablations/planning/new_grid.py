@@ -1,4 +1,4 @@
-"""Writing a new grid file: one question, one base, some axes, and the two scales that any machine can afford."""
+"""Writing a new grid file: one question, one base, some axes, and the scales as they are."""
 
 import re
 from pathlib import Path
@@ -55,16 +55,12 @@ def write(name: str, axes: list[str], base: System, question: str | None = None)
 def _text(axes: dict[str, list[Any]], base: System, question: str | None) -> str:
     knobs = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
     template = Template(_TEMPLATE.read_text(encoding="utf-8"))
-    filled = template.substitute(
+    return template.substitute(
         question=yaml.safe_dump(question or f"What does {knobs} change?").removesuffix("...\n").strip(),
         base=base.name,
         axes=_block(axes),
         baseline=_block({path: values[0] for path, values in axes.items()}),
         x=next(iter(axes)),
-    )
-    # a knob that is an axis is not also fixed by a scale
-    return "".join(
-        line for line in filled.splitlines(keepends=True) if not any(line.startswith(f"      {path}:") for path in axes)
     )
 
 

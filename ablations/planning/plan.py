@@ -14,6 +14,7 @@ import pandas as pd
 from ablations.core.machine import slots
 from ablations.core.store import Records
 from ablations.planning import cells as grid_cells
+from ablations.planning import scales
 from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost, costs
 from ablations.planning.cost import speed as measured_speed
@@ -193,7 +194,7 @@ def plan(
 
     Args:
         grid: From `grids.read`.
-        scale: One of its scales.
+        scale: One of its scales, or one with a file of its own.
         axes: Axis -> values instead of those of the grid and the scale.
         set: Knob that is no axis -> its value in every cell.
         seeds: How many seeds instead of the grid's.
@@ -203,6 +204,7 @@ def plan(
     Raises:
         ConfigError: For unknown scales, axes or values, each with the nearest valid spelling.
     """
+    grid = scales.added(grid, scale)
     _check_arguments(grid, scale, seeds, filters)
     grid = _with(grid, scale, set or {})
     layout = grid_cells.layout(grid, scale, axes)
@@ -255,7 +257,8 @@ def _no_collection() -> Iterator[None]:
 def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping[str, Any] | None) -> None:
     wrong = []
     if scale not in grid.scales:
-        wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, grid.scales)}"))
+        known = {*grid.scales, *scales.available()}
+        wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, known)}"))
     if seeds is not None and seeds < 1:
         wrong.append(Problem("seeds", f"{seeds} is not a number of seeds; at least 1 is needed"))
     if seeds is not None and seeds > FIRST_SEARCH_SEED and grid.tune is not None:
@@ -274,9 +277,9 @@ def _with(grid: Grid, scale: str, knobs: Mapping[str, Any]) -> Grid:
     Raises:
         ConfigError: For a knob that the grid varies.
     """
-    varied = {*grid.axes, *(path for values in grid.variants.values() for knobs in values.values() for path in knobs)}
+    varies = grid_cells.varied(grid)
     wrong = [
-        Problem(path, f"varies in '{grid.name}', so it cannot be set for all cells") for path in knobs if path in varied
+        Problem(path, f"varies in '{grid.name}', so it cannot be set for all cells") for path in knobs if path in varies
     ]
     if wrong:
         raise ConfigError(wrong)

@@ -10,7 +10,8 @@ from ablations.measurements.derived import DERIVED, possible
 from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at
 from ablations.planning.grid_checks import known_knobs, known_metrics
 from ablations.planning.search import combinations, tasks_behind, tune_at
-from ablations.schema.grid import STEPS, SYSTEM_AXIS, TUNING, Grid, ScaleTune, Tune
+from ablations.schema.grid import STEPS, SYSTEM_AXIS, TUNING, Grid, Tune
+from ablations.schema.scale import ScaleTune
 from lightning_modules.config import ConfigError, canonical, did_you_mean
 from lightning_modules.tasks import TASKS
 

@@ -6,6 +6,7 @@ A *grid* is one YAML file: a question, a base system, axes over its knobs, scale
 from typing import Any, Literal
 
 from ablations.schema.claim import Claim
+from ablations.schema.scale import Scale
 from lightning_modules.config import Settings, knob, required
 
 SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
@@ -39,27 +40,6 @@ class Tune(Settings):
     metric: str = required("What decides, by its mean over the search's seeds.")
     better: Literal["lower", "higher"] | None = knob(None, "Which direction is better; by default the grid's metrics'.")
     seeds: int = knob(1, "Seeds 1000 to 1000 + n-1; those of evaluations are below 1000.", ge=1, le=1000)
-
-
-class ScaleTune(Settings):
-    """What a scale changes about its grid's search."""
-
-    axes: dict[str, tuple[Any, ...]] = knob({}, "Searched knob -> values that replace the grid's at this scale.")
-    seeds: int | None = knob(None, "The search's seeds; by default the grid's.", ge=1, le=1000)
-
-
-class Scale(Settings):
-    """One size at which a grid can be run."""
-
-    description: str = knob("", "What it takes and what it shows, in a line.")
-    seeds: int | None = knob(None, "Seeds 0 to n-1; by default the grid's.", ge=1, le=1000)
-    tasks: tuple[str, ...] | None = knob(None, "Downstream tasks; by default the grid's.")
-    axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")
-    set: dict[str, Any] = knob({}, "Knob -> value, after the grid's own.")
-    stands_for: dict[str, tuple[Any, ...]] = knob(
-        {}, "Axis -> the published values that its values here stand for, in order, such as shares of a larger size."
-    )
-    tune: ScaleTune | None = knob(ScaleTune(), "What differs in the grid's search; null for no search at this scale.")
 
 
 class Exclusion(Settings):
@@ -118,7 +98,7 @@ class Grid(Settings):
     tasks: tuple[str, ...] = knob((), "Downstream tasks that every pretrained model is fine-tuned on.")
     budget: Budget = knob(Budget(), "What is held equal.")
     tune: Tune | None = knob(None, "What every cell searches for itself; by default nothing.")
-    scales: dict[str, Scale] = required("Name -> scale.", min_length=1)
+    scales: dict[str, Scale] = required("Name -> what differs from the scale's own file.", min_length=1)
     metrics: tuple[Metric, ...] = required("What is compared; the first is the main one.", min_length=1)
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
     published: tuple[PublishedTable, ...] = knob((), "Published values beside the measured ones.")

@@ -1,0 +1,209 @@
+"""Scale files: a size is defined once for all grids, which say only what differs.
+
+What a cell gets, the later the stronger: the base system, the scale's file, the grid's ``set``, the ``set`` of the
+grid's entry for the scale, the cell's own values. The scale's file says nothing of knobs that the grid varies, by its
+axes or its variants, or that lie in what it sets; of parts that a system has not; of fine-tuning on tasks that the
+grid does not have at that scale.
+
+A scale may be *like* another. Its file then changes what that one's says, and where a grid has no entry for it, the
+grid's entry for the other is taken over, axes and stand-ins included; what the new file sets goes before the knobs of
+an entry that was taken over.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ablations.core import strict_yaml
+from ablations.core.strict_yaml import Document
+from ablations.planning.cells import finetuning, has_part, varied
+from ablations.planning.grid_checks import known_knobs
+from ablations.planning.shapes import shaped
+from ablations.schema.grid import SYSTEM_AXIS, TUNING, Grid
+from ablations.schema.scale import Scale, ScaleFile
+from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import TASKS
+
+FOLDER = Path(__file__).parents[1] / "scales"
+_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_TRIED = "bert_base"  # has every part that scales speak of, so that their values can be checked without a grid
+
+
+def available() -> dict[str, Path]:
+    """Scale name -> file."""
+    return {file.stem: file for file in sorted(FOLDER.glob("*.yaml"))}
+
+
+def read(name: str) -> ScaleFile:
+    """Reads and checks the file of a scale.
+
+    Raises:
+        ConfigError: With the nearest name, if there is none; else with every problem as ``file:line: path: what``.
+    """
+    return lineage(name)[0][0]
+
+
+def lineage(name: str) -> list[tuple[ScaleFile, Document]]:
+    """The file of a scale, of the one that it is like, and so on, all checked.
+
+    Raises:
+        ConfigError: As `read` does, and for scales that are like each other.
+    """
+    found = [_read(name)]
+    while like := found[-1][0].like:
+        if like in (names := [file.name for file, _ in found]):
+            document = found[-1][1]
+            document.complain(("like",), f"goes round in a circle: {' -> '.join([*names[names.index(like) :], like])}")
+            document.check()
+        found.append(_read(like))
+    _check_values(*found[0], _merged(file for file, _ in found))
+    return found
+
+
+def checkpoints(name: str) -> dict[str, Any]:
+    """What a scale changes about the published fine-tuning of checkpoints.
+
+    Raises:
+        ConfigError: For problems of its file, and if neither it nor a scale that it is like says anything of them.
+    """
+    said = (file.checkpoints for file, _ in lineage(name))
+    found = next((knobs for knobs in said if knobs is not None), None)
+    if found is None:
+        able = ", ".join(
+            other for other in available() if any(file.checkpoints is not None for file, _ in lineage(other))
+        )
+        text = f"'{name}' does not say how checkpoints are fine-tuned, for want of 'checkpoints:'. Allowed: {able}."
+        raise ConfigError([Problem("--scale", text)])
+    return found
+
+
+def _merged(files: Iterable[ScaleFile]) -> dict[str, Any]:
+    """What files of a line set, the first of them the strongest."""
+    return {path: value for file in reversed([*files]) for path, value in file.set.items()}
+
+
+def _read(name: str) -> tuple[ScaleFile, Document]:
+    """The file of a scale, its values unchecked."""
+    files = available()
+    if name not in files:
+        raise ConfigError([f"there is no scale '{name}'.{did_you_mean(name, files)}"])
+    document = strict_yaml.load(files[name])
+    if not isinstance(document.data, dict):
+        if not document.problems:
+            document.complain((), "must be a mapping that starts with 'description:'")
+        document.check()
+    if not _NAME.fullmatch(name):
+        document.complain((), "the file's name is the scale's: lower-case letters, digits, _ and -, a letter first")
+    if "name" in document.data:
+        document.complain(("name",), "the name of a scale is that of its file; leave this out")
+    file = shaped(document, {**document.data, "name": name if _NAME.fullmatch(name) else "unnamed"}, ScaleFile)
+    if file is not None:
+        _check_names(file, document)
+    document.check()
+    assert file is not None  # what is missing was complained of
+    return file, document
+
+
+def _check_names(file: ScaleFile, document: Document) -> None:
+    """Scales and knobs that there are."""
+    if file.like and file.like not in available():
+        document.complain(("like",), f"there is no scale '{file.like}'.{did_you_mean(file.like, available())}")
+    known = known_knobs()
+    for section, knobs in (("set", file.set), ("checkpoints", file.checkpoints or {})):
+        for path in knobs:
+            if path not in known:
+                document.complain((section, path), f"there is no such knob.{did_you_mean(path, known)}")
+            elif section == "checkpoints" and not path.startswith(TUNING):
+                document.complain((section, path), f"only knobs that start with '{TUNING}' can be set")
+
+
+def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any]) -> None:
+    """Values that build nothing even without a grid, each at its own line.
+
+    Args:
+        file: The scale.
+        document: Where complaints go.
+        knobs: What it sets, with what the scales that it is like set.
+
+    Raises:
+        ConfigError: If there are any.
+    """
+    try:
+        SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(TUNING)})
+    except ConfigError as error:
+        for problem in error.problems:
+            own = problem.path in file.set
+            document.complain(("set", problem.path) if own else ("set",), problem.message if own else str(problem))
+    for section, every in (("set", knobs), ("checkpoints", file.checkpoints or {})):
+        tuning = {path: value for path, value in every.items() if path.startswith(TUNING)}
+        tasks = {path.split(".")[1] for path in tuning} & TASKS.keys()
+        wrong: dict[str, str] = {}
+        for task in ("", *sorted(tasks)):
+            try:
+                finetuning(tuning, task)
+            except ConfigError as error:
+                wrong |= {problem.path: problem.message for problem in error.problems}
+        for path, message in wrong.items():
+            document.complain((section, path), message)
+    document.check()
+
+
+def filled(grid: Grid) -> Grid:
+    """A grid with each scale that it lists filled up from the scale's file.
+
+    Raises:
+        ConfigError: For problems of the scales' files.
+    """
+    known = available()
+    entries = {
+        name: _entry(grid, [file for file, _ in lineage(name)]) if name in known else entry
+        for name, entry in grid.scales.items()
+    }
+    return grid.model_copy(update={"scales": entries})
+
+
+def added(grid: Grid, name: str) -> Grid:
+    """A grid that can be planned at a scale which it does not list, if the scale has a file.
+
+    Raises:
+        ConfigError: For problems of that file.
+    """
+    if name in grid.scales or name not in available():
+        return grid
+    entry = _entry(grid, [file for file, _ in lineage(name)])
+    return grid.model_copy(update={"scales": {**grid.scales, name: entry}})
+
+
+def _entry(grid: Grid, files: list[ScaleFile]) -> Scale:
+    """What a grid is at a scale: its entry, or that for the scale nearest in the line, with what the files say."""
+    place = next((n for n, file in enumerate(files) if file.name in grid.scales), len(files))
+    taken = grid.scales[files[place].name] if place < len(files) else Scale()
+    newer = {path for file in files[:place] for path in file.set}
+    knobs = {path: value for path, value in taken.set.items() if path not in newer}
+    described = taken.description if place == 0 else ""
+    own = taken.model_copy(update={"description": described or files[0].description, "set": knobs})
+    return own.model_copy(update={"base": _base(grid, own, _merged(files))})
+
+
+def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a scale's knobs those that have something to act on in a grid, and that the grid neither sets nor varies."""
+    tasks = grid.tasks if entry.tasks is None else entry.tasks
+    names = entry.axes.get(SYSTEM_AXIS, grid.axes.get(SYSTEM_AXIS, (grid.base,)))
+    systems = [SYSTEMS[name] for name in names if name in SYSTEMS]
+    taken = varied(grid) | grid.set.keys()
+    kept = {}
+    for path, value in knobs.items():
+        task, _, knob = path.removeprefix(TUNING).partition(".")
+        if path in taken or any(path.startswith(f"{own}.") for own in grid.set):
+            continue
+        if not path.startswith(TUNING):
+            acts = any(has_part(system, path) for system in systems)
+        elif task in TASKS:  # would win over a knob for all tasks
+            acts = task in tasks and TUNING + knob not in taken | entry.set.keys()
+        else:
+            acts = bool(tasks)
+        if acts:
+            kept[path] = value
+    return kept

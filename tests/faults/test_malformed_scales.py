@@ -1,0 +1,137 @@
+"""Scale files with mistakes, each with exactly what the user reads, and what grids say of them."""
+
+import pytest
+
+from ablations.commands.cli import app
+from ablations.planning import grids, scales
+from lightning_modules.config import ConfigError
+from tests import tiny
+
+GOOD = """\
+description: a size
+set:
+  model.hidden_size: 48
+  model.num_heads: 4
+  training.steps: 20
+  finetuning.epochs: 1
+checkpoints: {finetuning.train_examples: 64}
+"""
+CASES = {
+    "misspelt key": (
+        ("description", "descripton"),
+        [
+            "small.yaml:1: description: is required and missing",
+            "small.yaml:1: descripton: there is no such key. Did you mean 'description'?",
+        ],
+    ),
+    "misspelt knob": (
+        ("model.hidden_size", "model.hiden_size"),
+        ["small.yaml:3: set.model.hiden_size: there is no such knob. Did you mean 'model.hidden_size'?"],
+    ),
+    "a knob twice": (
+        ("  model.num_heads: 4", "  model.num_heads: 4\n  model.num_heads: 2"),
+        ["small.yaml:5: set.model.num_heads: is written twice (first on line 4)"],
+    ),
+    "a value of the wrong kind": (
+        ("steps: 20", "steps: many"),
+        ["small.yaml:5: set.training.steps: Input should be a valid integer, not 'many'"],
+    ),
+    "values that do not go together": (
+        ("num_heads: 4", "num_heads: 5"),
+        [
+            "small.yaml:2: set: model: hidden_size 48 does not divide into 5 heads; "
+            "num_heads may be 1, 2, 3, 4, 6, 8, 12, 16 ..."
+        ],
+    ),
+    "a bad value of fine-tuning": (
+        ("epochs: 1", "epochs: none"),
+        ["small.yaml:6: set.finetuning.epochs: Input should be a valid integer, not 'none'"],
+    ),
+    "checkpoints that are pretrained": (
+        ("finetuning.train_examples", "training.steps"),
+        ["small.yaml:7: checkpoints.training.steps: only knobs that start with 'finetuning.' can be set"],
+    ),
+    "like nothing": (
+        ("set:", "like: smoek\nset:"),
+        ["small.yaml:2: like: there is no scale 'smoek'. Did you mean 'smoke'?"],
+    ),
+    "like itself": (
+        ("set:", "like: small\nset:"),
+        ["small.yaml:2: like: goes round in a circle: small -> small"],
+    ),
+    "a name": (
+        ("set:", "name: other\nset:"),
+        ["small.yaml:2: name: the name of a scale is that of its file; leave this out"],
+    ),
+    "a tab": (
+        ("  model.num_heads", "\tmodel.num_heads"),
+        ["small.yaml:4: there is a tab where YAML wants spaces; indent with spaces"],
+    ),
+    "nothing": ((GOOD, ""), ["small.yaml:1: is empty"]),
+    "a list": ((GOOD, "[1]\n"), ["small.yaml:1: must be a mapping that starts with 'description:'"]),
+}
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    made = tmp_path / "scales"
+    made.mkdir()
+    (made / "smoke.yaml").write_text("description: seconds\n")
+    (made / "small.yaml").write_text(GOOD)
+    monkeypatch.setattr(scales, "FOLDER", made)
+    return made
+
+
+def test_the_scale_without_mistakes_is_read(folder):
+    assert scales.read("small").set["model.hidden_size"] == 48
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mistakes_are_reported_with_file_and_line(folder, name):
+    (old, new), said = CASES[name]
+    assert GOOD.count(old) >= 1
+    (folder / "small.yaml").write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(ConfigError) as raised:
+        scales.read("small")
+    assert str(raised.value).splitlines() == said
+
+
+def test_a_grid_that_uses_the_scale_says_the_same(folder, tmp_path):
+    (folder / "smoke.yaml").write_text("description: seconds\nset: {model.hiden_size: 48}\n")
+    with pytest.raises(ConfigError, match=r"smoke.yaml:2: set.model.hiden_size: there is no such knob"):
+        grids.read(tiny.grid(tmp_path))
+
+
+def test_what_does_not_go_with_a_grid_names_both_files(folder, tmp_path):
+    (folder / "smoke.yaml").write_text("description: seconds\nset:\n  model.num_heads: 3\n")
+    file = tiny.grid(tmp_path)
+    file.write_text(file.read_text().replace("  model.num_heads: 2\n", ""))
+    with pytest.raises(ConfigError) as raised:
+        grids.read(file)
+    said = str(raised.value)
+    assert said.startswith("tiny.yaml:20: scales.smoke: model: hidden_size 16 does not divide into 3 heads")
+    assert said.endswith("(for example with rate=0.15 and what scales/smoke.yaml sets)")
+
+
+def test_grids_write_no_base(folder, tmp_path):
+    file = tiny.grid(tmp_path)
+    file.write_text(file.read_text().replace("{description: seconds}", "{base: {model.dropout: 0.1}}"))
+    with pytest.raises(ConfigError, match=r"tiny.yaml:21: scales.smoke.base: comes from the scale's own file"):
+        grids.read(file)
+
+
+def test_an_empty_entry_needs_a_file(folder, tmp_path):
+    file = tiny.grid(tmp_path)
+    file.write_text(file.read_text().replace("smoke: {description: seconds}", "smoek:"))
+    with pytest.raises(ConfigError, match=r"tiny.yaml:21: scales.smoek: there is no such scale.*Did you mean 'smoke'"):
+        grids.read(file)
+
+
+def test_the_command_checks_scales_once(folder):
+    from typer.testing import CliRunner
+
+    (folder / "smoke.yaml").write_text("description: seconds\nset: {model.hiden_size: 48}\n")
+    done = CliRunner().invoke(app, ["check"])
+    assert done.exit_code == 2
+    assert done.output.count("smoke.yaml:2: set.model.hiden_size") == 1
+    assert "scale small: a size" in done.output

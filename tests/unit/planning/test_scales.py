@@ -1,0 +1,183 @@
+"""A scale is one file for all grids: what is stronger than what, and what one new file does."""
+
+import shutil
+from unittest.mock import Mock
+
+import pytest
+
+from ablations.commands.checkpoints import _settings
+from ablations.pages import publishing
+from ablations.planning import grids, scales
+from ablations.planning.plan import plan
+from ablations.study import Study
+from lightning_modules.config import ConfigError
+from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import pins as task_pins
+from tests import tiny
+
+SMALL = """\
+description: a size for these tests
+set:
+  model.num_layers: 3
+  model.hidden_size: 48
+  model.activation: relu
+  model.dropout: 0.3
+  training.steps: 9
+  optimizer.beta2: 0.9
+  finetuning.epochs: 2
+  finetuning.rte.epochs: 4
+  finetuning.rte.max_length: 16
+"""
+LIKE = "description: the same, shorter\nlike: small\nset: {training.steps: 2, model.dropout: 0.4}\n"
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """A folder of scales that holds one, and one that is like it."""
+    made = tmp_path / "scales"
+    made.mkdir()
+    (made / "small.yaml").write_text(SMALL)
+    (made / "shorter.yaml").write_text(LIKE)
+    monkeypatch.setattr(scales, "FOLDER", made)
+    return made
+
+
+def read(tmp_path, listed, *, base="roberta_base", more="", **options):
+    """A grid of tests with another list of scales, and whatever else at its end."""
+    file = tiny.grid(tmp_path, **options)
+    text = file.read_text().replace("  smoke: {description: seconds}\n", listed) + more
+    file.write_text(text.replace("base: roberta_base", f"base: {base}"))
+    return grids.read(file)
+
+
+def test_the_grid_is_stronger_than_the_scale_and_its_entry_is_the_strongest(folder, tmp_path):
+    grid = read(tmp_path, "  small: {set: {model.dropout: 0.2, optimizer.beta2: 0.95}}\n")
+    system = plan(grid, "small").cells[0].system
+    assert system.model.activation == "relu", "of the scale alone"
+    assert (system.model.num_layers, system.model.hidden_size, system.training.steps) == (1, 16, 12), "of the grid"
+    assert (system.model.dropout, system.optimizer.beta2) == (0.2, 0.95), "of its entry"
+
+
+@pytest.mark.parametrize("entry", ["", " {}"])
+def test_an_empty_entry_is_the_scale_as_it_is(folder, tmp_path, entry):
+    grid = read(tmp_path, f"  small:{entry}\n")
+    assert grid.scales["small"].description == "a size for these tests"
+    assert plan(grid, "small").cells[0].system.model.dropout == 0.3
+
+
+def test_knobs_that_a_grid_varies_are_its_own(folder, tmp_path):
+    more = "variants: {kind: {as it is: {}, harder: {model.dropout: 0.5}}}\n"
+    file = tiny.grid(tmp_path)
+    text = file.read_text().replace("  smoke: {description: seconds}\n", "  small:\n")
+    text = text.replace("axes:\n", "axes:\n  kind: [as it is, harder]\n  model.activation: [gelu, relu]\n") + more
+    file.write_text(text)
+    grid = grids.read(file)
+    assert not {"model.dropout", "model.activation"} & grid.scales["small"].base.keys()
+    dropouts = {cell.values["kind"]: cell.system.model.dropout for cell in plan(grid, "small").cells}
+    assert dropouts == {"as it is": SYSTEMS["roberta_base"].model.dropout, "harder": 0.5}
+
+
+def test_nothing_is_set_in_parts_that_a_system_has_not(folder, tmp_path, monkeypatch):
+    (folder / "small.yaml").write_text("description: x\nset: {objectives.mlm.masking.cap: 3, model.dropout: 0.3}\n")
+    file = tiny.grid(tmp_path, rates="[0.1]")
+    text = file.read_text().replace("  smoke: {description: seconds}\n", "  small:\n")
+    text = text.replace("objectives.mlm.masking.rate", "model.dropout").replace("0.15}", "0.1}")
+    switched = "  objectives.mlm: null\n  objectives.lm.direction: left_to_right\n  model.direction: left_to_right\n"
+    file.write_text(text.replace("set:\n", f"set:\n{switched}", 1).replace("heldout.loss", "heldout.next_loss"))
+    grid = grids.read(file)
+    assert plan(grid, "small").cells[0].system.objectives.mlm is None
+    monkeypatch.setitem(SYSTEMS, "causal", plan(grid, "small").cells[0].system)
+    own = grid.model_copy(update={"base": "causal", "set": {}})
+    assert plan(own, "small").cells[0].system.objectives.mlm is None, "a base system without the part"
+
+
+def test_fine_tuning_on_tasks_of_other_grids_is_left_out(folder, tmp_path):
+    def knobs(more):
+        return {path for path in read(tmp_path, "  small:\n", more=more).scales["small"].base if "finetuning" in path}
+
+    assert knobs("") == set()
+    assert knobs("tasks: [cola]\n") == {"finetuning.epochs"}
+    rte = {"finetuning.rte.epochs", "finetuning.rte.max_length"}
+    assert knobs("tasks: [cola, rte]\n") == {"finetuning.epochs", *rte}
+    grid = read(tmp_path, "  small: {set: {finetuning.epochs: 5}}\n", more="tasks: [rte]\n")
+    (tuned, *_) = plan(grid, "small").cells[0].tuned
+    assert (tuned.finetuning.epochs, tuned.finetuning.max_length) == (5, 16), "the grid's, though the scale's names RTE"
+
+
+def test_where_a_grid_has_no_entry_it_lends_that_for_the_scale_it_is_like(folder, tmp_path):
+    entry = (
+        "{seeds: 3, axes: {objectives.mlm.masking.rate: [0.15, 0.5]}, set: {model.dropout: 0.2, optimizer.eps: 1.0e-7}}"
+    )
+    listed = f"  small: {entry}\n"
+    grid = read(tmp_path, listed)
+    assert list(grid.scales) == ["small"]
+    found = plan(grid, "shorter")
+    assert [cell.label for cell in found.cells] == ["rate=0.15", "rate=0.5"]
+    assert len(found.cells[0].runs) == 3
+    system = found.cells[0].system
+    assert (system.model.dropout, system.optimizer.eps) == (0.4, 1e-7), "its own file goes before a borrowed entry"
+    assert system.training.steps == 12, "but not before the grid"
+    assert found.grid.scales["shorter"].description == "the same, shorter"
+    assert found.folder_name == "shorter"
+    own = read(tmp_path, listed + "  shorter: {set: {model.dropout: 0.1}}\n")
+    system = plan(own, "shorter").cells[0].system
+    assert (system.model.dropout, system.optimizer.eps) == (0.1, SYSTEMS["roberta_base"].optimizer.eps)
+    assert system.model.activation == "relu", "what the scale is like still holds"
+
+
+def test_a_scale_without_a_file_is_the_grids_own(folder, tmp_path):
+    grid = read(tmp_path, "  mine: {description: of this grid, set: {model.dropout: 0.2}}\n")
+    assert grid.scales["mine"].base == {}
+    assert plan(grid, "mine").cells[0].system.model.dropout == 0.2
+
+
+def test_unknown_scales_are_answered_with_the_nearest_of_grid_and_folder(folder, tmp_path):
+    grid = read(tmp_path, "  mine: {}\n")
+    for wrong, near in (("mien", "mine"), ("shortr", "shorter")):
+        with pytest.raises(ConfigError, match=rf"has no scale '{wrong}'\. Did you mean '{near}'"):
+            plan(grid, wrong)
+    with pytest.raises(ConfigError, match=r"there is no scale 'smal'\. Did you mean 'small'"):
+        scales.read("smal")
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_one_new_file_is_a_scale_of_every_grid(monkeypatch, tmp_path, name):
+    shutil.copytree(scales.FOLDER, tmp_path / "scales")
+    (tmp_path / "scales/tiny.yaml").write_text(
+        "description: less than smoke\nlike: smoke\nset: {training.steps: 6, format.sequence_length: 16}\n"
+    )
+    monkeypatch.setattr(scales, "FOLDER", tmp_path / "scales")
+    study = Study(name, "tiny", results_dir=tmp_path / "results")
+    lengths = {cell.system.format.sequence_length for cell in study.resolve().cells}
+    assert lengths == {16}
+    smoke = plan(study.grid, "smoke")
+    assert [cell.label for cell in study.resolve().cells] == [cell.label for cell in smoke.cells]
+    assert [cell.printed for cell in study.resolve().cells] == [cell.printed for cell in smoke.cells]
+
+
+def test_a_page_at_a_scale_that_its_grid_does_not_list_is_rebuilt(folder, tmp_path, monkeypatch):
+    ladder = {"albert_size_ladder": grids.available()["albert_size_ladder"]}
+    monkeypatch.setattr(grids, "available", lambda *_: ladder)
+    monkeypatch.setattr(task_pins, "at_hand", lambda task: False)
+    asked = []
+    monkeypatch.setattr(publishing, "plan", lambda grid, scale, **_: asked.append(scale) or Mock(runs=[]))
+    (tmp_path / "results/albert_size_ladder/small").mkdir(parents=True)
+    publishing.republish(tmp_path / "results")
+    assert "small" in asked
+    assert "shorter" not in asked
+
+
+def test_checkpoints_are_fine_tuned_at_scales_that_say_how(folder):
+    with pytest.raises(ConfigError, match="--scale: 'shorter' does not say how checkpoints are fine-tuned"):
+        _settings("rte", "shorter", {})
+    (folder / "small.yaml").write_text(SMALL + "checkpoints: {finetuning.train_examples: 8}\n")
+    assert _settings("rte", "shorter", {}).train_examples == 8
+    assert _settings("rte", "shorter", {"finetuning.train_examples": 9}).train_examples == 9
+    assert _settings("rte", "shorter", {}).epochs != 4, "what a scale sets is for models of its size"
+    with pytest.raises(ConfigError, match=r"there is no scale 'smal'\. Did you mean 'small'"):
+        _settings("rte", "smal", {})
+
+
+def test_the_projects_own_scales_for_checkpoints():
+    assert scales.checkpoints("paper") == {}
+    assert scales.checkpoints("smoke") == {"finetuning.epochs": 1, "finetuning.train_examples": 64}
