@@ -20,7 +20,8 @@ from ablations.core.store import Records
 from ablations.figures import grid_figures
 from ablations.figures.style import Drawing
 from ablations.literature import published_tables
-from ablations.measurements.frames import frame, metric_by_seed, summary
+from ablations.measurements.summaries import frame, summary
+from ablations.measurements.table import Measurements
 from ablations.pages import equal_compute, report, tables, task_table
 from ablations.pages.publishing import publish
 from ablations.planning import grids, scales, search_text
@@ -77,6 +78,11 @@ class Study:
         """The plan as the records stand now."""
         self._plan = plan(self.grid, self.scale, **self._request, records=self.records)
         return self._plan
+
+    @property
+    def measurements(self) -> Measurements:
+        """What the runs of the cells have measured, as the records stand now."""
+        return Measurements(self.grid, self._plan.cells, self.records)
 
     @property
     def folder(self) -> Path:
@@ -144,17 +150,21 @@ class Study:
         planned = max((len(cell.planned) for cell in self.resolve().cells), default=0)
         usual = self.grid.scales[self.scale].seeds or self.grid.seeds
         whole = self._request | {"filters": None, "seeds": max(planned, usual)}
-        cells = {self.scale: plan(self.grid, self.scale, **whole, records=self.records).cells}
-        found, left_out = power.needs(self.grid, self.scale, cells, self.records, planned), []
+        measured = {self.scale: self._measured(self.scale, whole)}
+        found, left_out = power.needs(self.grid, self.scale, measured, planned), []
         if all(need.pilot or need.exact for need in found):
             return found, []
         for name in self.grid.scales:
             if name != self.scale:
                 try:
-                    cells[name] = plan(self.grid, name, records=self.records).cells
+                    measured[name] = self._measured(name, {})
                 except ConfigError:  # data without a pin that are not at hand
                     left_out.append(name)
-        return power.needs(self.grid, self.scale, cells, self.records, planned), left_out
+        return power.needs(self.grid, self.scale, measured, planned), left_out
+
+    def _measured(self, scale: str, request: Mapping[str, Any]) -> Measurements:
+        cells = plan(self.grid, scale, **request, records=self.records).cells
+        return Measurements(self.grid, cells, self.records)
 
     def power(self) -> Shown:
         """The seeds that each claim needs, as a table."""
@@ -178,7 +188,7 @@ class Study:
 
     def frame(self) -> pd.DataFrame:
         """One row a run, for analyses of one's own."""
-        return frame(self._plan.cells, self.records)
+        return frame(self.measurements)
 
     def table(self, at: str = "") -> Shown:
         """One row a cell: means with intervals, differences to the baseline, published values apart.
@@ -187,26 +197,26 @@ class Study:
             at: ``steps``, ``tokens``, ``flops`` or ``seconds``: held-out losses at equal amounts of it, from curves.
         """
         if at:
-            sheet = equal_compute.single(self.grid, self._plan.cells, self.records, _unit(at))
+            sheet = equal_compute.single(self.measurements, _unit(at))
             return Shown(formatting.markdown(sheet), pd.DataFrame(self.readings(at)))
-        sheet = tables.results(self.grid, self._plan.cells, self.records)[0]
-        return Shown(formatting.markdown(sheet), summary(self.grid, self._plan.cells, self.records))
+        measured = self.measurements
+        return Shown(formatting.markdown(tables.results(measured)[0]), summary(measured))
 
     def readings(self, at: str) -> list[dict[str, Any]]:
         """The numbers of `table(at)`, one row a cell."""
-        found = equal_compute.read(self.grid, self._plan.cells, self.records, _unit(at))
+        found = equal_compute.read(self.measurements, _unit(at))
         return [equal_compute.plain(found, one) for one in found.cells]
 
     def tasks(self) -> Shown:
         """Downstream tasks one by one: spread over seeds, runs that learnt nothing, the vote of all seeds."""
-        found = task_table.per_task(self._plan.cells, self.records)
+        found = task_table.per_task(self.measurements)
         if not found:
             return Shown("*Nothing has been fine-tuned.*")
         return Shown(formatting.markdown(found[0]), _unrounded(found[1]))
 
     def claims(self) -> Shown:
         """The published claims and the measured answers."""
-        found = judging.verdicts(self.grid, self._plan.cells, self.records)
+        found = judging.verdicts(self.measurements)
         if not found:
             return Shown("*This grid tests no published claim.*")
         sentences = "\n".join(
@@ -229,7 +239,8 @@ class Study:
         return self._drawn(grid_figures.layers)
 
     def _drawn(self, draw: Any) -> Drawing | Shown:
-        drawn = draw(self.grid, self._plan.cells, self.records, report.subtitle(self._plan, self.records))
+        measured = self.measurements
+        drawn = draw(measured, report.subtitle(self._plan, measured))
         return Shown("*Nothing to draw: no run has finished.*") if drawn is None else drawn
 
     def tokens_to_reach(self, loss: float | None = None) -> Shown:
@@ -238,11 +249,12 @@ class Study:
         Args:
             loss: In nats; by default the highest final loss of all runs, which every run reaches.
         """
-        finals = [v for cell in self._plan.cells for v in metric_by_seed(cell, self.records, "heldout.loss").values()]
+        measured = self.measurements
+        finals = [value for cell in measured.cells for value in measured.values(cell, HELDOUT[0]).values()]
         if not finals:
             return Shown("*No run has finished.*")
         wanted = math.ceil(max(finals) * 100) / 100 if loss is None else loss
-        rows = tables.tokens_to_reach(self._plan.cells, self.records, wanted)
+        rows = tables.tokens_to_reach(measured, wanted)
         shown = pd.DataFrame({"cell": rows["cell"]})
         shown["reached it"] = [f"{row.reached} of {row.done}" for row in rows.itertuples()]
         shown[f"tokens to a held-out loss of {wanted:.2f} nats"] = [_tokens(row) for row in rows.itertuples()]

@@ -6,11 +6,12 @@ seed. Two systems can be compared field by field (`config.diff`), and any field 
 
 import functools
 import itertools
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from pydantic import model_validator
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
@@ -192,7 +193,7 @@ class System(Settings):
         vocab_size = self.data.tokenizer.vocab_size
         architecture = canonical([self.model.essence(), self.objectives.essence(), vocab_size])
         if architecture not in _counted:
-            with torch.device("meta"):
+            with torch.device("meta"), _Undrawn():
                 backbone, heads = self._networks()
             parts = {**dict(backbone.named_children()), **{f"{name} head": head for name, head in heads.items()}}
             counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
@@ -220,6 +221,17 @@ class System(Settings):
     def flops_per_token(self) -> float:
         """Those operations for each position presented."""
         return self.flops_per_step() / self.tokens_per_step()
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves out the random numbers of new weights, where only their shapes are asked for."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return kwargs.get("tensor", *args[:1]) if func in _RANDOM else func(*args, **kwargs)
+
+
+_RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
 
 
 def _prepare(

@@ -10,6 +10,7 @@ import numpy as np
 from ablations.claims import judging
 from ablations.core.simulation import Row
 from ablations.core.statistics import minimum_detectable_effect
+from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
@@ -106,7 +107,7 @@ def outcomes(scenario: Scenario, grids: int, place: int = 0) -> Iterator[list[st
             for ids, values in zip(runs, losses.tolist(), strict=True)
             for run, loss in zip(ids, values, strict=True)
         }
-        yield [verdict.outcome for verdict in judging.verdicts(grid, cells, records)]
+        yield [verdict.outcome for verdict in judging.verdicts(Measurements(grid, cells, records))]
 
 
 def _grid(scenario: Scenario, names: list[str]) -> Grid:

@@ -1,7 +1,4 @@
-"""The sides of a claim: which cells they are, what their runs measured seed by seed, and what people call them.
-
-Only seeds count that every side has finished, on one device class: the pairs of a contrast, for any number of sides.
-"""
+"""The sides of a claim: which cells they are, what their runs measured seed by seed, and what people call them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,23 +6,13 @@ from string import ascii_lowercase
 from typing import Any
 
 from ablations.core.formatting import cell_text, value_text
-from ablations.core.metrics import COST
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED
-from ablations.measurements.frames import (
-    PLATEAU,
-    Lookup,
-    device_class,
-    done,
-    metric_by_seed,
-    references,
-    runs_of,
-    side_of,
-)
+from ablations.measurements.pairs import paired_by_seed, side_of
+from ablations.measurements.references import references
+from ablations.measurements.table import Measurements, lineage
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
-from ablations.schema.grid import Grid
-from ablations.schema.record import Record
 from ablations.schema.run import Run
 
 
@@ -59,88 +46,52 @@ class Sides:
         return tuple(sorted(self.values[0])) if self.values else ()
 
 
-def collect(grid: Grid, cells: Sequence[Cell], claim: Claim, records: Lookup) -> Sides:
+def collect(found: Measurements, claim: Claim) -> Sides:
     """The sides of a claim among the cells of a scale, with what their finished runs measured."""
-    found: list[Cell] = []
+    cells: list[Cell] = []
     for letter, wanted in zip(ascii_lowercase, claim.asked, strict=False):
-        fitting = side_of(grid, cells, wanted)
+        fitting = side_of(found.grid, found.cells, wanted)
         if len(fitting) != 1:
             fault = "is not among the cells" if not fitting else f"fits {len(fitting)} cells"
             missing = f"side {letter} ({cell_text(wanted)}) {fault} of this scale"
             return Sides(names(claim, ()), missing=missing)
-        found.append(fitting[0])
+        cells.append(fitting[0])
     if claim.against:
-        return _against(found[0], claim, records)
-    records_of = [done(cell, records, claim.metric) for cell in found]
-    measured = [metric_by_seed(cell, records, claim.metric) for cell in found]
-    everywhere = set.intersection(*(set(side) for side in records_of))
-    apart = {s for s in everywhere if len({device_class(side[s]) for side in records_of}) > 1}
-    seeds = sorted(set.intersection(*(set(side) for side in measured)) - apart)
-    alone = sorted(set.union(*(set(side) for side in measured)) - apart - set(seeds))
+        cells = cells[:1]
+        sides = [found.of(cells[0], metric) for metric in (claim.metric, claim.against)]
+    else:
+        sides = [found.of(cell, claim.metric) for cell in cells]
+    pairing = paired_by_seed(sides)
     return Sides(
-        names=names(claim, found),
-        values=tuple({seed: side[seed] for seed in seeds} for side in measured),
-        runs=tuple(tuple(side[seed].id for side in records_of) for seed in seeds),
-        behind=_behind(found, claim.metric, seeds),
-        notes=_notes(alone, sorted(apart)),
-        plateau=tuple(_on_plateau(cell, claim.metric, records, seeds) for cell in found),
-        lost=_lost(found, claim.metric, records),
+        names=names(claim, cells),
+        values=pairing.values,
+        runs=pairing.runs,
+        behind=_behind(cells, claim.metric, pairing.seeds),
+        notes=() if claim.against else pairing.notes,
+        plateau=pairing.plateau,
+        lost=_lost(cells, claim.metric, found),
     )
-
-
-def _against(cell: Cell, claim: Claim, records: Lookup) -> Sides:
-    """A cell's metric beside another metric of the same runs, such as a majority baseline."""
-    found = done(cell, records, claim.metric)
-    both = metric_by_seed(cell, records, claim.metric), metric_by_seed(cell, records, claim.against)
-    seeds = sorted(both[0].keys() & both[1].keys())
-    return Sides(
-        names=names(claim, [cell]),
-        values=tuple({seed: side[seed] for seed in seeds} for side in both),
-        runs=tuple((found[seed].id, found[seed].id) for seed in seeds),
-        behind=_behind([cell], claim.metric, seeds),
-        plateau=(_on_plateau(cell, claim.metric, records, seeds),) * 2,
-        lost=_lost([cell], claim.metric, records),
-    )
-
-
-def _notes(alone: Sequence[int], apart: Sequence[int]) -> tuple[str, ...]:
-    notes = []
-    if alone:
-        notes.append(f"only common seeds are compared; seeds without a partner: {', '.join(map(str, alone))}")
-    if apart:
-        notes.append(f"never compared across device classes: seeds {', '.join(map(str, apart))} left out")
-    return tuple(notes)
-
-
-def _on_plateau(cell: Cell, metric: str, records: Lookup, seeds: Sequence[int]) -> bool:
-    pretrained = {} if metric.startswith(COST) else done(cell, records)
-    flags = [bool(pretrained[seed].metrics.get(PLATEAU, False)) for seed in seeds if seed in pretrained]
-    return bool(flags) and 2 * sum(flags) >= len(flags)
 
 
 def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
-    """The runs that a metric is measured in, of an average over tasks all fine-tunings."""
-    return cell.tuned if metric in DERIVED else runs_of(cell, metric)
+    """The runs that a metric is measured in: fine-tunings for ``<task>.<metric>`` and averages, else pretrainings."""
+    task = metric.partition(".")[0]
+    return cell.tuned if metric in DERIVED else tuple(run for run in cell.tuned if run.task == task) or cell.runs
 
 
-def _lost(cells: Sequence[Cell], metric: str, records: Lookup) -> tuple[str, ...]:
+def _lost(cells: Sequence[Cell], metric: str, found: Measurements) -> tuple[str, ...]:
     ended: dict[str, int] = {}
     for run in {run.id: run for cell in cells for run in _measuring(cell, metric)}.values():
-        lineage = [records.get(one.id) for one in _lineage(run)]
-        outcome = next((one.outcome for one in lineage if one and one.outcome in ("diverged", "invalid")), "")
+        records = [found.get(one.id) for one in lineage(run)]
+        outcome = next((one.outcome for one in records if one and one.outcome in ("diverged", "invalid")), "")
         if outcome:
             ended[outcome] = ended.get(outcome, 0) + 1
     return tuple(f"{count} run{'s' * (count > 1)} {outcome}" for outcome, count in sorted(ended.items()))
 
 
-def _lineage(run: Run) -> list[Run]:
-    """A run and those that it starts from."""
-    return [run, *(_lineage(run.parent) if run.parent is not None else ())]
-
-
 def _behind(cells: Sequence[Cell], metric: str, seeds: Sequence[int]) -> tuple[str, ...]:
     used = (run for cell in cells for run in _measuring(cell, metric) if run.seed in set(seeds))
-    return tuple(dict.fromkeys(one.id for run in used for one in _lineage(run)))
+    return tuple(dict.fromkeys(one.id for run in used for one in lineage(run)))
 
 
 @dataclass(frozen=True)
@@ -158,11 +109,11 @@ class Computing:
     flops: float = 0.0
 
 
-def computing(ids: Sequence[str], records: Lookup) -> Computing:
+def computing(ids: Sequence[str], found: Measurements) -> Computing:
     """What runs took, each counted once."""
-    found: list[Record] = [record for id in dict.fromkeys(ids) if (record := records.get(id)) is not None]
-    seconds, flops = (sum(record.cost.get(key, 0.0) for record in found) for key in ("seconds", "flops"))
-    return Computing(len(found), seconds, flops)
+    records = [record for id in dict.fromkeys(ids) if (record := found.get(id)) is not None]
+    seconds, flops = (sum(record.cost.get(key, 0.0) for record in records) for key in ("seconds", "flops"))
+    return Computing(len(records), seconds, flops)
 
 
 def names(claim: Claim, cells: Sequence[Cell]) -> tuple[str, ...]:

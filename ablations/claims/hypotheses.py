@@ -8,7 +8,8 @@ from ablations.claims.judging import verdicts
 from ablations.claims.verdict import Verdict
 from ablations.core.formatting import cell_text, markdown_text
 from ablations.core.metrics import EXACT
-from ablations.measurements.frames import side_of
+from ablations.measurements.pairs import side_of
+from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
@@ -51,9 +52,8 @@ class Hypothesis:
 
 def hypotheses(grid: Grid, cells: Sequence[Cell]) -> list[Hypothesis]:
     """Every claim of a grid, in its order, as the cells of a scale ask it."""
-    return [
-        Hypothesis(verdict, _agreement(verdict), _open(grid, cells, verdict)) for verdict in verdicts(grid, cells, {})
-    ]
+    asked = verdicts(Measurements(grid, cells, {}))
+    return [Hypothesis(verdict, _agreement(verdict), _open(grid, cells, verdict)) for verdict in asked]
 
 
 def text(found: Sequence[Hypothesis]) -> str:

@@ -30,7 +30,7 @@ from ablations.claims.verdict_text import published, sentence, split_unit
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, Contrast, holm, holm_levels, mean_interval
 from ablations.measurements.example_scores import Resampled, resampled
-from ablations.measurements.frames import Lookup
+from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
@@ -84,10 +84,10 @@ def _test(claim: Claim) -> tuple[object, ...]:
     return kind, frozenset(sides) if mirrored else sides, claim.metric, claim.against, bound
 
 
-def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict]:
+def verdicts(measured: Measurements) -> list[Verdict]:
     """One verdict for each claim of the grid, in the order of the grid."""
-    asked = [_measured(claim, cells) for claim in grid.claims]
-    cases = [_case(grid, cells, claim, records) for claim in asked]
+    asked = [_measured(claim, measured.cells) for claim in measured.grid.claims]
+    cases = [_case(claim, measured) for claim in asked]
     p_values = dict.fromkeys(tests(asked), 1.0)
     p_values |= {_test(case.claim): case.p for case in cases if _test(case.claim) in p_values}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
@@ -96,7 +96,8 @@ def verdicts(grid: Grid, cells: Sequence[Cell], records: Lookup) -> list[Verdict
     for case in cases:
         test = _test(case.claim)
         decided = adjusted.get(test, 1.0), levels.get(test, LEVEL), len(p_values)
-        found.append(_verdict(grid, case, *decided, computing(case.sides.behind, records), _beside(case, records)))
+        spent = computing(case.sides.behind, measured)
+        found.append(_verdict(measured.grid, case, *decided, spent, _beside(case, measured)))
     return found
 
 
@@ -107,14 +108,14 @@ def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
     return claim.model_copy(update={"metric": claim.official}) if is_official else claim
 
 
-def _beside(case: "_Case", records: Lookup) -> Resampled | None:
+def _beside(case: "_Case", measured: Measurements) -> Resampled | None:
     if case.claim.relation not in (">", "~") or len(case.contrasts) != 1:
         return None
-    return resampled(case.claim, case.contrasts[0], case.sides.runs, records)
+    return resampled(case.claim, case.contrasts[0], case.sides.runs, measured)
 
 
-def _case(grid: Grid, cells: Sequence[Cell], claim: Claim, records: Lookup) -> _Case:
-    sides, relation = collect(grid, cells, claim, records), RELATIONS[claim.relation]
+def _case(claim: Claim, measured: Measurements) -> _Case:
+    sides, relation = collect(measured, claim), RELATIONS[claim.relation]
     empty = (Contrast((), ()),)
     if sides.missing:
         return _Case(claim, sides, empty, sides.missing)

@@ -21,8 +21,7 @@ from ablations.claims.verdict_text import split_unit
 from ablations.core.formatting import Entry, Sheet, fixed, places
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, POWER, Contrast, seeds_needed
-from ablations.measurements.frames import Lookup
-from ablations.schema.cell import Cell
+from ablations.measurements.table import Measurements
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
@@ -70,34 +69,28 @@ def family_level(claims: Sequence[Claim]) -> float:
     return 1 - (1 - LEVEL) / max(1, len(tests(claims)))
 
 
-def needs(
-    grid: Grid, scale: str, cells: Mapping[str, Sequence[Cell]], records: Lookup, planned: int | None = None
-) -> list[Need]:
+def needs(grid: Grid, scale: str, measured: Mapping[str, Measurements], planned: int | None = None) -> list[Need]:
     """What every claim of a grid needs at a scale.
 
     Args:
         grid: The grid.
         scale: Where it is to run.
-        cells: Scale -> its cells, in the order in which pilots are looked for after ``scale`` itself.
-        records: Finished runs.
+        measured: Scale -> what its cells have measured, in the order in which pilots are looked for after ``scale``
+            itself.
         planned: Seeds that are to run; by default those of the cells of ``scale``.
     """
     level = family_level(grid.claims)
-    order = [scale, *(name for name in cells if name != scale)]
-    seeds = max((len(cell.planned) for cell in cells[scale]), default=0) if planned is None else planned
-    return [
-        _need(grid, claim, [(name, cells[name]) for name in order], records, (level, seeds)) for claim in grid.claims
-    ]
+    pilots = {scale: measured[scale], **measured}
+    seeds = max((len(cell.planned) for cell in measured[scale].cells), default=0) if planned is None else planned
+    return [_need(grid, claim, pilots, level, seeds) for claim in grid.claims]
 
 
-def _need(
-    grid: Grid, claim: Claim, where: Sequence[tuple[str, Sequence[Cell]]], records: Lookup, plan: tuple[float, int]
-) -> Need:
-    (level, planned), relation = plan, RELATIONS[claim.relation]
+def _need(grid: Grid, claim: Claim, pilots: Mapping[str, Measurements], level: float, planned: int) -> Need:
+    relation = RELATIONS[claim.relation]
     printed = smallest_published(grid, claim)
     if claim.metric in EXACT:
         return Need(claim, "", 0, None, None, 1, None, None, planned, exact=True)
-    pilot, contrasts, plateau = _pilot(grid, claim, where, records)
+    pilot, contrasts, plateau = _pilot(claim, pilots)
     if not contrasts:
         return Need(claim, "", 0, None, None, None, printed, None, planned)
     return Need(
@@ -114,13 +107,11 @@ def _need(
     )
 
 
-def _pilot(
-    grid: Grid, claim: Claim, where: Sequence[tuple[str, Sequence[Cell]]], records: Lookup
-) -> tuple[str, tuple[Contrast, ...], bool]:
+def _pilot(claim: Claim, pilots: Mapping[str, Measurements]) -> tuple[str, tuple[Contrast, ...], bool]:
     """The first scale at which a claim's sides have been measured with enough common seeds and some noise."""
     relation = RELATIONS[claim.relation]
-    for name, cells in where:
-        sides = collect(grid, cells, claim, records)
+    for name, measured in pilots.items():
+        sides = collect(measured, claim)
         if sides.missing or len(sides.seeds) < relation.fewest or relation.problem(sides.values):
             continue
         contrasts = relation.contrasts(claim, sides.values)

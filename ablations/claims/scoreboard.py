@@ -12,7 +12,7 @@ Verdicts count only while the records of all their runs are there: without them 
 """
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers
 from ablations.claims.verdict import Verdict
-from ablations.measurements.frames import Lookup
+from ablations.measurements.table import Measurements
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 MIXED, NOT_RUN, NO_GRID = "mixed", "not run", "no grid"
@@ -109,11 +109,11 @@ def _printed(verdict: Verdict) -> float | None:
     return removed(a, b, lower=any(word in name for word in _LOWER))
 
 
-def card(verdict: Verdict, records: Lookup) -> dict[str, Any]:
+def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
     """A verdict as plain data, for the card of its page."""
     metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
     other = verdict.claim.against or metric
-    b = [record.metrics.get(other) for _, id in _pairs(verdict) if (record := records.get(id)) is not None]
+    b = [record.metrics.get(other) for _, id in _pairs(verdict) if (record := measured.get(id)) is not None]
     floor = float(np.mean([float(value) for value in b])) if b and None not in b else None
     shares: list[float | None] = [None, None, None]
     interval = verdict.adjusted
@@ -141,12 +141,12 @@ def _pairs(verdict: Verdict) -> list[tuple[str, str]]:
     return [pair for pair in verdict.runs if len(pair) == 2]
 
 
-def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], records: Lookup) -> list[Answer]:
-    """The verdicts of pages, each ``(grid, scale, card)``; those whose records are gone are not run."""
+def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container[str]) -> list[Answer]:
+    """The verdicts of pages, each ``(grid, scale, card)``; where a run is not ``done`` they are not run."""
     found = []
     for grid, scale, page in cards:
         for said in filter(operator.itemgetter("claim"), page["claims"]):  # no paper's row for a grid's own hypothesis
-            there = all((one := records.get(id)) is not None and one.outcome == "done" for id in said["runs"])
+            there = all(id in done for id in said["runs"])
             outcome = said["outcome"] if there and said["runs"] else NOT_RUN
             kept = {key: said[key] for key in Answer.__dataclass_fields__ if key in said}
             found.append(

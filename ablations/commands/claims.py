@@ -24,8 +24,7 @@ def claims(
         from ablations.core.store import Records
         from ablations.pages import scoreboard_page
 
-        records = Records(results)
-        found = scoreboard_page.gathered(records.folder, records)
+        found = scoreboard_page.gathered(Records(results).snapshot())
         found = _chosen(found, grid, paper, scale)
         if not found:
             typer.secho(f"No claim of '{paper}' is asked by the grid '{grid}'.", err=True)

@@ -35,7 +35,7 @@ def command(
         say = typer.echo if form is Format.table else lambda _: None
         measured = inference.measure(found, setting, say)
         kept = inference.keep(study.folder, measured)
-        written = inference_page.publish(found, study.records, study.folder)
+        written = inference_page.publish(study.measurements, study.folder)
         listing([_row(cell, measured["cells"][cell.label]) for cell in found.cells], form, "cell")
         for path in (kept, *written.values()) if form is Format.table else ():
             typer.echo(f"wrote {path}")

@@ -40,6 +40,7 @@ METRICS: dict[str, str] = {
     "glue.average": "mean over the nine tasks of GLUE, on dev sets, each by the mean of its measures; 0 to 1",
     "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
 }
+PLATEAU = "heldout.plateau"
 COST = "cost."  # before an entry of a record's cost where that is what is compared
 EXACT = {  # of these there is no noise: every seed has the same
     "cost.parameters": "trainable parameters",

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -55,6 +55,13 @@ class Damage:
         return f"{self.path}: {self.message}"
 
 
+class Lookup(Protocol):
+    """Where records come from: a store, what was read of one, or a dictionary in tests."""
+
+    def get(self, id: str, /) -> Record | None:
+        """The record of a run, None where there is none."""
+
+
 class Records:
     """The records of a results folder.
 
@@ -93,11 +100,7 @@ class Records:
 
     def get(self, run_id: str) -> Record | None:
         """The record of a run, None (with a `RecordWarning`) where it is damaged, None where there is none."""
-        found = self.examine(run_id)
-        if isinstance(found, Damage):
-            warnings.warn(f"{found}; skipped", RecordWarning, stacklevel=2)
-            return None
-        return found
+        return _usable(self.examine(run_id))
 
     def examine(self, run_id: str) -> Record | Damage | None:
         """The record of a run, or what is wrong with it."""
@@ -106,10 +109,8 @@ class Records:
     def all(self) -> Iterator[Record]:
         """Every usable record, ordered by id; damaged ones are skipped with a `RecordWarning` each."""
         for _, found in self.survey():
-            if isinstance(found, Damage):
-                warnings.warn(f"{found}; skipped", RecordWarning, stacklevel=2)
-            else:
-                yield found
+            if (record := _usable(found)) is not None:
+                yield record
 
     def survey(self) -> Iterator[tuple[str, Record | Damage]]:
         """Every file among the records, ordered: its stem, and the record or what is wrong with it."""
@@ -117,6 +118,10 @@ class Records:
             found = self._read(path)
             if found is not None:
                 yield path.stem, found
+
+    def snapshot(self) -> "Snapshot":
+        """All records as they stand now, each file read once."""
+        return Snapshot(self.folder, dict(self.survey()))
 
     def verify(self) -> list[Damage]:
         """Everything among the records that is not a sound record, each with its reason."""
@@ -208,6 +213,39 @@ class Records:
 
     def _damage(self, path: Path, flaw: Flaw, message: str) -> Damage:
         return Damage(str(path.relative_to(self.folder)), flaw, message)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The records of a results folder as they stood at one moment: what is written later is not seen.
+
+    Attributes:
+        folder: The results folder.
+        found: Stem of each file, which is its run's id, to the record or what is wrong with it.
+    """
+
+    folder: Path
+    found: dict[str, Record | Damage]
+
+    def get(self, run_id: str) -> Record | None:
+        """The record of a run, None (with a `RecordWarning`) where it is damaged, None where there is none."""
+        return _usable(self.found.get(run_id))
+
+    def survey(self) -> Iterator[tuple[str, Record | Damage]]:
+        """Every file among the records, ordered: its stem, and the record or what is wrong with it."""
+        return iter(self.found.items())
+
+    @property
+    def done(self) -> set[str]:
+        """The ids of the runs that are done."""
+        return {id for id, found in self.found.items() if isinstance(found, Record) and found.outcome == "done"}
+
+
+def _usable(found: Record | Damage | None) -> Record | None:
+    if isinstance(found, Damage):
+        warnings.warn(f"{found}; skipped", RecordWarning, stacklevel=3)
+        return None
+    return found
 
 
 def _text(data: dict[str, Any]) -> bytes:

@@ -13,32 +13,28 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from ablations.core.formatting import path_text, quantity, value_text
 from ablations.core.metrics import HELDOUT
 from ablations.figures.style import FAINT, STYLE, blank, colours, draw_level, shown, spread, titles
-from ablations.measurements.frames import Lookup, done, reference_losses
+from ablations.measurements.references import reference_losses
+from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
-from ablations.schema.grid import Grid
 
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
 
 
-def curves(
-    grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "", metric: str = HELDOUT[0]
-) -> Figure | None:
+def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0]) -> Figure | None:
     """Held-out loss over training tokens: one colour a cell, seeds as thin lines, their mean thick.
 
     The losses of the unigram and the neighbour-count (bigram) baselines are horizontal lines: a model above the latter
     has not left the plateau. Cells are named at the right edge in the order of their final losses.
 
     Args:
-        grid: Whose question is the title.
-        cells: What may be drawn; cells without the metric are left out.
-        records: The records.
+        measured: Whose question is the title; cells without the metric are left out.
         subtitle: A line below the title.
         metric: One of ``HELDOUT``.
 
     Returns:
         None where no finished run has a curve.
     """
-    drawn = [(cell, found) for cell in _distinct(cells) if (found := _runs(cell, records, metric))]
+    drawn = [(cell, found) for cell in _distinct(measured.cells) if (found := _runs(cell, measured, metric))]
     if not drawn:
         return None
     paths = list(dict.fromkeys(path for cell, _ in drawn for path in cell.values))
@@ -57,7 +53,7 @@ def curves(
             axes.plot(tokens, losses, "--" if is_repeated else "-", color=colour, lw=2.2, zorder=4)
             ends.append((float(tokens[-1]), float(losses[-1]), colour, name))
         axes.set_xscale("log")
-        levels = reference_losses([record for cell, _ in drawn for record in done(cell, records).values()], metric)
+        levels = reference_losses(measured, [cell for cell, _ in drawn], metric)
         _limits(axes, [curve for _, found in drawn for curve in found], levels)
         for name, value in levels.items():
             if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
@@ -66,7 +62,7 @@ def curves(
         axes.set_xlabel("training tokens (logarithmic)")
         what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
         axes.set_ylabel(f"held-out loss {f'of {what} tokens ' if what else ''}(nats)\nlower is better")
-        titles(figure, grid.question, subtitle)
+        titles(figure, measured.grid.question, subtitle)
     return figure
 
 
@@ -82,9 +78,9 @@ def _distinct(cells: Sequence[Cell]) -> list[Cell]:
     return found
 
 
-def _runs(cell: Cell, records: Lookup, metric: str) -> list[_Curve]:
+def _runs(cell: Cell, measured: Measurements, metric: str) -> list[_Curve]:
     found = []
-    for _, record in sorted(done(cell, records).items()):
+    for record in measured.finished(cell).values():
         tokens, losses = (np.asarray(record.curve.get(name, ()), dtype=float) for name in ("tokens", metric))
         kept = tokens > 0 if len(tokens) == len(losses) else np.zeros(0, dtype=bool)
         if kept.sum() > 1:

@@ -13,7 +13,9 @@ from ablations.core.formatting import cell_text, is_share, path_text, value_text
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, draw_level, is_number, shown, titles
 from ablations.literature.published_values import Published, chosen, same
-from ablations.measurements.frames import Lookup, as_printed, done, metric_by_seed, reference, references
+from ablations.measurements.pairs import as_printed
+from ablations.measurements.references import reference, references
+from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
@@ -76,7 +78,7 @@ class _KnobAxis:
             axes.set_xticks(range(len(texts)), texts, rotation=20, ha="right", rotation_mode="anchor")
 
 
-def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "") -> Figure | None:
+def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     """The grid's metrics over its knob: every seed a point, means joined, the 95 % interval shaded.
 
     Each metric has a panel, with the scores of simple methods as lines. Further axes become one line each. Below, on
@@ -86,11 +88,12 @@ def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "")
     Returns:
         None where no run has finished.
     """
+    grid = measured.grid
     if grid.figure is None:
         return None
     path, metrics = grid.figure.x, grid.figure.metrics
-    plotted = [cell for cell in cells if path in cell.values and _is_asked(cell, records, metrics)]
-    metrics = [m for m in metrics if any(metric_by_seed(cell, records, m) for cell in plotted)]
+    plotted = [cell for cell in measured.cells if path in cell.values and _is_asked(cell, measured, metrics)]
+    metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)]
     if not metrics:
         return None
     axis = _KnobAxis(path, [cell.values[path] for cell in plotted])
@@ -102,7 +105,7 @@ def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "")
         above = rows[0].subgridspec(1, len(metrics), wspace=0.08)
         panels = [figure.add_subplot(above[column]) for column in range(len(metrics))]
         for panel, metric in zip(panels, metrics, strict=True):
-            _measured(panel, grid, plotted, records, axis, metric)
+            _measured(panel, measured, plotted, axis, metric)
             axis.dress(panel, panels=len(metrics))
         _legend(panels[0], columns=3 if len(panels) == 1 else 2)
         if published:
@@ -118,9 +121,9 @@ def knob(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "")
     return figure
 
 
-def _is_asked(cell: Cell, records: Lookup, metrics: Sequence[str]) -> bool:
+def _is_asked(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> bool:
     """Whether a cell has one of the metrics, or may have once it is run: some models have no answer to a question."""
-    return not done(cell, records) or any(metric_by_seed(cell, records, metric) for metric in metrics)
+    return not measured.finished(cell) or any(measured.of(cell, metric) for metric in metrics)
 
 
 def _limits(axis: _KnobAxis, panel: Axes) -> tuple[float, float]:
@@ -166,19 +169,19 @@ def _hues(series: Sequence[tuple[dict[str, Any], list[Cell]]]) -> list[Any]:
     return colours(single if len(single) == len(series) else [cell_text(rest) for rest, _ in series])
 
 
-def _measured(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, axis: _KnobAxis, metric: str) -> None:
-    series = _series(grid, cells, axis.path)
+def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis, metric: str) -> None:
+    series = _series(measured.grid, cells, axis.path)
     for i, ((rest, members), colour) in enumerate(zip(series, _hues(series), strict=True)):
-        points = _points(members, metric, records, axis)
+        points = _points(members, metric, measured, axis)
         if not axis.is_numeric:  # side by side, not on top of each other
             points = [(position + 0.14 * (i - (len(series) - 1) / 2), values) for position, values in points]
         if points:
             _line(axes, points, axis, colour=colour, label=shown(cell_text(rest)))
-    _notes_above(axes, grid, cells, records, axis)
-    named = {known.name: known for known in grid.metrics}.get(metric)
+    _notes_above(axes, measured, cells, axis)
+    named = {known.name: known for known in measured.grid.metrics}.get(metric)
     label = (named.label or named.name) if named else metric
     axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
-    scores = {method: reference(cells, records, name) for method, name in references(metric).items()}
+    scores = {method: reference(measured, cells, name) for method, name in references(metric).items()}
     _levels(axes, scores, reach=0.6 if metric.endswith("loss") else 5.0)
     axes.yaxis.set_major_locator(MaxNLocator(6))
 
@@ -200,8 +203,8 @@ def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
 
 
-def _points(cells: Sequence[Cell], metric: str, records: Lookup, axis: _KnobAxis) -> _Points:
-    found = [(axis.at(cell.values[axis.path]), metric_by_seed(cell, records, metric)) for cell in cells]
+def _points(cells: Sequence[Cell], metric: str, measured: Measurements, axis: _KnobAxis) -> _Points:
+    found = [(axis.at(cell.values[axis.path]), measured.values(cell, metric)) for cell in cells]
     kept = [(position, values) for position, values in found if position is not None and values]
     return sorted(kept, key=lambda point: point[0])
 
@@ -226,14 +229,15 @@ def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: s
         axes.errorbar(np.add(x, 0.02), means, half, **bars)
 
 
-def _notes_above(axes: Axes, grid: Grid, cells: Sequence[Cell], records: Lookup, axis: _KnobAxis) -> None:
+def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis) -> None:
     """Above each value of the knob: whether it is the baseline, and how many of its runs finished if not all did."""
+    baseline = measured.grid.baseline
     for value in axis.values:
         members = [cell for cell in cells if same(cell.values[axis.path], value)]
-        is_baseline = axis.path in grid.baseline and any(
-            same(grid.baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
+        is_baseline = axis.path in baseline and any(
+            same(baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
         )
-        finished = sum(len(done(cell, records)) for cell in members)
+        finished = sum(len(measured.finished(cell)) for cell in members)
         planned = sum(len(cell.planned) for cell in members)
         notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned)
         position = axis.at(value)

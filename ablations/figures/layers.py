@@ -13,9 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import STYLE, blank, colours, keyed, shown, titles
-from ablations.measurements.frames import Lookup, done
+from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
-from ablations.schema.grid import Grid
 
 _PANELS = {"distance": "L2 distance", "angle": "angle (degrees)"}
 _MOST_NAMES = 10  # cells in the legend
@@ -25,7 +24,7 @@ _MARKERS = "os^Dv"
 Statistics = Sequence[dict[str, list[float]]]
 
 
-def layers(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "") -> Figure | None:
+def layers(measured: Measurements, subtitle: str = "") -> Figure | None:
     """Distance and angle between the input and the output of each layer (Lan et al. 2020, Figure 1).
 
     One hue for what differs beside the depth, the paler the shallower; seeds thin, their mean thick with its interval.
@@ -34,8 +33,10 @@ def layers(grid: Grid, cells: Sequence[Cell], records: Lookup, subtitle: str = "
         None where no finished run has statistics of more than one layer.
     """
     drawn: list[tuple[Cell, Statistics]] = []
-    for cell in cells:
-        found = [record.layers for record in done(cell, records).values() if len(record.layers.get("angle", ())) > 1]
+    for cell in measured.cells:
+        found = [
+            record.layers for record in measured.finished(cell).values() if len(record.layers.get("angle", ())) > 1
+        ]
         drawn += [(cell, found)] if found else []
     if not drawn:
         return None

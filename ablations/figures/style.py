@@ -5,7 +5,8 @@ is written. Names are drawn literally; nothing in them is read as mathematics.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 
@@ -57,10 +59,28 @@ class Drawing(Figure):
 
 def svg(figure: Figure) -> str:
     """The figure as SVG: the same text for the same figure."""
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE), _laid_out(figure):
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue().decode()
+
+
+@contextmanager
+def _laid_out(figure: Figure) -> Iterator[None]:
+    """Lays a figure out as SVG and keeps it so: ``savefig`` would draw all of it once more for that."""
+    engine, dpi, canvas = figure.get_layout_engine(), figure.dpi, figure.canvas
+    if engine is None:
+        yield
+        return
+    figure.dpi = FigureCanvasSVG(figure).fixed_dpi
+    engine.execute(figure)
+    figure.set_layout_engine(None)  # with another than None savefig draws twice
+    try:
+        yield
+    finally:
+        figure.set_canvas(canvas)
+        figure.dpi = dpi
+        figure.set_layout_engine(engine)
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ablations.core.resampling import bootstrap_interval, multibootstrap
 from ablations.core.statistics import Contrast, Interval
-from ablations.measurements.frames import Lookup
+from ablations.measurements.table import Measurements
 from ablations.schema.claim import Claim
 from ablations.schema.record import Record
 from lightning_modules.tasks.scores.kept import unpack
@@ -31,7 +31,7 @@ class Resampled:
     examples: int = 0
 
 
-def resampled(claim: Claim, contrast: Contrast, runs: Sequence[tuple[str, str]], records: Lookup) -> Resampled:
+def resampled(claim: Claim, contrast: Contrast, runs: Sequence[tuple[str, str]], measured: Measurements) -> Resampled:
     """Both intervals of a claim's contrast; positive means that side a is better.
 
     Examples are resampled where the metric is the mean of how right each answer is, in every run, and all runs were
@@ -41,12 +41,12 @@ def resampled(claim: Claim, contrast: Contrast, runs: Sequence[tuple[str, str]],
         claim: Names the metric and its direction.
         contrast: The differences by seed, positive where side a is better.
         runs: The run ids of each pair.
-        records: Where the runs' records are.
+        measured: Has the runs' records.
     """
     over_seeds = bootstrap_interval(contrast.differences)
     if len(runs) < 2 or claim.against:
         return Resampled(over_seeds)
-    found = [_scores(records.get(run), claim.metric) for pair in runs for run in pair]
+    found = [_scores(measured.get(run), claim.metric) for pair in runs for run in pair]
     scores = [score for score in found if score is not None]
     if len(scores) < len(found) or len({(text, len(of)) for text, of in scores}) > 1:
         return Resampled(over_seeds)

@@ -8,10 +8,6 @@ mean over layers, and "smoother" the mean absolute change from one layer to the 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from ablations.measurements.derived import Lookup
-from ablations.schema.cell import Cell
-from ablations.schema.record import Record
-
 
 def mean(values: Sequence[float]) -> float | None:
     """The mean over layers; None without layers."""
@@ -40,17 +36,3 @@ LAYER_METRICS: dict[str, tuple[str, Callable[[Sequence[float]], float | None]]] 
     "layers.last_angle": ("angle", last),
     "layers.last_distance": ("distance", last),
 }
-
-
-def gathered(cell: Cell, records: Lookup, metric: str) -> dict[int, Record]:
-    """The finished pretrainings of a cell by seed, each with this metric; those without statistics are left out."""
-    statistic, summary = LAYER_METRICS[metric]
-    found = {}
-    for run in cell.runs:
-        record = records.get(run.id)
-        if record is None or record.outcome != "done":
-            continue
-        value = summary(record.layers.get(statistic, ()))
-        if value is not None:
-            found[run.seed] = record.model_copy(update={"metrics": {**record.metrics, metric: value}})
-    return found

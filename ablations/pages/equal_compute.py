@@ -25,11 +25,10 @@ from ablations.core.formatting import (
     quantity,
     value_text,
 )
-from ablations.core.statistics import Interval, mean_interval, paired
-from ablations.measurements.frames import Lookup, baseline_of, device_class, done
-from ablations.pages.tables import in_order
+from ablations.core.statistics import Interval, mean_interval
+from ablations.measurements.pairs import baseline_of, paired_by_seed
+from ablations.measurements.table import Measurements, device_class
 from ablations.schema.cell import Cell
-from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 
 METRIC = "heldout.loss"
@@ -122,9 +121,10 @@ def value_at(record: Record, unit: str, amount: float, metric: str = METRIC) -> 
     return float(np.interp(np.log(amount), np.log(used), values)), True
 
 
-def read(grid: Grid, cells: Sequence[Cell], records: Lookup, unit: str) -> Reading:
+def read(measured: Measurements, unit: str) -> Reading:
     """Every cell at the largest amount of a unit that all finished runs with a curve have reached."""
-    finished = [_curved(cell, records, unit) for cell in cells]
+    cells = measured.cells
+    finished = [_curved(cell, measured, unit) for cell in cells]
     used = [(record, amounts(record, unit)[-1]) for runs in finished for record in runs.values()]
     devices = sorted({device_class(record) for record, _ in used})
     if not used:
@@ -144,56 +144,54 @@ def read(grid: Grid, cells: Sequence[Cell], records: Lookup, unit: str) -> Readi
                 runs=tuple(runs[seed].id for seed in here),
                 interpolated=sum(between for _, between in here.values()),
                 share=float(np.mean(shares)) if shares else None,
-                difference=_difference(grid, cells, cell, records, found),
+                difference=_difference(measured, cell, found),
             )
         )
     return Reading(unit, amount, tuple(reads))
 
 
-def _curved(cell: Cell, records: Lookup, unit: str) -> dict[int, Record]:
-    return {s: r for s, r in done(cell, records).items() if r.curve.get(METRIC) and amounts(r, unit)}
+def _curved(cell: Cell, measured: Measurements, unit: str) -> dict[int, Record]:
+    return {s: r for s, r in measured.finished(cell).items() if r.curve.get(METRIC) and amounts(r, unit)}
 
 
 def _values(runs: dict[int, Record], unit: str, amount: float) -> dict[int, tuple[float, bool]]:
     return {seed: found for seed, record in sorted(runs.items()) if (found := value_at(record, unit, amount))}
 
 
-def _difference(
-    grid: Grid, cells: Sequence[Cell], cell: Cell, records: Lookup, found: dict[str, dict[int, tuple[float, bool]]]
-) -> Interval | None:
-    home = baseline_of(grid, cells, cell)
+def _difference(measured: Measurements, cell: Cell, found: dict[str, dict[int, tuple[float, bool]]]) -> Interval | None:
+    home = baseline_of(measured.grid, measured.cells, cell)
     if home is None or home is cell:
         return None
-    mine, theirs = done(cell, records), done(home, records)
-    if {run.id for run in mine.values()} == {run.id for run in theirs.values()}:
+    finished = [{record.id for record in measured.finished(side).values()} for side in (cell, home)]
+    if finished[0] == finished[1]:
         return None
-    both = [s for s in found[cell.label] if s in found[home.label] and device_class(mine[s]) == device_class(theirs[s])]
-    sides = ({seed: found[which.label][seed][0] for seed in both} for which in (cell, home))
-    return paired(*sides).interval()
+    rows = [(measured.of(side, METRIC), found[side.label]) for side in (cell, home)]
+    sides = [{seed: of[seed]._replace(value=value) for seed, (value, _) in here.items()} for of, here in rows]
+    return paired_by_seed(sides).contrast.interval()
 
 
 # --- as tables
 
 
-def single(grid: Grid, cells: Sequence[Cell], records: Lookup, unit: str) -> Sheet:
+def single(measured: Measurements, unit: str) -> Sheet:
     """The grid at equal amounts of one unit: loss, difference to the baseline, how far each run had come."""
-    cells = in_order(cells)
-    reading, paths = read(grid, cells, records, unit), _paths(cells)
+    measured = measured.in_order()
+    reading, paths = read(measured, unit), _paths(measured.cells)
     headings = [*map(path_text, paths), "runs", f"held-out loss (nats) {reading.heading}", "minus baseline"]
     rows: list[list[Entry]] = [
-        [*_knobs(one.cell, paths), len(one.values), _mean(one), _minus(one, grid, cells), _share(one)]
+        [*_knobs(one.cell, paths), len(one.values), _mean(one), _minus(one, measured), _share(one)]
         for one in reading.cells
     ]
     return Sheet([*headings, "of its training"], rows, left=len(paths), notes=_notes([reading]))
 
 
-def sheets(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
+def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     """The grid at equal steps, tokens, FLOPs and seconds: to read, every number, and the runs behind them.
 
     None where fewer than two cells have finished runs of their own with a curve.
     """
-    cells = in_order(cells)
-    readings = [read(grid, cells, records, unit) for unit in UNITS]
+    measured = measured.in_order()
+    cells, readings = measured.cells, [read(measured, unit) for unit in UNITS]
     if len({one.runs for reading in readings for one in reading.cells if one.runs}) < 2:
         return None
     paths, at = _paths(cells), [{one.cell.label: one for one in reading.cells} for reading in readings]
@@ -241,10 +239,10 @@ def _mean(one: Read) -> str:
     return mean_text(one.interval) + "*" * bool(one.interpolated)
 
 
-def _minus(one: Read, grid: Grid, cells: Sequence[Cell]) -> str:
+def _minus(one: Read, measured: Measurements) -> str:
     if one.difference is not None:
         return difference_text(one.difference)
-    home = baseline_of(grid, cells, one.cell)
+    home = baseline_of(measured.grid, measured.cells, one.cell)
     if home is one.cell:
         return "baseline"
     shared = home is not None and one.runs and {r.id for r in home.runs} == {r.id for r in one.cell.runs}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -23,22 +23,14 @@ from ablations.core.formatting import (
 )
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import OKABE_ITO, STYLE, blank, keyed, save, shown, titles
-from ablations.measurements.frames import Lookup, metric_by_seed
+from ablations.measurements.table import Measurements
 from ablations.running import inference
 from ablations.schema.cell import Cell
-from ablations.schema.grid import Grid
 
 _CAPTION = "Score, or parameters, over the time of a pass"
 
 
-class Planned(Protocol):
-    """What the part of a page needs of a plan."""
-
-    grid: Grid
-    cells: Sequence[Cell]
-
-
-def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
+def publish(known: Measurements, folder: Path) -> dict[str, Path]:
     """Writes ``inference.md``, ``.csv`` and ``.svg`` beside the measurements that a folder holds.
 
     The bytes depend on the measurements and the records alone.
@@ -49,11 +41,11 @@ def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
     measured = inference.read(folder)
     if not measured:
         return {}
-    reading, everything = sheets(plan.cells, measured)
+    reading, everything = sheets(known.cells, measured)
     paths = {end: folder / f"{inference.NAME}.{end}" for end in ("md", "csv", "svg")}
     store.write(paths["md"], markdown(reading).encode())
     store.write(paths["csv"], comma_separated(everything).encode())
-    save(figure(plan, records, measured), paths["svg"])
+    save(figure(known, measured), paths["svg"])
     return {path.name: path for path in paths.values()}
 
 
@@ -130,14 +122,14 @@ def _notes(measured: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def figure(plan: Planned, records: Lookup, measured: Sequence[Mapping[str, Any]]) -> Figure:
+def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure:
     """The grid's main metric over the milliseconds a pass, one panel a batch, one row of panels a device.
 
     While some cells have no finished run, the parameters of the encoder stand in for the metric.
     """
-    cells = _by_size(plan.cells, measured)
-    main = plan.grid.metrics[0]
-    scores = {cell.label: mean_interval(list(metric_by_seed(cell, records, main.name).values())) for cell in cells}
+    cells = _by_size(known.cells, measured)
+    main = known.grid.metrics[0]
+    scores = {cell.label: mean_interval(list(known.values(cell, main.name).values())) for cell in cells}
     is_scored = all(interval.mean is not None for interval in scores.values())
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     with mpl.rc_context(STYLE):
@@ -164,7 +156,7 @@ def figure(plan: Planned, records: Lookup, measured: Sequence[Mapping[str, Any]]
         key.legend(dots, [shown(n, 30) for n in names], ncols=3, loc="center left", title=heading, alignment="left",
                    fontsize=9, title_fontsize=9, borderaxespad=0)  # fmt: skip
         where = "; ".join(f"{one['device']}{_threads(one)}" for one in measured)
-        titles(drawn, "What does a forward pass take?", f"{plan.grid.name}: {where}; bars are quartiles")
+        titles(drawn, "What does a forward pass take?", f"{known.grid.name}: {where}; bars are quartiles")
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""The page of a grid and the index of all pages: records in, one folder of Markdown, tables and figures out.
+"""The page of a grid and the index of all pages: measurements in, one folder of Markdown, tables and figures out.
 
 Everything here can be rebuilt from the records; no corpus is opened and nothing is trained.
 """
@@ -22,7 +22,7 @@ from ablations.core.formatting import (
     value_text,
 )
 from ablations.figures import grid_figures
-from ablations.measurements.frames import Lookup, device_class
+from ablations.measurements.table import Measurements, device_class
 from ablations.pages import equal_compute, inference_page, search_report, tables, task_table
 from ablations.planning import search_text
 from ablations.planning.cells import stand_in_pairs
@@ -46,44 +46,44 @@ class Planned(Protocol):
     folder_name: str
 
 
-def publish(plan: Planned, records: Lookup, folder: Path) -> dict[str, Path]:
+def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Path]:
     """Writes the tables, verdicts, figures and page of a grid at a scale.
 
     Args:
         plan: The cells, in order; ``plan.folder_name`` differs from ``plan.scale`` where the grid was overridden.
-        records: Where the records are.
+        measured: What its cells have measured.
         folder: ``results/<grid>/<folder name>``; made if need be. Other files in it stay (the executed notebook).
 
     Returns:
         Every file written, by name. A figure without data is not written, and an old one is removed.
     """
-    verdicts = judging.verdicts(plan.grid, plan.cells, records)
-    results, found = tables.results(plan.grid, plan.cells, records), tables.claims(verdicts)
+    verdicts = judging.verdicts(measured)
+    results, found = tables.results(measured), tables.claims(verdicts)
     written = _named(tables.write(folder, "table", results))
     if verdicts:
         written |= _named(tables.write(folder, "claims", found))
-    by_task = task_table.per_task(plan.cells, records)
+    by_task = task_table.per_task(measured)
     if by_task:
         written |= _named(tables.write(folder, "tasks", by_task))
-    equal = equal_compute.sheets(plan.grid, plan.cells, records)
+    equal = equal_compute.sheets(measured)
     if equal:
         written |= _named(tables.write(folder, "equal_compute", equal))
-    tried = search_report.searches(plan.grid, plan.cells, records)
+    tried = search_report.searches(measured)
     if tried:
         written |= _named(tables.write(folder, "search", tried))
     for name, (draw, _) in grid_figures.FIGURES.items():
-        figure, path = draw(plan.grid, plan.cells, records, subtitle(plan, records)), folder / f"{name}.svg"
+        figure, path = draw(measured, subtitle(plan, measured)), folder / f"{name}.svg"
         if figure is None:
             path.unlink(missing_ok=True)
         else:
             written[path.name] = grid_figures.save(figure, path)
-    written |= inference_page.publish(plan, records, folder)
+    written |= inference_page.publish(measured, folder)
     page = folder / "README.md"
     parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": tried}
     sheets = {name: found[0] for name, found in parts.items() if found}
-    store.write(page, _page(plan, records, folder, sheets, verdicts).encode())
+    store.write(page, _page(plan, measured, folder, sheets, verdicts).encode())
     card = folder / "page.json"
-    store.write(card, (json.dumps(_card(plan, records, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
+    store.write(card, (json.dumps(_card(plan, measured, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
     return written | {page.name: page, card.name: card}
 
 
@@ -91,10 +91,10 @@ def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
     return {path.name: path for path in paths.values()}
 
 
-def _counts(plan: Planned, records: Lookup) -> tuple[int, int]:
+def _counts(plan: Planned, measured: Measurements) -> tuple[int, int]:
     """Distinct runs done and planned: cells that resolve to the same run share it. Searches count, until they end."""
     ids, searched = _ids(plan)
-    found = {id: record for id in ids if (record := records.get(id)) is not None}
+    found = {id: record for id in ids if (record := measured.get(id)) is not None}
     finished = sum(r.outcome == "done" or (r.final and id in searched) for id, r in found.items())
     return finished, len(ids) + len({run.id for cell in plan.cells for run in cell.awaited})
 
@@ -105,29 +105,29 @@ def _ids(plan: Planned) -> tuple[set[str], set[str]]:
     return {run.id for cell in plan.cells for run in cell.work} | searched, searched
 
 
-def subtitle(plan: Planned, records: Lookup) -> str:
+def subtitle(plan: Planned, measured: Measurements) -> str:
     """The small print of a figure: which grid, how much of it is done, what the marks are."""
-    finished, planned = _counts(plan, records)
+    finished, planned = _counts(plan, measured)
     done = f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
     return f"{done}; thin lines and points are single seeds, bands 95 % intervals of the mean"
 
 
-def _card(plan: Planned, records: Lookup, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    finished, planned = _counts(plan, records)
+def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    finished, planned = _counts(plan, measured)
     return {
         "question": plan.grid.question,
         "finished": finished,
         "planned": planned,
         "verdicts": judging.tally(verdicts),
-        "claims": [scoreboard.card(verdict, records) for verdict in verdicts],
+        "claims": [scoreboard.card(verdict, measured) for verdict in verdicts],
     }
 
 
 def _page(
-    plan: Planned, records: Lookup, folder: Path, sheets: Mapping[str, Sheet], verdicts: Sequence[Verdict]
+    plan: Planned, measured: Measurements, folder: Path, sheets: Mapping[str, Sheet], verdicts: Sequence[Verdict]
 ) -> str:
     grid = plan.grid
-    finished, planned = _counts(plan, records)
+    finished, planned = _counts(plan, measured)
     overridden = " Axes, seeds or cells differ from the grid's own." if plan.folder_name != plan.scale else ""
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     lead = [
@@ -148,7 +148,7 @@ def _page(
         if name in sheets:
             parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
     parts += inference_page.part(folder)
-    parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, records), "## Regenerate", _commands(plan)]
+    parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, measured), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
         parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")
     return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
@@ -197,9 +197,9 @@ def _equal(plan: Planned) -> str:
     return "\n".join(lines)
 
 
-def _cost(plan: Planned, records: Lookup) -> str:
+def _cost(plan: Planned, measured: Measurements) -> str:
     ids = sorted(_ids(plan)[0])
-    found = [record for id in ids if (record := records.get(id)) is not None]
+    found = [record for id in ids if (record := measured.get(id)) is not None]
     if not found:
         return "Nothing has been run."
     total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in ("seconds", "tokens", "flops")}
@@ -208,7 +208,7 @@ def _cost(plan: Planned, records: Lookup) -> str:
     return (
         f"{len(found)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
         f"{quantity(total['flops'])} floating-point operations{_generations(found)}."
-        + search_report.cost_sentence(plan.cells, records)
+        + search_report.cost_sentence(measured)
     )
 
 

@@ -10,8 +10,8 @@ from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import counted_as
 from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, Answer
 from ablations.core.formatting import Entry, Sheet
+from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
-from ablations.measurements.frames import Lookup
 from ablations.pages import tables
 from ablations.planning import grids
 
@@ -20,19 +20,20 @@ REQUEST = "request.json"  # in a page's folder: what was asked for, where that i
 _ORDER = ("laptop", "laptop-long", "gpu", "paper")
 
 
-def gathered(results_dir: Path, records: Lookup) -> list[scoreboard.Entry]:
+def gathered(snapshot: Snapshot) -> list[scoreboard.Entry]:
     """Every published claim with what the pages of a results folder say: whole grids at scales that count.
+
+    Only answers count whose runs are all done.
 
     Pages of overridden grids, and of grids that are not the project's own, are left out: their claims are no longer
     what was fixed before anything ran.
     """
-    known = grids.available()
-    cards = []
-    for path in sorted(results_dir.glob("*/*/page.json")):
+    known, cards = grids.available(), []
+    for path in sorted(snapshot.folder.glob("*/*/page.json")):
         grid, scale = path.parts[-3:-1]
         if grid in known and scale not in UNCOUNTED and not (path.parent / REQUEST).exists():
             cards.append((grid, scale, json.loads(path.read_text(encoding="utf-8"))))
-    return scoreboard.entries(scoreboard.answers(cards, records), _asked())
+    return scoreboard.entries(scoreboard.answers(cards, snapshot.done), _asked())
 
 
 def _asked() -> dict[str, list[str]]:
@@ -113,9 +114,9 @@ def _notes() -> list[str]:
     ]
 
 
-def write(results_dir: Path, records: Lookup) -> dict[str, Path]:
-    """Writes the scoreboard of a results folder; returns the files by name."""
-    found = gathered(results_dir, records)
+def write(snapshot: Snapshot) -> dict[str, Path]:
+    """Writes the scoreboard of the results folder that a snapshot is of; returns the files by name."""
+    results_dir, found = snapshot.folder, gathered(snapshot)
     reading, numbers, trace = sheets(found)
     written = {path.name: path for path in tables.write(results_dir, "claims", (reading, numbers, trace)).values()}
     levels = scales(found)

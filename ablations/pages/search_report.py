@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
-from ablations.measurements.frames import Lookup
+from ablations.measurements.table import Measurements
 from ablations.planning.search import score
 from ablations.planning.search_text import _named
 from ablations.schema.cell import Cell, Trial
@@ -17,10 +17,10 @@ from ablations.schema.grid import Grid
 _COSTS = ("tokens", "flops", "seconds")
 
 
-def spent(cell: Cell, records: Lookup) -> dict[str, float]:
+def spent(cell: Cell, measured: Measurements) -> dict[str, float]:
     """What a cell's search took: runs planned and ended, tokens, FLOPs and seconds, distinct runs once."""
     ids = {run.id for trial in cell.search for run in trial.work}
-    found = [record for id in sorted(ids) if (record := records.get(id)) is not None and record.final]
+    found = [record for id in sorted(ids) if (record := measured.get(id)) is not None and record.final]
     costs = {name: sum(record.cost.get(name, 0.0) for record in found) for name in _COSTS}
     return {"runs": len(ids), "ended": len(found), **costs}
 
@@ -29,11 +29,12 @@ def _searched(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(path for cell in cells for trial in cell.search for path in trial.values))
 
 
-def columns(cells: Sequence[Cell], records: Lookup) -> dict[str, list[Entry]]:
+def columns(measured: Measurements) -> dict[str, list[Entry]]:
     """The columns of the table to read: heading -> an entry a cell. None of them where nothing is searched."""
+    cells = measured.cells
     if not any(cell.search for cell in cells):
         return {}
-    took = [spent(cell, records) for cell in cells]
+    took = [spent(cell, measured) for cell in cells]
     found: dict[str, list[Entry]] = {
         f"chosen {path_text(path)}": [
             value_text(path, cell.chosen[path]) if path in cell.chosen else "open" for cell in cells
@@ -47,11 +48,12 @@ def columns(cells: Sequence[Cell], records: Lookup) -> dict[str, list[Entry]]:
     return found
 
 
-def numbers(cells: Sequence[Cell], records: Lookup) -> dict[str, list[Entry]]:
+def numbers(measured: Measurements) -> dict[str, list[Entry]]:
     """The same for the table of every number."""
+    cells = measured.cells
     if not any(cell.search for cell in cells):
         return {}
-    took = [spent(cell, records) for cell in cells]
+    took = [spent(cell, measured) for cell in cells]
     chosen = {f"chosen {path}": [_entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)}
     return chosen | {f"search {name}": [one[name] for one in took] for name in ("runs", "ended", *_COSTS)}
 
@@ -95,17 +97,18 @@ def trace(cell: Cell) -> dict[str, Any]:
     return {"chosen": dict(cell.chosen), "search": tried}
 
 
-def searches(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
+def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     """A row a cell and combination: the table to read, the table of every number, and the runs behind them.
 
     Returns:
         None where nothing is searched.
     """
+    grid, cells = measured.grid, measured.cells
     if grid.tune is None or not any(cell.search for cell in cells):
         return None
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     knobs, metric = _searched(cells), grid.tune.metric
-    found = [(cell, trial, score(trial, metric, records)) for cell in cells for trial in cell.search]
+    found = [(cell, trial, score(trial, metric, measured)) for cell in cells for trial in cell.search]
     heads = [path_text(path) for path in (*paths, *knobs)]
     reading = Sheet(
         [*heads, f"mean of {_named(grid)}", "seeds", "diverged", "choice", "runs"],
@@ -147,10 +150,10 @@ def _choice(cell: Cell, trial: Trial) -> str:
     return "open" if not cell.chosen else "chosen" if cell.chosen == trial.values else ""
 
 
-def cost_sentence(cells: Sequence[Cell], records: Lookup) -> str:
+def cost_sentence(measured: Measurements) -> str:
     """How much of a page's cost is search, with a space before it; empty where nothing is searched."""
-    runs = {run.id for cell in cells for trial in cell.search for run in trial.work}
-    found = [record for id in sorted(runs) if (record := records.get(id)) is not None]
+    runs = {run.id for cell in measured.cells for trial in cell.search for run in trial.work}
+    found = [record for id in sorted(runs) if (record := measured.get(id)) is not None]
     if not runs:
         return ""
     total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in _COSTS}

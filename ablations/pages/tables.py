@@ -34,19 +34,10 @@ from ablations.core.formatting import (
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
 from ablations.measurements.example_scores import entries as resampled_entries
-from ablations.measurements.frames import (
-    COSTS,
-    Lookup,
-    Summary,
-    as_printed,
-    baseline_of,
-    done,
-    numbers,
-    planned_metrics,
-    reference,
-    references,
-    summarise,
-)
+from ablations.measurements.pairs import as_printed, baseline_of
+from ablations.measurements.references import reference, references
+from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
+from ablations.measurements.table import Measurements
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
@@ -67,27 +58,16 @@ def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Publis
     return found
 
 
-def results(grid: Grid, cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]]:
+def results(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]]:
     """The results of a grid: the table to read, the table of every number, and the run ids behind them."""
-    cells = in_order(cells)
-    summaries, published = summarise(grid, cells, records), published_values(grid, cells)
+    measured = measured.in_order()
+    summaries, published = summarise(measured), published_values(measured.grid, measured.cells)
+    metrics = planned_metrics(measured.grid, measured.cells)
     return (
-        _reading(grid, cells, records, summaries, published),
-        _numbers(planned_metrics(grid, cells), summaries, published, search_report.numbers(cells, records)),
+        _reading(measured, metrics, summaries, published),
+        _numbers(metrics, summaries, published, search_report.numbers(measured)),
         {"cells": [_trace(*item) for item in zip(summaries, published, strict=True)]},
     )
-
-
-def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Numbers ascend, names keep the order of the plan; the first axis counts most."""
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    seen = {path: list(dict.fromkeys(json.dumps(cell.values.get(path)) for cell in cells)) for path in paths}
-
-    def place(path: str, value: Any) -> float:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return value if is_number else seen[path].index(json.dumps(value))
-
-    return sorted(cells, key=lambda cell: [place(path, cell.values.get(path)) for path in paths])
 
 
 def _varied(summaries: Sequence[Summary]) -> list[str]:
@@ -99,28 +79,28 @@ def _knobs(item: Summary, paths: Sequence[str]) -> list[Entry]:
 
 
 def _reading(
-    grid: Grid,
-    cells: Sequence[Cell],
-    records: Lookup,
+    measured: Measurements,
+    metrics: Sequence[Metric],
     summaries: Sequence[Summary],
     published: Sequence[dict[str, Published]],
 ) -> Sheet:
+    grid, cells = measured.grid, measured.cells
     paths, printed = _varied(summaries), _printed(published)
     headings = [*(path_text(path) for path in paths), "runs"]
     columns: list[list[Entry]] = [[f"{item.finished} of {item.planned}" for item in summaries]]
-    searched = search_report.columns([item.cell for item in summaries], records)
+    searched = search_report.columns(measured)
     headings += searched
     columns += searched.values()
-    for position, metric in enumerate(planned_metrics(grid, cells)):
-        measured = [item.metrics[metric.name] for item in summaries]
+    for position, metric in enumerate(metrics):
+        values = [item.metrics[metric.name] for item in summaries]
         headings.append(metric.label or metric.name)
-        columns.append([mean_text(one.interval) for one in measured])
-        if position == 0 and any(one.pairing for one in measured):
+        columns.append([mean_text(one.interval) for one in values])
+        if position == 0 and any(one.pairing for one in values):
             headings.append("minus baseline")
             columns.append([
                 difference_text(one.difference) if one.difference
                 else "baseline" if baseline_of(grid, cells, item.cell) is item.cell else ""
-                for one, item in zip(measured, summaries, strict=True)
+                for one, item in zip(values, summaries, strict=True)
             ])  # fmt: skip
     if any(item.plateau for item in summaries):
         headings.append("on the plateau")
@@ -134,16 +114,16 @@ def _reading(
     headings += [f"published: {_metric(published, metric)}" for metric in printed]
     columns += [[row[metric].value if metric in row else "" for row in published] for metric in printed]
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
-    rows += _reference_rows(grid, cells, records, headings)
-    return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, summaries, published))
+    rows += _reference_rows(measured, metrics, headings)
+    return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, metrics, summaries, published))
 
 
-def _reference_rows(grid: Grid, cells: Sequence[Cell], records: Lookup, headings: Sequence[str]) -> list[list[Entry]]:
+def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings: Sequence[str]) -> list[list[Entry]]:
     """Below the cells: what simple methods score, one row each, where all runs agree."""
     places: dict[str, dict[int, str]] = {}
-    for metric in planned_metrics(grid, cells):
+    for metric in metrics:
         for method, name in references(metric.name).items():
-            score = reference(cells, records, name)
+            score = reference(measured, measured.cells, name)
             if score is not None:
                 places.setdefault(method, {})[headings.index(metric.label or metric.name)] = f"{score:.3f}"
     return [
@@ -160,11 +140,12 @@ def _metric(published: Sequence[dict[str, Published]], metric: str) -> str:
     return " ".join(filter(None, (metric, row.split, f"({row.unit})" if row.unit else "")))
 
 
-def _notes(grid: Grid, summaries: Sequence[Summary], published: Sequence[dict[str, Published]]) -> list[str]:
+def _notes(
+    grid: Grid, metrics: Sequence[Metric], summaries: Sequence[Summary], published: Sequence[dict[str, Published]]
+) -> list[str]:
     notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds; only finished runs count."]
     cells = [item.cell for item in summaries]
     home = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
-    metrics = planned_metrics(grid, cells)
     if home and any(item.metrics[metrics[0].name].pairing for item in summaries if metrics):
         main, named = metrics[0], cell_text({path: home.values[path] for path in grid.baseline})
         notes.append(
@@ -299,7 +280,7 @@ def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def tokens_to_reach(cells: Sequence[Cell], records: Lookup, loss: float) -> pd.DataFrame:
+def tokens_to_reach(measured: Measurements, loss: float) -> pd.DataFrame:
     """How many training tokens each cell needs to bring the held-out loss down to ``loss`` (nats).
 
     The first crossing of each run's curve, interpolated linearly between its points in the logarithm of the tokens.
@@ -311,8 +292,8 @@ def tokens_to_reach(cells: Sequence[Cell], records: Lookup, loss: float) -> pd.D
         unless every finished run reached the loss.
     """
     rows = []
-    for cell in cells:
-        finished = done(cell, records)
+    for cell in measured.cells:
+        finished = measured.finished(cell)
         reached = [tokens for record in finished.values() if (tokens := _crossing(record.curve, loss)) is not None]
         interval = mean_interval(reached if len(reached) == len(finished) else [])
         counts = {"cell": cell.label, **cell.values, "done": len(finished), "reached": len(reached)}

@@ -12,7 +12,8 @@ import numpy as np
 
 from ablations.core.formatting import Entry, Sheet, duration, mean_text, path_text, value_text
 from ablations.core.statistics import mean_interval
-from ablations.measurements.frames import MAJORITY, Lookup, done, metric_by_seed, references
+from ablations.measurements.references import MAJORITY, references
+from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 from ablations.schema.run import Run
@@ -24,18 +25,19 @@ _NUMBERS = ("n", "mean", "low", "high", "sd", "least", "most", "degenerate", "en
 _SECONDS = ("seconds_before", "seconds")
 
 
-def per_task(cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
+def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     """A row a task and cell: the table to read, the table of every number, and the run ids behind them.
 
     Returns:
         None where nothing was fine-tuned.
     """
+    cells = measured.cells
     tasks = list(dict.fromkeys(run.task for cell in cells for run in cell.tuned if run.task in TASKS))
-    found = [(TASKS[task], cell) for task in tasks for cell in cells if _has(cell, records, task)]
+    found = [(TASKS[task], cell) for task in tasks for cell in cells if measured.finished(cell, task)]
     if not found:
         return None
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    rows = [(task, cell, _measured(task, cell, records)) for task, cell in found]
+    rows = [(task, cell, _measured(task, cell, measured)) for task, cell in found]
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(
         ["task", *map(path_text, paths), "metric", "runs", "mean", "standard deviation", "worst", "best",
@@ -54,10 +56,6 @@ def per_task(cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict
     return reading, numbers, {"tasks": trace}
 
 
-def _has(cell: Cell, records: Lookup, task: str) -> bool:
-    return any(run.task == task for run in cell.tuned) and bool(done(cell, records, f"{task}."))
-
-
 def _title(task: Task) -> str:
     return task.title.partition(":")[0] + (" (own split)" if task.own_split else "")
 
@@ -70,11 +68,11 @@ def _said(seen: Mapping[str, Any]) -> list[Entry]:
     return [seen["n"], mean_text(seen["interval"]), *decimals, degenerate, *rest, *times]
 
 
-def _measured(task: Task, cell: Cell, records: Lookup) -> dict[str, Any]:
+def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
     metric = f"{task.name}.{task.main}"
-    finished = done(cell, records, metric)
-    values = list(metric_by_seed(cell, records, metric).values())
-    floors = set(metric_by_seed(cell, records, references(metric)[MAJORITY]).values())
+    finished = measured.finished(cell, task.name)
+    values = list(measured.values(cell, metric).values())
+    floors = set(measured.values(cell, references(metric)[MAJORITY]).values())
     floor = floors.pop() if len(floors) == 1 else None
     interval = mean_interval(values)
     runs = [run for run in cell.tuned if run.task == task.name and run.seed in finished]
@@ -90,20 +88,20 @@ def _measured(task: Task, cell: Cell, records: Lookup) -> dict[str, Any]:
         "degenerate": None if floor is None else sum(value <= floor for value in values),
         "ensemble": ensemble(task, list(finished.values())).get(task.main),
         "majority": floor,
-        "seconds_before": _mean([_before(run, records) for run in runs]),
+        "seconds_before": _mean([_before(run, measured) for run in runs]),
         "seconds": _mean([finished[run.seed].cost.get("seconds") for run in runs]),
         "runs": [record.id for record in finished.values()],
     }
 
 
-def _before(run: Run, records: Lookup) -> float | None:
+def _before(run: Run, measured: Measurements) -> float | None:
     """Seconds of computing behind what a fine-tuning starts from; None where a record of it is missing."""
-    here = records.get(run.id)
+    here = measured.get(run.id)
     if here is None or "seconds" not in here.cost:
         return None
     if run.parent is None:
         return here.cost.get("word_vectors_seconds", 0.0)
-    above, start = _before(run.parent, records), records.get(run.parent.id)
+    above, start = _before(run.parent, measured), measured.get(run.parent.id)
     return None if above is None or start is None else above + start.cost["seconds"]
 
 

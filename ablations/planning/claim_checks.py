@@ -6,7 +6,7 @@ from typing import Any
 from ablations.claims.relations import RELATIONS
 from ablations.core.metrics import EXACT
 from ablations.core.strict_yaml import Document, Path_
-from ablations.measurements.frames import references
+from ablations.measurements.references import references
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from lightning_modules.config import did_you_mean

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ablations.core.machine import slots
-from ablations.core.store import Records
+from ablations.core.store import Records, Snapshot
 from ablations.planning import cells as grid_cells
 from ablations.planning import scales
 from ablations.planning.cells import Layout, Values, agrees, label
@@ -48,7 +48,6 @@ class Plan:
             that whatever is finished is a smaller grid of its own. Cells whose search has not chosen have no others.
         excluded: Combinations left out, with the reasons.
         baseline: The cell that the others are compared with; None where a filter left it out.
-        costs: Run id -> what it takes.
         states: Run id -> how it stands in the store.
         overrides: What was asked for beyond the grid and the scale; empty for the plain scale.
         speed: FLOP a second of one slot, by which times are estimated.
@@ -62,7 +61,6 @@ class Plan:
     runs: tuple[Run, ...]
     excluded: tuple[tuple[Values, str], ...]
     baseline: Cell | None
-    costs: Mapping[str, Cost]
     states: Mapping[str, State]
     overrides: Mapping[str, Any] = field(default_factory=dict)
     speed: float = ASSUMED_SPEED["cpu"]
@@ -73,6 +71,12 @@ class Plan:
     def folder_name(self) -> str:
         """Where tables and figures go: the scale, and six digits behind it where axes, seeds or cells differ."""
         return f"{self.scale}-{identity(self.overrides)[:6]}" if self.overrides else self.scale
+
+    @cached_property
+    def costs(self) -> dict[str, Cost]:
+        """Run id -> what it takes, of all runs and of those that follow searches."""
+        with _no_collection():
+            return costs((*self.runs, *self.awaited))
 
     @property
     def pending(self) -> tuple[Run, ...]:
@@ -188,7 +192,7 @@ def plan(
     set: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     filters: Mapping[str, Any] | None = None,
-    records: Records | None = None,
+    records: Records | Snapshot | None = None,
 ) -> Plan:
     """Resolves a grid at a scale, without opening a corpus or building a network.
 
@@ -214,7 +218,6 @@ def plan(
         sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
         cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
         runs = ordered(cells)
-        taken = costs((*runs, *(run for cell in cells for run in cell.awaited)))
     speed, source = measured_speed(found)
     return Plan(
         grid=grid,
@@ -223,7 +226,6 @@ def plan(
         runs=runs,
         excluded=tuple(layout.excluded),
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
-        costs=taken,
         states=run_states(runs, found),
         overrides=_overrides(grid, scale, layout, seeds, filters) | ({"set": dict(set)} if set else {}),
         speed=speed,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ablations.measurements.frames import Lookup
+from ablations.core.store import Lookup
 from ablations.planning import cells as grid_cells
 from ablations.planning import search
 from ablations.planning.cells import Values, Workshop, label, stand_ins

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
-from ablations.measurements.frames import Lookup, metric_by_seed
+from ablations.measurements.table import indexed, measured
 from ablations.planning.cells import Values
 from ablations.schema.cell import Trial
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid, Tune
@@ -86,7 +87,8 @@ def score(trial: Trial, metric: str, records: Lookup) -> Score:
     ends = [(run, _end(run, records)) for run in trial.work]
     lost = {run.seed for run, end in ends if end == "lost"}
     unended = tuple(run for run, end in ends if not end)
-    values = {seed: v for seed, v in metric_by_seed(trial, records, metric).items() if seed not in lost}
+    rows = indexed(tuple(measured(trial, records))).get((trial.label, metric), {})
+    values = {seed: row.value for seed, row in rows.items() if seed not in lost}
     waiting = {run.seed for run in unended}
     unmeasured = sorted({run.seed for run in trial.runs} - values.keys() - lost - waiting)
     mean = statistics.fmean(values.values()) if values else None

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from ablations.core.formatting import path_text, quantity, value_text
-from ablations.measurements.frames import Lookup
+from ablations.core.store import Lookup
 from ablations.planning.plan import Plan
 from ablations.planning.search import combinations, direction, score, seeds, tune_at
 from ablations.schema.grid import Grid

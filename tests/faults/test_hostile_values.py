@@ -10,11 +10,11 @@ import pytest
 
 from ablations.claims.judging import verdicts
 from ablations.core import notebooks, strict_yaml
-from ablations.pages import report
+from ablations.measurements.table import Measurements
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, did_you_mean, flat
 from lightning_modules.systems import SYSTEMS
-from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_plan
+from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_plan, publish_page
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 
@@ -131,7 +131,7 @@ def test_a_notebook_that_cannot_be_written_leaves_the_old_one(notebook, tmp_path
 def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     cell = make_cell({RATE: 0.15}, 2)
     page = make_plan(make_grid(axes={RATE: [0.15]}, claims=[]), [cell])
-    report.publish(page, losses(cell, [4.0, 4.1]), tmp_path)
+    publish_page(page, losses(cell, [4.0, 4.1]), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     def full(*_):
@@ -139,7 +139,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match=r"No space left on device.* could not be written"):
-        report.publish(page, losses(cell, [5.0, 5.1]), tmp_path)
+        publish_page(page, losses(cell, [5.0, 5.1]), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -155,8 +155,8 @@ def test_degenerate_numbers_make_a_table_and_no_verdict(tmp_path, values):
     grid = make_grid(axes={RATE: [0.15, 0.4]})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (verdict,) = verdicts(grid, [low, high], records)
-        report.publish(make_plan(grid, [low, high]), records, tmp_path)
+        (verdict,) = verdicts(Measurements(grid, [low, high], records))
+        publish_page(make_plan(grid, [low, high]), records, tmp_path)
     assert verdict.outcome not in ("replicates", "contradicts")
     table = (tmp_path / "table.md").read_text()
     assert "nan" not in table.lower()
@@ -168,9 +168,9 @@ def test_unequal_seeds_are_paired_where_both_have_one_and_said(tmp_path):
     low, high = make_cell({RATE: 0.15}), make_cell({RATE: 0.4})
     records = losses(low, [4.0, 4.1, 4.2, 4.3, 4.4]) | losses(high, [4.5, 4.6, 4.7])
     grid = make_grid(axes={RATE: [0.15, 0.4]})
-    (verdict,) = verdicts(grid, [low, high], records)
+    (verdict,) = verdicts(Measurements(grid, [low, high], records))
     assert (verdict.raw.n, verdict.rank_p) == (3, None)
-    report.publish(make_plan(grid, [low, high]), records, tmp_path)
+    publish_page(make_plan(grid, [low, high]), records, tmp_path)
     table = (tmp_path / "table.md").read_text()
     assert "5 of 5" in table
     assert "3 of 5" in table

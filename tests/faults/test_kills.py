@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from ablations.core.store import Records
+from ablations.measurements.table import Measurements
 from ablations.pages import tables
 from ablations.planning import grids
 from ablations.planning.plan import plan
@@ -60,7 +61,7 @@ def table(grid, records, folder):
     found, timeless = plan(grids.read(grid), "smoke", records=records), {}
     for record in records.all():
         timeless[record.id] = record.model_copy(update={"cost": {**record.cost, "seconds": 1.0}})
-    written = tables.write(folder, "table", tables.results(found.grid, found.cells, timeless))
+    written = tables.write(folder, "table", tables.results(Measurements(found.grid, found.cells, timeless)))
     return {path.name: path.read_bytes() for path in written.values()}
 
 

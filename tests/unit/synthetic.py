@@ -1,10 +1,13 @@
 """A masking-rate study that never ran: a grid, its cells and records with known effects."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ablations.measurements.table import Measurements
+from ablations.pages import report
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
@@ -198,6 +201,11 @@ def make_depths(seeds: int = 3) -> tuple[Grid, list[Cell], dict[str, Record]]:
 def losses(cell: Cell, values: list[float], **changes: Any) -> dict[str, Record]:
     """One finished run a value, the first seeds of a cell."""
     return {run.id: make_record(run, value, **changes) for run, value in zip(cell.runs, values, strict=False)}
+
+
+def publish_page(plan: Any, records: Any, folder: Path) -> dict[str, Path]:
+    """Writes the page of a plan from records."""
+    return report.publish(plan, Measurements(plan.grid, plan.cells, records), folder)
 
 
 def make_plan(grid: Grid, cells: list[Cell], **changes: Any) -> Any:

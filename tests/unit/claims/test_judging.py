@@ -2,6 +2,7 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.measurements.table import Measurements
 from tests.messages import names
 from tests.unit.synthetic import (
     LAYERS,
@@ -25,7 +26,7 @@ def verdict(a=SIDE_A, b=SIDE_B, *, claim=None, extra=(), records=None, **changes
     cells = [make_cell({RATE: 0.15}), make_cell({RATE: 0.4})]
     found = {**losses(cells[1], a), **losses(cells[0], b), **(records(cells) if records else {})}
     grid = make_grid(claims=[claim or make_claim(), *extra], **changes)
-    return judging.verdicts(grid, cells, found)[0]
+    return judging.verdicts(Measurements(grid, cells, found))[0]
 
 
 def test_a_lower_loss_on_the_claimed_side_replicates():
@@ -184,7 +185,9 @@ def test_other_axes_stand_at_the_baseline():
         found |= losses(cell, [v + shift for v in (SIDE_A if cell.values[RATE] == 0.4 else SIDE_B)])
     grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, baseline={RATE: 0.15})
     deeper = make_claim(id="deep", a={LAYERS: 4}, b={LAYERS: 2})
-    first, second = judging.verdicts(grid.but(claims=[grid.claims[0].plain(), deeper.plain()]), cells, found)
+    first, second = judging.verdicts(
+        Measurements(grid.but(claims=[grid.claims[0].plain(), deeper.plain()]), cells, found)
+    )
     assert first.effect == pytest.approx(0.104)
     assert second.outcome == NOT_RESOLVED  # exactly 1 nat in every seed
     assert second.effect == pytest.approx(-1.0)
@@ -193,13 +196,13 @@ def test_other_axes_stand_at_the_baseline():
 def test_zipped_axes_move_along():
     cells = [make_cell({RATE: 0.15, LAYERS: 2}), make_cell({RATE: 0.4, LAYERS: 4})]
     grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, zip=[[RATE, LAYERS]], baseline={RATE: 0.15, LAYERS: 2})
-    (found,) = judging.verdicts(grid, cells, losses(cells[0], SIDE_B) | losses(cells[1], SIDE_A))
+    (found,) = judging.verdicts(Measurements(grid, cells, losses(cells[0], SIDE_B) | losses(cells[1], SIDE_A)))
     assert found.outcome == REPLICATES
 
 
 def test_runs_behind_a_verdict_are_named_pair_by_pair():
     grid, cells, records = make_study()
-    (found,) = judging.verdicts(grid, cells, records)
+    (found,) = judging.verdicts(Measurements(grid, cells, records))
     by_rate = {cell.values[RATE]: cell for cell in cells}
     assert found.runs == tuple((a.id, b.id) for a, b in zip(by_rate[0.4].runs, by_rate[0.15].runs, strict=True))
 
@@ -218,7 +221,7 @@ SOP = {"metric": "heldout.sop_accuracy", "better": "higher", "against": "heldout
 def objectives_verdict(*asked, change=None):
     grid, cells, records = make_objectives(claims=[make_claim(id=f"c{n}", **claim) for n, claim in enumerate(asked)])
     records = {id: change(record) if change else record for id, record in records.items()}
-    return judging.verdicts(grid, cells, records), cells
+    return judging.verdicts(Measurements(grid, cells, records)), cells
 
 
 def test_a_score_is_compared_with_that_of_a_simple_method():
@@ -293,7 +296,7 @@ def test_official_data_answer_a_claim_where_a_scale_has_them(task):
     both = [{"name": f"{name}.accuracy", "better": "higher"} for name in ("qnli_own", "qnli")]
     claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", better="higher")
     other = make_claim(id="other")  # not measured here, and counted all the same
-    found, _ = judging.verdicts(make_grid(claims=[claim, other], metrics=both), cells, records)
+    found, _ = judging.verdicts(Measurements(make_grid(claims=[claim, other], metrics=both), cells, records))
     assert (found.outcome, found.metric, found.claim.metric) == (REPLICATES, f"{task}.accuracy", f"{task}.accuracy")
     assert found.proxy.startswith("fine-tuned accuracy there, held-out loss here")
     assert ("; own split: official dev; the training pairs" in found.proxy) == (task == "qnli_own")
@@ -320,7 +323,7 @@ def test_a_claim_about_a_task_pairs_its_fine_tunings():
 
 def test_claims_by_published_values_are_told_in_our_own():
     grid, cells, records = make_depths()
-    (found,) = judging.verdicts(grid, cells, records)
+    (found,) = judging.verdicts(Measurements(grid, cells, records))
     assert found.outcome == REPLICATES
     assert (found.a, found.b) == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
     assert names(found.sentence, found.a, "better", found.b, "held-out loss", "0.2999 nats")
@@ -331,10 +334,10 @@ def test_claims_by_published_values_are_told_in_our_own():
 def test_a_published_value_without_a_stand_in_is_not_among_the_cells():
     grid, cells, records = make_depths()
     own = make_claim(a={LAYERS: 24, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
-    (found,) = judging.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    (found,) = judging.verdicts(Measurements(grid.but(claims=[own.plain()]), cells, records))
     assert found.outcome == NOT_RESOLVED
     assert "side a (num_layers 24, own) is not among the cells" in found.reason
     # 4 is a value of ours and none of theirs
     own = make_claim(a={LAYERS: 4, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
-    (found,) = judging.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    (found,) = judging.verdicts(Measurements(grid.but(claims=[own.plain()]), cells, records))
     assert found.outcome == NOT_RESOLVED

@@ -13,6 +13,7 @@ from ablations.commands.cli import app
 from ablations.core.formatting import markdown
 from ablations.core.statistics import minimum_detectable_effect, paired_power, seeds_needed
 from ablations.core.store import Records
+from ablations.measurements.table import Measurements
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record
@@ -29,7 +30,8 @@ def records_of(means, noise=NOISE):
 
 def needs(records, *claims, scale="laptop", cells=None):
     grid = make_grid(axes={RATE: list(RATES)}, claims=claims or [make_claim()])
-    return power.needs(grid, scale, cells or {"laptop": CELLS}, records), grid
+    scales = cells or {"laptop": CELLS}
+    return power.needs(grid, scale, {name: Measurements(grid, of, records) for name, of in scales.items()}), grid
 
 
 @pytest.mark.parametrize("effect", [0.4, 1.0, 2.5])

@@ -13,6 +13,7 @@ from ablations.claims import judging
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.relations import RELATIONS, weighted
 from ablations.core.statistics import holm
+from ablations.measurements.table import Measurements
 from tests.messages import names
 from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_claim, make_failure, make_grid
 
@@ -48,7 +49,9 @@ def records_of(values):
 
 def verdict(claim, values, *others, change=None):
     records = records_of(values) | (change or {})
-    return judging.verdicts(make_grid(axes={RATE: list(RATES)}, claims=[claim, *others]), CELLS, records)[0]
+    return judging.verdicts(Measurements(make_grid(axes={RATE: list(RATES)}, claims=[claim, *others]), CELLS, records))[
+        0
+    ]
 
 
 # --- the numbers of a seed, and how they are read
@@ -203,7 +206,7 @@ def test_records_that_are_missing_never_replicate(relation, gone, failed):
             records[run.id] = make_failure(run)
     count = max(2, len(claim.sides))
     complete = [s for s in range(12) if not any((cell, s) in gone for cell in range(count))]
-    (found,) = judging.verdicts(make_grid(axes={RATE: list(RATES)}, claims=[claim]), CELLS, records)
+    (found,) = judging.verdicts(Measurements(make_grid(axes={RATE: list(RATES)}, claims=[claim]), CELLS, records))
     assert found.n == len(complete)
     assert len(found.runs) == len(complete)
     assert found.computing.runs == count * len(complete)
@@ -246,7 +249,9 @@ def test_what_diverged_is_spread_that_no_number_stands_for():
 def test_all_relations_are_one_family():
     every = [asked(relation) for relation in RELATIONS]
     found = judging.verdicts(
-        make_grid(axes={RATE: list(RATES)}, claims=every), CELLS, records_of(measured((4.0, 4.2, 4.3, 4.6)))
+        Measurements(
+            make_grid(axes={RATE: list(RATES)}, claims=every), CELLS, records_of(measured((4.0, 4.2, 4.3, 4.6)))
+        )
     )
     assert {verdict.family for verdict in found} == {7}
     assert [v.adjusted_p for v in found] == pytest.approx(holm([v.p for v in found]))
@@ -268,7 +273,7 @@ def test_what_has_no_noise_is_compared_as_it_is_and_is_no_test():
     tenth = asked("ratio", ratio=10.0, metric="cost.parameters", id="ten")
     speed = asked("ratio", ratio=1.5, metric="cost.seconds", id="speed")
     grid = make_grid(axes={RATE: list(RATES)}, claims=[fifth, tenth, speed])
-    found = judging.verdicts(grid, CELLS, records_of(measured((4, 4.1, 4, 4))) | fewer)
+    found = judging.verdicts(Measurements(grid, CELLS, records_of(measured((4, 4.1, 4, 4))) | fewer))
     assert [v.outcome for v in found] == [REPLICATES, CONTRADICTS, REPLICATES]
     assert found[0].effect == pytest.approx(5.123456)
     assert found[0].p is None
@@ -306,7 +311,7 @@ def test_shared_values_are_said_once():
     claim = asked("ordering", sides=[{RATE: 0.15, LAYERS: 2}, {RATE: 0.4, LAYERS: 2}, {RATE: 0.8, LAYERS: 2}])
     cells = [make_cell({RATE: rate, LAYERS: 2}, label=f"{rate}") for rate in RATES]
     grid = make_grid(axes={RATE: list(RATES), LAYERS: [2]}, claims=[claim])
-    (found,) = judging.verdicts(grid, cells, {})
+    (found,) = judging.verdicts(Measurements(grid, cells, {}))
     assert found.sides == ("masking rate 15 %, num_layers 2", "40 %", "80 %")
 
 

@@ -23,6 +23,7 @@ from ablations.claims.scoreboard import (
 )
 from ablations.commands.cli import app
 from ablations.figures.claims import board, forest
+from ablations.measurements.table import Measurements
 from ablations.pages import scoreboard_page
 from lightning_modules.config import ConfigError
 from tests.unit import synthetic
@@ -38,8 +39,12 @@ def study():
 
 def answered(study, records, grid="masking_ratio"):
     made, cells, everything = study
-    page = {"claims": [card(verdict, everything) for verdict in verdicts(made, cells, everything)]}
+    page = {"claims": cards(Measurements(made, cells, everything))}
     return answers([(grid, "laptop", json.loads(json.dumps(page)))], records)
+
+
+def cards(measured):
+    return [card(verdict, measured) for verdict in verdicts(measured)]
 
 
 def said(*outcomes, grids=("g",)):
@@ -74,14 +79,14 @@ def test_missing_records_never_leave_a_verdict(study):
         kept = {id: record for id, record in everything.items() if chance.random() < 0.9}
         (left,) = answered(study, kept)
         assert left.outcome == (CONTRADICTS if set(whole.runs) <= kept.keys() else NOT_RUN)
-    (nothing,) = answered(study, {})
+    (nothing,) = answered(study, set())
     assert nothing.outcome == NOT_RUN
 
 
 def test_a_page_without_data_is_not_run(study):
     made, cells, _ = study
-    page = {"claims": [card(verdict, {}) for verdict in verdicts(made, cells, {})]}
-    (empty,) = answers([("masking_ratio", "laptop", page)], {})
+    page = {"claims": cards(Measurements(made, cells, {}))}
+    (empty,) = answers([("masking_ratio", "laptop", page)], set())
     assert empty.outcome == NOT_RUN
     (entry,) = [one for one in entries([empty], {ID: ["masking_ratio"]}) if one.claim.id == ID]
     assert entry.outcome("laptop") == NOT_RUN
@@ -95,7 +100,7 @@ def test_effects_are_shares_of_the_shortfall(study):
     assert removed(1.0, 1.0, lower=False) is None
     assert one.published == pytest.approx(0.3 / 15.8)
     made, cells, everything = study
-    (verdict,) = verdicts(made, cells, everything)
+    (verdict,) = verdicts(Measurements(made, cells, everything))
     worse = [everything[b].metrics["heldout.loss"] for _, b in verdict.runs]
     assert one.removed == pytest.approx(verdict.effect / (sum(worse) / len(worse)))
     assert one.low < one.removed < one.high < 0

@@ -10,6 +10,7 @@ from ablations.claims import judging
 from ablations.core.resampling import bootstrap_interval, multibootstrap, percentile_t, resampled_means
 from ablations.core.statistics import paired
 from ablations.measurements.example_scores import resampled
+from ablations.measurements.table import Measurements
 from ablations.pages import tables
 from lightning_modules.tasks.scores.kept import pack
 from tests.unit.synthetic import RATE, make_cell, make_claim, make_grid, make_record
@@ -143,7 +144,7 @@ def study(metric="rte.accuracy", **changes):
 
 def test_a_verdict_has_both_intervals_beside_the_one_that_decides():
     grid, cells, records, differences = study()
-    (verdict,) = judging.verdicts(grid, cells, records)
+    (verdict,) = judging.verdicts(Measurements(grid, cells, records))
     found = verdict.resampled
     assert found.both == multibootstrap(differences)
     assert found.examples == 80
@@ -160,9 +161,13 @@ def test_a_verdict_has_both_intervals_beside_the_one_that_decides():
 def test_a_turned_claim_turns_the_intervals():
     grid, cells, records, differences = study()
     (claim,) = grid.claims
-    (verdict,) = judging.verdicts(grid.but(claims=[claim.but(a=claim.b, b=claim.a).plain()]), cells, records)
+    (verdict,) = judging.verdicts(
+        Measurements(grid.but(claims=[claim.but(a=claim.b, b=claim.a).plain()]), cells, records)
+    )
     assert verdict.resampled.both.mean == pytest.approx(-differences.mean())
-    turned = judging.verdicts(grid.but(claims=[claim.but(better="lower").plain()]), cells, records)[0].resampled
+    turned = judging.verdicts(Measurements(grid.but(claims=[claim.but(better="lower").plain()]), cells, records))[
+        0
+    ].resampled
     assert turned.both.mean == pytest.approx(-differences.mean())
 
 
@@ -177,7 +182,7 @@ def test_a_turned_claim_turns_the_intervals():
 )
 def test_without_the_scores_behind_a_metric_examples_are_not_resampled(changes):
     grid, cells, records, _ = study(**changes)
-    (verdict,) = judging.verdicts(grid, cells, records)
+    (verdict,) = judging.verdicts(Measurements(grid, cells, records))
     assert verdict.resampled.both is None
     assert verdict.resampled.examples == 0
 
@@ -188,7 +193,7 @@ def test_other_examples_are_never_paired():
         run = cells[1].tuned[2].id
         metrics = {"metrics": {"rte.accuracy": 1.0}} if "examples" in change else {}
         altered = records | {run: records[run].but(**change, **metrics)}
-        assert judging.verdicts(grid, cells, altered)[0].resampled.both is None
+        assert judging.verdicts(Measurements(grid, cells, altered))[0].resampled.both is None
 
 
 def test_scores_kept_in_steps_still_have_the_metric_as_their_mean():
@@ -200,6 +205,7 @@ def test_scores_kept_in_steps_still_have_the_metric_as_their_mean():
     }
     pairs = [(cell.tuned[k].id, cell.tuned[5 + k].id) for k in range(5)]
     by_seed = paired(dict(enumerate(scores[:5].mean(1))), dict(enumerate(scores[5:].mean(1))))
-    found = resampled(make_claim(metric="squad1.f1", better="higher"), by_seed, pairs, records)
+    claim, measured = make_claim(metric="squad1.f1", better="higher"), Measurements(make_grid(), [cell], records)
+    found = resampled(claim, by_seed, pairs, measured)
     assert found.both.mean == pytest.approx(float(np.mean(by_seed.differences)), abs=2e-3)
     assert found.examples == 300

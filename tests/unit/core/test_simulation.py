@@ -15,6 +15,7 @@ from ablations.commands import simulate
 from ablations.commands.cli import app
 from ablations.core import simulation, statistics
 from ablations.core.simulation import FAMILIES, SEEDS
+from ablations.measurements.table import Measurements
 from lightning_modules.places import project
 
 PUBLISHED = project() / "results" / simulate.FOLDER
@@ -164,7 +165,7 @@ def test_runs_that_are_the_very_same_decide_nothing():
         for cell in cells
         for run, loss in zip(cell.runs, (4.5, 4.61, 4.55, 4.7, 4.4), strict=True)
     }
-    (verdict,) = verdicts(grid, cells, records)
+    (verdict,) = verdicts(Measurements(grid, cells, records))
     assert verdict.outcome == NOT_RESOLVED
     assert "no noise to compare it with" in verdict.reason
 

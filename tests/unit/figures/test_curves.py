@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from ablations.figures import grid_figures
+from ablations.measurements.table import Measurements
 from tests.unit.figures.test_figures import make_mixtures, texts
 from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_study
 
 
 def test_curves_have_seeds_means_names_and_baselines():
     grid, cells, records = make_study()
-    figure = grid_figures.curves(grid, cells, records)
+    figure = grid_figures.curves(Measurements(grid, cells, records))
     (axes,) = figure.axes
     assert sum(line.get_linewidth() == 0.7 for line in axes.lines) == 25
     assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 5
@@ -27,7 +28,9 @@ def test_curves_of_uneven_length_are_averaged_where_all_have_values():
     run = cells[0].runs[1]
     records |= {run.id: records[run.id].but(curve={"tokens": [10, 1000], "heldout.loss": [7, 5]})}
     line = next(
-        line for line in grid_figures.curves(make_grid(), cells, records).axes[0].lines if line.get_linewidth() == 2.2
+        line
+        for line in grid_figures.curves(Measurements(make_grid(), cells, records)).axes[0].lines
+        if line.get_linewidth() == 2.2
     )
     assert list(line.get_xdata()) == [10, 100, 1000]
     assert list(line.get_ydata()) == pytest.approx([7.5, 6.5, 5.5])
@@ -37,10 +40,10 @@ def test_a_curve_that_ends_out_of_sight_has_no_name():
     """A model that never gets below the frequencies of words is above the frame."""
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
     records = losses(cells[0], [4.0, 4.1]) | losses(cells[1], [12.0, 12.0])
-    figure = grid_figures.curves(make_grid(), cells, records)
+    figure = grid_figures.curves(Measurements(make_grid(), cells, records))
     assert "15 %" in texts(figure)
     assert "80 %" not in texts(figure)
-    assert grid_figures.curves(make_grid(), cells[1:], records) is not None
+    assert grid_figures.curves(Measurements(make_grid(), cells[1:], records)) is not None
 
 
 def test_losses_of_another_kind_have_curves_and_baselines_of_their_own():
@@ -48,19 +51,19 @@ def test_losses_of_another_kind_have_curves_and_baselines_of_their_own():
     metrics = {"heldout.next_loss": 4.0, "heldout.next_bigram_loss": 4.5, "heldout.next_unigram_loss": 6.0}
     curve = {"tokens": [10, 100, 1000], "heldout.next_loss": [7, 5, 4]}
     records = losses(cells[0], [4.0, 4.1]) | losses(cells[1], [4.0, 4.1], metrics=metrics, curve=curve)
-    (axes,) = grid_figures.curves(make_grid(), cells, records, metric="heldout.next_loss").axes
+    (axes,) = grid_figures.curves(Measurements(make_grid(), cells, records), metric="heldout.next_loss").axes
     assert axes.get_ylabel() == "held-out loss of next tokens (nats)\nlower is better"
     assert [list(line.get_ydata()) for line in axes.lines if line.get_linewidth() == 2.2] == [[7, 5, 4]]
     assert sorted(line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--")[0] == 4.5
-    assert grid_figures.curves(make_grid(), cells[:1], records, metric="heldout.next_loss") is None
+    assert grid_figures.curves(Measurements(make_grid(), cells[:1], records), metric="heldout.next_loss") is None
 
 
 def test_cells_that_share_their_pretraining_are_one_curve():
-    figure = grid_figures.curves(*make_mixtures())
+    figure = grid_figures.curves(Measurements(*make_mixtures()))
     (axes,) = figure.axes
     assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 6
     assert "MASK80 SAME10 RND10" in texts(figure)
     grid, cells, records = make_mixtures()
     assert "one pretraining for all" in texts(
-        grid_figures.curves(grid, [cells[0], cells[0].but(values={"use": "x"})], records)
+        grid_figures.curves(Measurements(grid, [cells[0], cells[0].but(values={"use": "x"})], records))
     )

@@ -9,6 +9,7 @@ from matplotlib.text import Text
 
 from ablations.figures import grid_figures
 from ablations.figures.style import colours, shown, spread
+from ablations.measurements.table import Measurements
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     LAYERS,
@@ -41,7 +42,7 @@ def mean_line(axes):
 
 def test_the_knob_figure_has_every_seed_the_means_and_the_published_values_apart():
     grid, cells, records = make_study()
-    figure = grid_figures.knob(grid, cells, records)
+    figure = grid_figures.knob(Measurements(grid, cells, records))
     measured, *published = figure.axes
     seeds = sorted(y for line in measured.lines if line.get_marker() == "o" for y in line.get_ydata())
     assert seeds == pytest.approx(sorted(record.metrics["heldout.loss"] for record in records.values()))
@@ -62,21 +63,21 @@ def test_unfinished_cells_say_so():
     grid, cells, records = make_study()
     for run in cells[3].runs[:2]:
         records[run.id] = make_failure(run)
-    assert "3 of 5 runs" in texts(grid_figures.knob(grid, cells, records))
+    assert "3 of 5 runs" in texts(grid_figures.knob(Measurements(grid, cells, records)))
 
 
 def test_nothing_finished_is_no_figure():
     grid, cells, records = make_study()
     failures = {run.id: make_failure(run) for cell in cells for run in cell.runs}
     for nothing in ({}, failures):
-        assert grid_figures.knob(grid, cells, nothing) is None
-        assert grid_figures.curves(grid, cells, nothing) is None
-    assert grid_figures.knob(make_grid(figure=None), cells, records) is None
+        assert grid_figures.knob(Measurements(grid, cells, nothing)) is None
+        assert grid_figures.curves(Measurements(grid, cells, nothing)) is None
+    assert grid_figures.knob(Measurements(make_grid(figure=None), cells, records)) is None
 
 
 def test_one_seed_is_drawn_without_a_band():
     grid, cells, records = make_study(seeds=1)
-    band = grid_figures.knob(grid, cells, records).axes[0].collections[0]
+    band = grid_figures.knob(Measurements(grid, cells, records)).axes[0].collections[0]
     assert np.ptp(band.get_paths()[0].vertices[:, 1]) == pytest.approx(
         np.ptp([record.metrics["heldout.loss"] for record in records.values()])
     )
@@ -88,7 +89,7 @@ def test_names_stand_evenly_and_numbers_to_scale():
     grid = make_grid(
         axes={POSITIONS: ["learned"]}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"}
     )
-    axes = grid_figures.knob(grid, cells, records).axes[0]
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["learned", "none", "sinusoidal"]
     assert list(axes.get_xticks()) == [0, 1, 2]
 
@@ -106,13 +107,13 @@ def test_the_axis_follows_the_steps_of_the_knob(path, values, scale):
     cells = [make_cell({path: value}, 2) for value in values]
     records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
     grid = make_grid(axes={path: values}, baseline={}, published=[], figure={"x": path, "y": "heldout.loss"})
-    assert grid_figures.knob(grid, cells, records).axes[0].get_xscale() == scale
+    assert grid_figures.knob(Measurements(grid, cells, records)).axes[0].get_xscale() == scale
 
 
 def test_further_axes_become_lines_with_names():
     cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4, 0.8) for n in (2, 4)]
     records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
-    figure = grid_figures.knob(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=[]), cells, records)
+    figure = grid_figures.knob(Measurements(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=[]), cells, records))
     assert legend(figure) == ["num_layers 2", "num_layers 4"]
 
 
@@ -127,13 +128,15 @@ def test_further_axes_become_lines_with_names():
 def test_the_same_records_are_the_same_bytes(draw, study, tmp_path):
     grid, cells, records = study()
     backwards = dict(reversed(records.items()))
-    first, second = (grid_figures.svg(draw(grid, cells, found, "subtitle")) for found in (records, backwards))
+    first, second = (
+        grid_figures.svg(draw(Measurements(grid, cells, found), "subtitle")) for found in (records, backwards)
+    )
     assert first == second
     ElementTree.fromstring(first)
     assert "<text" not in first  # outlines: the same on every screen
     assert "dc:date" not in first
-    path = grid_figures.save(draw(grid, cells, records), tmp_path / "new" / "figure.svg")
-    assert path.read_text() == grid_figures.svg(draw(grid, cells, records))
+    path = grid_figures.save(draw(Measurements(grid, cells, records)), tmp_path / "new" / "figure.svg")
+    assert path.read_text() == grid_figures.svg(draw(Measurements(grid, cells, records)))
 
 
 def test_hostile_names_are_drawn_literally():
@@ -147,7 +150,7 @@ def test_hostile_names_are_drawn_literally():
         question=" ".join(HOSTILE),
     )
     for draw in (grid_figures.knob, grid_figures.curves):
-        text = grid_figures.svg(draw(grid, cells, records))
+        text = grid_figures.svg(draw(Measurements(grid, cells, records)))
         assert "script>" not in text.lower()
         ElementTree.fromstring(text)
 
@@ -179,7 +182,7 @@ def test_ordered_knobs_have_ordered_colours():
 
 def test_two_metrics_are_two_panels_over_the_same_names():
     grid, cells, records = make_objectives()
-    figure = grid_figures.knob(grid, cells, records)
+    figure = grid_figures.knob(Measurements(grid, cells, records))
     pairs, rte, *published = figure.axes
     assert [axes.get_ylabel().partition("\n")[0] for axes in (pairs, rte)] == [
         "accuracy on swapped pairs", "RTE accuracy"
@@ -211,7 +214,7 @@ def make_mixtures():
 
 
 def test_long_names_are_broken_and_left_out_below_others():
-    measured, *small = grid_figures.knob(*make_mixtures()).axes
+    measured, *small = grid_figures.knob(Measurements(*make_mixtures())).axes
     assert [text.get_text() for text in measured.get_xticklabels()][:2] == [
         "MASK80\nSAME10\nRND10", "MASK100\nSAME0\nRND0"
     ]  # fmt: skip
@@ -222,7 +225,7 @@ def test_long_names_are_broken_and_left_out_below_others():
 
 
 def test_published_values_that_name_no_line_have_the_colour_of_none():
-    measured, *small = grid_figures.knob(*make_mixtures()).axes
+    measured, *small = grid_figures.knob(Measurements(*make_mixtures())).axes
     ours = {line.get_color() for line in measured.lines}
     assert not ours & {line.get_color() for axes in small for line in axes.lines}
     assert list(small[2].lines[0].get_ydata()) == [94.9, 94.0, 94.6, 94.7, 94.6, 94.6]
@@ -241,7 +244,7 @@ def make_widths():
 
 
 def test_what_moves_with_the_knob_makes_no_lines_of_its_own():
-    measured, average = grid_figures.knob(*make_widths()).axes
+    measured, average = grid_figures.knob(Measurements(*make_widths())).axes
     assert measured.get_legend() is None
     assert list(mean_line(measured).get_xdata()) == [1024, 2048, 4096]
     assert list(average.lines[0].get_ydata())[:3] == [71.2, 74.6, 76.3]
@@ -250,14 +253,18 @@ def test_what_moves_with_the_knob_makes_no_lines_of_its_own():
 def test_published_values_of_other_companions_are_left_out():
     grid, cells, records = make_widths()
     others = [cell.but(values={**cell.values, "model.num_heads": 7}) for cell in cells[:1]]
-    _, average = grid_figures.knob(grid, others + cells[1:], records).axes
+    _, average = grid_figures.knob(Measurements(grid, others + cells[1:], records)).axes
     assert 71.2 not in list(average.lines[0].get_ydata())
 
 
 def test_a_metric_that_nothing_has_is_no_panel():
     grid, cells, records = make_objectives()
     without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
-    panels = [axes for axes in grid_figures.knob(grid, without, records).axes if "is better" in axes.get_ylabel()]
+    panels = [
+        axes
+        for axes in grid_figures.knob(Measurements(grid, without, records)).axes
+        if "is better" in axes.get_ylabel()
+    ]
     assert len(panels) == 1
     answering = [text.get_text() for text in panels[0].get_xticklabels()]
     assert answering == ["pairs, NSP", "pairs, SOP"]  # the others have no answer to the only question left
@@ -265,7 +272,7 @@ def test_a_metric_that_nothing_has_is_no_panel():
 
 def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
     grid, cells, records = make_depths()
-    figure = grid_figures.knob(grid, cells, records)
+    figure = grid_figures.knob(Measurements(grid, cells, records))
     measured, perplexity, average = figure.axes
     ours = {line.get_label(): line.get_color() for line in measured.lines if line.get_linewidth() == 2.4}
     assert set(ours) == {"own", "shared"}
@@ -280,7 +287,7 @@ def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
 
 def test_layers_are_drawn_where_there_are_two_or_more():
     grid, cells, records = make_objectives()
-    figure = grid_figures.layers(grid, cells, records)
+    figure = grid_figures.layers(Measurements(grid, cells, records))
     distance, angle = (axes for axes in figure.axes if axes.get_ylabel())
     assert (distance.get_ylabel(), angle.get_ylabel()) == (
         "L2 distance of output from input", "angle (degrees) of output from input"
@@ -296,7 +303,7 @@ def test_layers_are_drawn_where_there_are_two_or_more():
 def test_without_two_layers_there_is_no_figure_of_layers(layers):
     grid, cells, records = make_objectives()
     bare = {id: record.but(layers=layers) for id, record in records.items()}
-    assert grid_figures.layers(grid, cells, bare) is None
-    assert grid_figures.layers(grid, cells, {}) is None
+    assert grid_figures.layers(Measurements(grid, cells, bare)) is None
+    assert grid_figures.layers(Measurements(grid, cells, {})) is None
     deeper = {**bare, cells[1].runs[0].id: records[cells[1].runs[0].id]}
-    assert legend(grid_figures.layers(grid, cells, deeper)) == ["pairs"]
+    assert legend(grid_figures.layers(Measurements(grid, cells, deeper))) == ["pairs"]

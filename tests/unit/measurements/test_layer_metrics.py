@@ -4,8 +4,8 @@ import pytest
 
 from ablations.claims import judging
 from ablations.core.metrics import METRICS
-from ablations.measurements.frames import metric_by_seed
 from ablations.measurements.layer_metrics import LAYER_METRICS, change, last, mean
+from ablations.measurements.table import Measurements
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.record import Record
@@ -51,9 +51,9 @@ def test_each_is_explained_and_known_to_grids():
 def test_a_claim_is_decided_from_statistics_that_the_record_keeps():
     cells, records = planned({"own": [40.0, 20.0, 38.0], "shared": [20.0, 18.0, 16.0]})
     (own, shared) = cells
-    assert metric_by_seed(shared, records, "layers.angle") == pytest.approx({0: 18.0, 1: 18.1})
-    assert metric_by_seed(own, records, "layers.angle_change")[0] == pytest.approx(19.0)
-    found = {verdict.claim.id: verdict for verdict in judging.verdicts(GRID, cells, records)}
+    assert Measurements(GRID, cells, records).values(shared, "layers.angle") == pytest.approx({0: 18.0, 1: 18.1})
+    assert Measurements(GRID, cells, records).values(own, "layers.angle_change")[0] == pytest.approx(19.0)
+    found = {verdict.claim.id: verdict for verdict in judging.verdicts(Measurements(GRID, cells, records))}
     assert found["albert.f1.angle"].effect == pytest.approx(32.667 - 18, abs=1e-3)
     assert all("differ" in v.sentence or "better" in v.sentence or "same" in v.reason for v in found.values())
 
@@ -61,6 +61,6 @@ def test_a_claim_is_decided_from_statistics_that_the_record_keeps():
 def test_runs_without_statistics_are_left_out():
     cells, records = planned({"own": [40.0, 20.0, 38.0], "shared": [20.0, 18.0, 16.0]})
     bare = {id: record.but(layers={}) for id, record in records.items()}
-    assert metric_by_seed(cells[0], bare, "layers.angle") == {}
+    assert Measurements(GRID, cells, bare).values(cells[0], "layers.angle") == {}
     one_failed = records | {cells[0].runs[0].id: records[cells[0].runs[0].id].but(outcome="failed")}
-    assert list(metric_by_seed(cells[0], one_failed, "layers.angle")) == [1]
+    assert list(Measurements(GRID, cells, one_failed).values(cells[0], "layers.angle")) == [1]

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from ablations.core.formatting import markdown
-from ablations.pages import equal_compute, report
+from ablations.measurements.table import Measurements
+from ablations.pages import equal_compute
 from ablations.pages.equal_compute import METRIC, UNITS, amounts, read, value_at
 from ablations.study import Study
 from lightning_modules.config import ConfigError
-from tests.unit.synthetic import LAYERS, make_cell, make_failure, make_grid, make_plan, make_record
+from tests.unit.synthetic import LAYERS, make_cell, make_failure, make_grid, make_plan, make_record, publish_page
 
 SMALL, LARGE = make_cell({LAYERS: 2}, seeds=3), make_cell({LAYERS: 12}, seeds=3)
 GRID = make_grid(
@@ -42,7 +43,7 @@ def study(large_seconds=800.0, **large):
 
 
 def by_layers(unit, records=None, cells=(SMALL, LARGE)):
-    reading = read(GRID, cells, records or study(), unit)
+    reading = read(Measurements(GRID, cells, records or study()), unit)
     return reading, {one.cell.values[LAYERS]: one for one in reading.cells}
 
 
@@ -55,7 +56,7 @@ def test_the_better_of_two_is_another_at_equal_time():
     # the large one has then made an eighth of its steps: three doublings, 1.5 nats, are still to come
     assert at_seconds[12].values[0] == pytest.approx(5.7)
     assert at_seconds[12].share == pytest.approx(1 / 8)
-    text = markdown(equal_compute.sheets(GRID, [SMALL, LARGE], study())[0])
+    text = markdown(equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], study()))[0])
     assert (
         "at equal steps num_layers=12; at equal tokens num_layers=12; at equal FLOPs num_layers=2; "
         "at equal time num_layers=2" in text
@@ -78,7 +79,7 @@ def test_values_between_points_are_interpolated_in_the_logarithm_and_marked():
     _, found = by_layers("seconds", study(large_seconds=300.0))
     assert found[2].interpolated == 0
     assert found[12].interpolated == 3
-    text = markdown(equal_compute.single(GRID, [SMALL, LARGE], study(large_seconds=300.0), "seconds"))
+    text = markdown(equal_compute.single(Measurements(GRID, [SMALL, LARGE], study(large_seconds=300.0)), "seconds"))
     assert "\\*: interpolated between two measurements" in text
     assert "33 %" in text
 
@@ -92,7 +93,9 @@ def test_a_run_that_had_not_been_measured_yet_has_no_value():
     _, found = by_layers("seconds", study(large_seconds=8000.0))  # at 100 seconds its first point is still to come
     assert found[12].values == {}
     assert found[12].difference.mean is None
-    assert "| 12 | 0 |" in markdown(equal_compute.single(GRID, [SMALL, LARGE], study(large_seconds=8000.0), "seconds"))
+    assert "| 12 | 0 |" in markdown(
+        equal_compute.single(Measurements(GRID, [SMALL, LARGE], study(large_seconds=8000.0)), "seconds")
+    )
 
 
 def test_the_amount_is_what_every_finished_run_has_reached():
@@ -120,7 +123,7 @@ def test_time_is_not_compared_across_device_classes():
     reading, _ = by_layers("seconds", mixed)
     assert reading.amount is None
     assert "several device classes: NVIDIA H200, cpu" in reading.why
-    text = markdown(equal_compute.single(GRID, [SMALL, LARGE], mixed, "seconds"))
+    text = markdown(equal_compute.single(Measurements(GRID, [SMALL, LARGE], mixed), "seconds"))
     assert "No reading at equal time: the runs come from several device classes" in text
     _, at_steps = by_layers("steps", mixed)
     assert at_steps[12].difference.mean is None  # nor is any difference taken
@@ -129,19 +132,19 @@ def test_time_is_not_compared_across_device_classes():
 def test_records_without_curve_or_cost_are_no_data():
     bare = {id: record.but(curve={}) for id, record in study().items()}
     assert by_layers("steps", bare)[0].amount is None
-    assert equal_compute.sheets(GRID, [SMALL, LARGE], bare) is None
+    assert equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], bare)) is None
     free = course(SMALL.runs[0], 6.0, 0.5, 100.0).but(cost={})
     assert amounts(free, "seconds") == []
     assert amounts(free, "steps") == STEPS.tolist()
-    assert equal_compute.sheets(GRID, [SMALL, LARGE], {}) is None
+    assert equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], {})) is None
 
 
 def test_cells_of_the_same_runs_are_no_comparison():
     twin = SMALL.but(label="twin")
-    assert equal_compute.sheets(GRID, [SMALL, twin], study()) is None
+    assert equal_compute.sheets(Measurements(GRID, [SMALL, twin], study())) is None
     twin = twin.but(values={LAYERS: 12})
     assert by_layers("steps", cells=(SMALL, twin))[1][12].difference is None
-    text = markdown(equal_compute.single(GRID, [SMALL, twin], study(), "steps"))
+    text = markdown(equal_compute.single(Measurements(GRID, [SMALL, twin], study()), "steps"))
     assert "same runs" in text
     assert "0.00 [0.00, 0.00]" not in text
 
@@ -152,12 +155,12 @@ def test_means_over_other_seeds_are_not_ranked():
     records[quick.id] = course(quick, 5.0, 0.5, 100.0)
     reading, found = by_layers("seconds", records)
     assert (reading.amount, len(found[2].values), len(found[12].values)) == (100.0, 3, 1)
-    text = markdown(equal_compute.sheets(GRID, [SMALL, LARGE], records)[0])
+    text = markdown(equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], records))[0])
     assert "at equal time num_layers" not in text
 
 
 def test_the_page_has_it_and_the_csv_every_number(tmp_path):
-    written = report.publish(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
+    written = publish_page(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
     assert {"equal_compute.md", "equal_compute.csv", "equal_compute.json"} <= set(written)
     page = (tmp_path / "README.md").read_text()
     assert "## Read at equal compute" in page
@@ -166,7 +169,7 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
     assert (cells["steps amount"], cells["seconds amount"], cells["seconds share"]) == ("800", "100", "0.125")
     assert float(cells["steps difference"]) == pytest.approx(-0.3 + 0.04 / 3)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    report.publish(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
+    publish_page(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 

@@ -12,7 +12,15 @@ from ablations.pages import publishing, report
 from ablations.planning import grids
 from lightning_modules.config import ConfigError
 from tests.unit.core.test_formatting import HOSTILE
-from tests.unit.synthetic import make_claim, make_depths, make_failure, make_objectives, make_plan, make_study
+from tests.unit.synthetic import (
+    make_claim,
+    make_depths,
+    make_failure,
+    make_objectives,
+    make_plan,
+    make_study,
+    publish_page,
+)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +28,7 @@ def drawn(tmp_path_factory):
     """A page that is made once for all tests here; they get copies."""
     grid, cells, records = make_study()
     folder = tmp_path_factory.mktemp("drawn")
-    return folder, report.publish(make_plan(grid, cells), records, folder)
+    return folder, publish_page(make_plan(grid, cells), records, folder)
 
 
 @pytest.fixture
@@ -56,7 +64,7 @@ def test_unfinished_grids_say_so(tmp_path):
     for run in cells[3].runs[:2]:
         records[run.id] = make_failure(run)
     del records[cells[0].runs[0].id]
-    report.publish(make_plan(grid, cells, folder_name="laptop-abc123"), records, tmp_path)
+    publish_page(make_plan(grid, cells, folder_name="laptop-abc123"), records, tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "**22 of 25 runs finished.** This page is incomplete." in page
     assert "2 diverged (loss is NaN at step 312)" in page
@@ -66,7 +74,7 @@ def test_unfinished_grids_say_so(tmp_path):
 def test_without_data_no_figure_is_written_and_an_old_one_goes(published):
     folder, _ = published
     grid, cells, _ = make_study()
-    written = report.publish(make_plan(grid, cells), {}, folder)
+    written = publish_page(make_plan(grid, cells), {}, folder)
     assert "knob.svg" not in written
     assert not (folder / "knob.svg").exists()
     page = (folder / "README.md").read_text()
@@ -79,19 +87,18 @@ def test_publishing_again_changes_no_byte(published, tmp_path):
     folder, _ = published
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     grid, cells, records = make_study()
-    report.publish(make_plan(grid, cells), dict(reversed(records.items())), folder)
+    publish_page(make_plan(grid, cells), dict(reversed(records.items())), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 SCRIPT = """
 import random, sys
 from pathlib import Path
-from ablations.pages import report
-from tests.unit.synthetic import make_plan, make_study
+from tests.unit.synthetic import make_plan, make_study, publish_page
 grid, cells, records = make_study()
 order = list(records)
 random.shuffle(order)
-report.publish(make_plan(grid, cells), {id: records[id] for id in order}, Path(sys.argv[1]))
+publish_page(make_plan(grid, cells), {id: records[id] for id in order}, Path(sys.argv[1]))
 """
 
 
@@ -115,7 +122,7 @@ def test_the_executed_notebook_is_linked_where_there_is_one(published):
     grid, cells, records = make_study()
     assert "notebook" not in (folder / "README.md").read_text()
     (folder / "notebook.ipynb").write_text("{}")
-    report.publish(make_plan(grid, cells), records, folder)
+    publish_page(make_plan(grid, cells), records, folder)
     assert "[notebook.ipynb](notebook.ipynb)" in (folder / "README.md").read_text()
     assert (folder / "notebook.ipynb").read_text() == "{}"
 
@@ -123,13 +130,13 @@ def test_the_executed_notebook_is_linked_where_there_is_one(published):
 def test_combinations_left_out_are_listed_with_their_reasons(tmp_path):
     grid, cells, records = make_study()
     excluded = (({"model.num_layers": 8}, "too slow"),)
-    report.publish(make_plan(grid, cells, excluded=excluded), records, tmp_path)
+    publish_page(make_plan(grid, cells, excluded=excluded), records, tmp_path)
     assert "* Left out: num_layers 8: too slow." in (tmp_path / "README.md").read_text()
 
 
 def test_stand_ins_are_listed(tmp_path):
     grid, cells, records = make_depths()
-    report.publish(make_plan(grid, cells), records, tmp_path)
+    publish_page(make_plan(grid, cells), records, tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "* Published values of num_layers have stand-ins here: 1 for 3, 2 for 6, 4 for 12." in page
     assert "num_layers 4, own (for 12) is better than num_layers 1, own (for 3)" in page
@@ -139,7 +146,7 @@ def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):
     grid, cells, records = make_objectives()
     shared = [*cells, cells[3].model_copy(update={"values": {"objective": "pairs, SOP again"}})]
     del records[cells[0].tuned[0].id]
-    written = report.publish(make_plan(grid, shared), records, tmp_path)
+    written = publish_page(make_plan(grid, shared), records, tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "**39 of 40 runs finished.** This page is incomplete." in page
     assert "39 runs, " in page
@@ -147,7 +154,7 @@ def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):
     assert "layers.svg" in written
     assert "![How far each layer moves what passes through it: seeds thin, their mean thick.](layers.svg)" in page
     bare = {id: record.but(layers={}) for id, record in records.items()}
-    assert "layers.svg" not in report.publish(make_plan(grid, cells), bare, tmp_path)
+    assert "layers.svg" not in publish_page(make_plan(grid, cells), bare, tmp_path)
     assert not (tmp_path / "layers.svg").exists()
 
 
@@ -156,7 +163,7 @@ def test_the_index_lists_every_page(tmp_path):
     for name in ("masking_ratio", "another"):
         for scale in ("laptop", "smoke"):
             found = records if scale == "laptop" else {}
-            report.publish(make_plan(grid, cells, folder_name=scale), found, tmp_path / name / scale)
+            publish_page(make_plan(grid, cells, folder_name=scale), found, tmp_path / name / scale)
     text = report.index(tmp_path).read_text()
     rows = [line for line in text.splitlines() if line.startswith("| [")]
     assert [re.search(r"\(([^)]+)\)", row)[1] for row in rows] == [
@@ -179,7 +186,7 @@ def test_an_index_of_nothing_is_a_page(tmp_path):
 def test_hostile_words_stay_words(text, tmp_path):
     claim = make_claim(statement=text, source=text, proxy=text, published_metric=text)
     grid, cells, records = make_study(question=text, paper=text, claims=[claim])
-    report.publish(make_plan(grid, cells, excluded=(({text: text}, text),)), records, tmp_path / "g" / "s")
+    publish_page(make_plan(grid, cells, excluded=(({text: text}, text),)), records, tmp_path / "g" / "s")
     for page in (tmp_path / "g" / "s" / "README.md", report.index(tmp_path)):
         content = page.read_text()
         assert "<script" not in content

@@ -6,7 +6,8 @@ import pytest
 
 from ablations.claims import judging
 from ablations.core.formatting import markdown
-from ablations.measurements.frames import frame, summary
+from ablations.measurements.summaries import frame, summary
+from ablations.measurements.table import Measurements
 from ablations.pages import tables
 from lightning_modules.config import ConfigError
 from tests.unit.core.test_formatting import HOSTILE
@@ -27,7 +28,7 @@ from tests.unit.synthetic import (
 
 
 def rows_of(grid, cells, records):
-    reading, _, _ = tables.results(grid, cells, records)
+    reading, _, _ = tables.results(Measurements(grid, cells, records))
     return [dict(zip(reading.headings, row, strict=True)) for row in reading.rows]
 
 
@@ -79,7 +80,7 @@ def test_what_did_not_finish_is_shown_and_not_averaged():
     assert rows[3]["not done"] == "2 diverged (loss is NaN at step 312), 1 oom (loss is NaN at step 312)"
     assert rows[4]["not done"] == "1 not run"
     kept = [records[run.id].metrics["heldout.loss"] for run in cells[3].runs[3:]]
-    assert summary(grid, cells, records)["heldout.loss mean"][3] == pytest.approx(sum(kept) / 2)
+    assert summary(Measurements(grid, cells, records))["heldout.loss mean"][3] == pytest.approx(sum(kept) / 2)
 
 
 def test_the_plateau_is_marked():
@@ -101,9 +102,9 @@ def test_a_missing_metric_is_missing_for_that_seed_only():
     run = cells[3].runs[2]
     metrics = {k: v for k, v in records[run.id].metrics.items() if k != "heldout.accuracy"}
     records[run.id] = make_record(run, 4.7, metrics=metrics)
-    row = summary(grid, cells, records).iloc[3]
+    row = summary(Measurements(grid, cells, records)).iloc[3]
     assert (row["heldout.loss n"], row["heldout.accuracy n"], row["heldout.accuracy pairs"]) == (5, 4, 4)
-    assert "seeds without a partner: 2" in markdown(tables.results(grid, cells, records)[0])
+    assert "seeds without a partner: 2" in markdown(tables.results(Measurements(grid, cells, records))[0])
 
 
 def test_each_cell_is_compared_with_its_own_baseline():
@@ -121,13 +122,13 @@ def test_each_cell_is_compared_with_its_own_baseline():
 def test_an_ambiguous_join_is_refused():
     grid, cells, records = make_study(published=[{"file": "mask15", "match": {"rate": RATE}}])
     with pytest.raises(ConfigError, match="both give MNLI"):
-        tables.results(grid, cells, records)
+        tables.results(Measurements(grid, cells, records))
 
 
 def test_every_number_names_its_runs(tmp_path):
     grid, cells, records = make_study()
     del records[cells[3].runs[1].id]
-    paths = tables.write(tmp_path, "table", tables.results(grid, cells, records))
+    paths = tables.write(tmp_path, "table", tables.results(Measurements(grid, cells, records)))
     traced = json.loads(paths["json"].read_text())["cells"][3]
     ids = [run.id for i, run in enumerate(cells[3].runs) if i != 1]
     assert traced["metrics"]["heldout.loss"]["runs"] == ids
@@ -137,10 +138,10 @@ def test_every_number_names_its_runs(tmp_path):
 
 def test_the_csv_has_the_numbers_themselves(tmp_path):
     grid, cells, records = make_study()
-    paths = tables.write(tmp_path, "table", tables.results(grid, cells, records))
+    paths = tables.write(tmp_path, "table", tables.results(Measurements(grid, cells, records)))
     with paths["csv"].open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    expected = summary(grid, cells, records)
+    expected = summary(Measurements(grid, cells, records))
     assert [float(row[RATE]) for row in rows] == list(EFFECTS)
     for name in ("heldout.loss mean", "heldout.loss low", "heldout.accuracy mean"):
         assert [float(row[name]) for row in rows] == pytest.approx(list(expected[name]), rel=1e-7)
@@ -154,8 +155,8 @@ def test_hostile_names_go_through_every_format(tmp_path):
     claim = make_claim(statement=HOSTILE[0], source=HOSTILE[1], proxy=HOSTILE[3], published_metric=HOSTILE[9])
     grid = make_grid(axes={"model.positions": HOSTILE}, baseline={}, published=[], claims=[claim], question=HOSTILE[0])
     for name, sheets in (
-        ("table", tables.results(grid, cells, records)),
-        ("claims", tables.claims(judging.verdicts(grid, cells, records))),
+        ("table", tables.results(Measurements(grid, cells, records))),
+        ("claims", tables.claims(judging.verdicts(Measurements(grid, cells, records)))),
     ):
         paths = tables.write(tmp_path, name, sheets)
         assert "<script" not in paths["md"].read_text()
@@ -168,7 +169,7 @@ def test_hostile_names_go_through_every_format(tmp_path):
 
 def test_claims_have_their_numbers_and_their_runs(tmp_path):
     grid, cells, records = make_study()
-    paths = tables.write(tmp_path, "claims", tables.claims(judging.verdicts(grid, cells, records)))
+    paths = tables.write(tmp_path, "claims", tables.claims(judging.verdicts(Measurements(grid, cells, records))))
     with paths["csv"].open(newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert row["verdict"] == "contradicts"
@@ -190,7 +191,7 @@ def test_tokens_to_reach_a_loss_are_read_off_the_curve():
         cells[1].runs[0].id: make_record(cells[1].runs[0], 4.0, **curve([100, 200], [4.9, 4.8])),
         cells[1].runs[1].id: make_record(cells[1].runs[1], 4.0, **curve([100, 200], [6.0, 5.5])),
     }
-    found = tables.tokens_to_reach(cells, records, 5.0)
+    found = tables.tokens_to_reach(Measurements(make_grid(), cells, records), 5.0)
     assert found["mean"][0] == pytest.approx(1000.0)  # half way down in the logarithm, and a point on the curve
     assert list(found["reached"]) == [2, 1]
     assert list(found["done"]) == [2, 2]
@@ -198,10 +199,10 @@ def test_tokens_to_reach_a_loss_are_read_off_the_curve():
 
 
 def test_the_frame_has_one_row_a_run():
-    _, cells, records = make_study()
+    grid, cells, records = make_study()
     records[cells[0].runs[0].id] = make_failure(cells[0].runs[0])
     del records[cells[0].runs[1].id]
-    runs = frame(cells, records)
+    runs = frame(Measurements(grid, cells, records))
     assert len(runs) == 25
     assert list(runs["outcome"][:3]) == ["diverged", "not run", "done"]
     assert runs["heldout.loss"].isna().sum() == 2
@@ -230,14 +231,14 @@ def test_simple_methods_stand_below_the_cells_where_all_runs_agree():
 
 def test_tasks_have_columns_where_they_are_planned():
     grid, cells, records = make_objectives()
-    sheets = tables.results(grid, cells, records)
+    sheets = tables.results(Measurements(grid, cells, records))
     for sheet in sheets[:2]:
         assert not any("CoLA" in heading or "cola" in heading for heading in sheet.headings)
     assert any(heading.startswith("rte.accuracy mean") for heading in sheets[1].headings)
     notes = " ".join(sheets[0].notes)
     assert "Minus baseline: accuracy on swapped pairs of the row minus that of the baseline (pairs)" in notes
     without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
-    headings = tables.results(grid, without, records)[0].headings
+    headings = tables.results(Measurements(grid, without, records))[0].headings
     assert "RTE accuracy" not in headings
     assert "accuracy on swapped pairs" in headings
 
@@ -249,11 +250,11 @@ def test_scores_of_a_task_are_those_of_its_fine_tunings():
     row = rows_of(grid, cells, records)[3]
     assert row["runs"] == "5 of 5"  # its pretrainings
     assert row["not done"] == "1 diverged on rte (loss is NaN at step 312), 1 not run on rte"
-    _, everything, trace = tables.results(grid, cells, records)
+    _, everything, trace = tables.results(Measurements(grid, cells, records))
     numbers = dict(zip(everything.headings, everything.rows[3], strict=True))
     assert (numbers["rte.accuracy n"], numbers["heldout.sop_accuracy n"]) == (3, 5)
     assert trace["cells"][3]["metrics"]["rte.accuracy"]["runs"] == tuple(run.id for run in cells[3].tuned[2:])
-    runs = frame(cells, records)
+    runs = frame(Measurements(grid, cells, records))
     assert len(runs) == 20
     last = runs[runs["objective"] == "pairs, SOP"]
     assert last["rte.accuracy"].isna().sum() == 2
@@ -279,4 +280,4 @@ def test_published_values_stand_beside_their_stand_ins():
     assert [table[n, "own"]["minus baseline"] == "baseline" for n in "124"] == [False, True, False]
     assert table["4", "own"]["minus baseline"].startswith("-0.2")
     assert table["4", "shared"]["minus baseline"].startswith("-0.2")
-    assert "(num_layers 2), paired by seed" in " ".join(tables.results(grid, cells, records)[0].notes)
+    assert "(num_layers 2), paired by seed" in " ".join(tables.results(Measurements(grid, cells, records))[0].notes)

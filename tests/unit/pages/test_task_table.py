@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ablations.measurements.table import Measurements
 from ablations.pages.task_table import ensemble, per_task
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
@@ -33,7 +34,7 @@ def study():
 
 def test_runs_no_better_than_the_majority_are_counted_and_stay_in_the_mean(study):
     cell, records, labels, answers = study
-    reading, numbers, trace = per_task([cell], records)
+    reading, numbers, trace = per_task(Measurements(synthetic.make_grid(), [cell], records))
     row = dict(zip(numbers.headings, numbers.rows[0], strict=True))
     scores = [METRICS["matthews"].of(labels, given) for given in answers]
     assert (row["n"], row["degenerate"]) == (3, 1)
@@ -62,14 +63,14 @@ def test_times_are_those_of_the_fine_tuning_and_of_what_it_starts_from():
             records[run.id] = synthetic.make_record(run, 4.0, kind="finetune", metrics=metrics, cost=cost)
     for run in home.runs:
         records[run.id] = synthetic.make_record(run, 4.0, cost={"seconds": 100.0})
-    reading, numbers, _ = per_task(cells, records)
+    reading, numbers, _ = per_task(Measurements(synthetic.make_grid(), cells, records))
     rows = [dict(zip(numbers.headings, row, strict=True)) for row in numbers.rows]
     assert [(row["start"], row["seconds_before"], row["seconds"]) for row in rows] == [
         ("fine-tuned", 100.0, 5.5), ("vectors", 35.0, 5.5), ("scratch", 0.0, 5.5),
     ]  # fmt: skip
     assert reading.rows[1][-2:] == ["35 s", "6 s"]
     del records[home.runs[1].id]
-    reading, numbers, _ = per_task(cells, records)
+    reading, numbers, _ = per_task(Measurements(synthetic.make_grid(), cells, records))
     assert numbers.rows[0][-2] is None, "not the mean of the seeds whose pretraining is known"
     assert reading.rows[0][-2] == ""
 
@@ -97,8 +98,11 @@ def test_votes_need_two_seeds_and_classes(study):
 
 def test_nothing_tuned_makes_no_table():
     cell = synthetic.make_cell({synthetic.LAYERS: 2}, seeds=2)
-    assert per_task([cell], {}) is None
-    assert per_task([synthetic.make_cell({synthetic.LAYERS: 2}, task="cola")], {}) is None
+    assert per_task(Measurements(synthetic.make_grid(), [cell], {})) is None
+    assert (
+        per_task(Measurements(synthetic.make_grid(), [synthetic.make_cell({synthetic.LAYERS: 2}, task="cola")], {}))
+        is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from matplotlib.text import Text
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
+from ablations.measurements.table import Measurements
 from ablations.pages import inference_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
@@ -82,14 +83,14 @@ def test_a_second_measurement_replaces_that_of_its_device_alone(sizes, tmp_path)
 
 
 def test_what_was_not_measured_is_no_part_of_a_page(sizes, tmp_path):
-    assert inference_page.publish(sizes, {}, tmp_path) == {}
+    assert inference_page.publish(Measurements(sizes.grid, sizes.cells, {}), tmp_path) == {}
     assert inference_page.part(tmp_path) == []
     assert not list(tmp_path.iterdir())
 
 
 def test_the_page_has_a_row_a_cell_the_smallest_first_and_the_same_bytes(sizes, tmp_path):
     inference.keep(tmp_path, made_up(sizes))
-    written = inference_page.publish(sizes, {}, tmp_path)
+    written = inference_page.publish(Measurements(sizes.grid, sizes.cells, {}), tmp_path)
     first = {name: path.read_bytes() for name, path in written.items()}
     assert set(first) == {"inference.md", "inference.csv", "inference.svg"}
     text = "\n".join(inference_page.part(tmp_path))
@@ -98,7 +99,7 @@ def test_the_page_has_a_row_a_cell_the_smallest_first_and_the_same_bytes(sizes, 
     assert [row.split(" | ")[3] for row in rows] == ["6 k", "7 k", "8 k", "9 k"]
     assert "A processor, 1 thread" in text
     assert "no verdict rests on them" in text
-    inference_page.publish(sizes, {}, tmp_path)
+    inference_page.publish(Measurements(sizes.grid, sizes.cells, {}), tmp_path)
     assert {name: path.read_bytes() for name, path in written.items()} == first
 
 
@@ -107,7 +108,16 @@ def test_two_devices_have_rows_and_panels_of_their_own(sizes, tmp_path):
     reading, everything = inference_page.sheets(sizes.cells, both)
     assert len(reading.rows) == len(everything.rows) == 2 * len(sizes.cells)
     assert reading.headings[-1] == "device"
-    assert len([axes for axes in inference_page.figure(sizes, {}, both).axes if axes.get_xlabel()]) == 4
+    assert (
+        len(
+            [
+                axes
+                for axes in inference_page.figure(Measurements(sizes.grid, sizes.cells, {}), both).axes
+                if axes.get_xlabel()
+            ]
+        )
+        == 4
+    )
 
 
 def test_a_cell_that_the_grid_has_lost_is_left_out(sizes):
@@ -119,7 +129,7 @@ def test_a_cell_that_the_grid_has_lost_is_left_out(sizes):
 @pytest.mark.parametrize("is_done", [True, False])
 def test_the_figure_shows_scores_once_all_cells_have_them(sizes, is_done):
     records = records_of(sizes.cells if is_done else sizes.cells[1:])
-    figure = inference_page.figure(sizes, records, [made_up(sizes)])
+    figure = inference_page.figure(Measurements(sizes.grid, sizes.cells, records), [made_up(sizes)])
     shown = "\n".join(text.get_text() for text in figure.findobj(Text))
     assert ("lower is better" in shown) == is_done
     assert ("encoder parameters" in shown) != is_done

@@ -9,6 +9,7 @@ from ablations.claims import judging
 from ablations.commands.cli import app
 from ablations.core import machine, strict_yaml
 from ablations.core.store import Records
+from ablations.measurements.table import Measurements
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
 from ablations.schema.grid import Tune
@@ -117,7 +118,7 @@ def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
     assert "nothing is evaluated where a search has not chosen: rate=0.4" in str(summary)
     assert {rate for rate, _, seed in made if seed < 1000} == {0.15}
     assert one.resolve().counts == {"done": 9, "failed": 1}
-    (verdict,) = judging.verdicts(one.grid, one.resolve().cells, one.records)
+    (verdict,) = judging.verdicts(Measurements(one.grid, one.resolve().cells, one.records))
     assert (verdict.outcome, verdict.n) == ("not resolved", 0)
     frame = one.frame()
     assert list(frame["outcome"]) == ["done", "done", "not run", "not run"]
@@ -166,7 +167,7 @@ def test_the_search_is_charged_to_its_cell(tmp_path, trainings):
         "Every cell is tuned by the same search: 2 combinations (peak_lr 0.001, 0.003), each from seeds 1000 to 1001"
         in page
     )
-    (verdict,) = judging.verdicts(one.grid, one.resolve().cells, one.records)
+    (verdict,) = judging.verdicts(Measurements(one.grid, one.resolve().cells, one.records))
     assert verdict.n == 2
     evaluated = {run.id for cell in one.resolve().cells for run in cell.runs}
     assert {run for pair in verdict.runs for run in pair} <= evaluated

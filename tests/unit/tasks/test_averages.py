@@ -3,7 +3,9 @@
 import pytest
 
 from ablations.core.metrics import METRICS
-from ablations.measurements import derived, frames
+from ablations.measurements import derived, summaries
+from ablations.measurements.pairs import paired_by_seed
+from ablations.measurements.table import Measurements
 from ablations.pages import tables
 from ablations.planning import grids
 from ablations.schema.run import Run
@@ -88,13 +90,15 @@ def grid_of(*names):
     return make_grid(metrics=metrics, tasks=list(TASKS), figure=None, claims=[], published=[], axes={RATE: [0.15, 0.4]})
 
 
+def values(cell, records, metric):
+    return Measurements(grid_of(metric), [cell], records).values(cell, metric)
+
+
 class TestMetricsOfAGrid:
     def test_a_mean_is_taken_within_each_seed_then_over_seeds(self):
         cells, records = make_cells()
-        assert frames.metric_by_seed(cells[0], records, "tasks.mean") == pytest.approx(
-            {0: 0.4075, 1: 0.4125, 2: 0.4175}
-        )
-        base, other = frames.summarise(grid_of("tasks.mean"), cells, records)
+        assert values(cells[0], records, "tasks.mean") == pytest.approx({0: 0.4075, 1: 0.4125, 2: 0.4175})
+        base, other = summaries.summarise(Measurements(grid_of("tasks.mean"), cells, records))
         assert base.metrics["tasks.mean"].interval.mean == pytest.approx(0.4125)
         assert base.metrics["tasks.mean"].runs == tuple(run.id for run in cells[0].runs)
         found = other.metrics["tasks.mean"]
@@ -106,22 +110,23 @@ class TestMetricsOfAGrid:
         gone, failed = (next(r for r in cells[0].tuned if (r.seed, r.task) == key) for key in ((0, "rte"), (1, "cola")))
         del records[gone.id]
         records[failed.id] = records[failed.id].but(outcome="failed")
-        assert list(frames.metric_by_seed(cells[0], records, "tasks.mean")) == [2]
-        item = frames.summarise(grid_of("tasks.mean"), cells, records)[1]
+        assert list(values(cells[0], records, "tasks.mean")) == [2]
+        item = summaries.summarise(Measurements(grid_of("tasks.mean"), cells, records))[1]
         assert item.metrics["tasks.mean"].pairing.contrast.n == 1
 
     def test_means_made_on_several_devices_are_not_paired_with_others(self):
         cells, records = make_cells()
         mixed = next(run for run in cells[1].tuned if run.seed == 1)
         records[mixed.id] = records[mixed.id].but(provenance={"device": "cuda"})
-        pairing = frames.pair(cells[1], cells[0], records, "tasks.mean")
+        found = Measurements(grid_of("tasks.mean"), cells, records)
+        pairing = paired_by_seed([found.of(cell, "tasks.mean") for cell in (cells[1], cells[0])])
         assert pairing.contrast.seeds == (0, 2)
         assert "never compared across device classes: seeds 1 left out" in pairing.notes
 
     def test_tables_have_it_where_the_tasks_suffice(self):
         cells, records = make_cells()
         grid = grid_of("rte.accuracy", "tasks.mean", "glue.bert_average")
-        reading = tables.results(grid, cells, records)[0]
+        reading = tables.results(Measurements(grid, cells, records))[0]
         assert "tasks.mean" in reading.headings
         assert "glue.bert_average" not in reading.headings
         (row, *_) = reading.rows
@@ -129,7 +134,7 @@ class TestMetricsOfAGrid:
 
     def test_frames_have_a_column(self):
         cells, records = make_cells()
-        found = frames.frame(cells, records)
+        found = summaries.frame(Measurements(grid_of("tasks.mean"), cells, records))
         assert found["tasks.mean"].tolist() == pytest.approx([0.4075, 0.4125, 0.4175, 0.42, 0.425, 0.43])
         assert "glue.average" not in found
 
@@ -141,8 +146,8 @@ class TestMetricsOfAGrid:
         tuned = tuple(Run.tuning(run, task, "examples", FineTuning()) for run in cell.runs for task in parts)
         cell = cell.model_copy(update={"tuned": tuned})
         records = {run.id: make_record(run, 0.0, kind="finetune", metrics=parts[run.task], curve={}) for run in tuned}
-        assert frames.metric_by_seed(cell, records, "glue.bert_average") == pytest.approx({0: 0.1, 1: 0.1})
-        assert frames.metric_by_seed(cell, records, "glue.average") == {}
+        assert values(cell, records, "glue.bert_average") == pytest.approx({0: 0.1, 1: 0.1})
+        assert values(cell, records, "glue.average") == {}
 
     def test_each_is_described(self):
         assert set(derived.DERIVED) <= set(METRICS)

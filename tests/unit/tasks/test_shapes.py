@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.measurements.frames import references
+from ablations.measurements.references import references
 from lightning_modules.finetuning.run import Tuning, tune
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
 from lightning_modules.tasks.measured_baselines import baselines

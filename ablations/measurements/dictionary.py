@@ -1,0 +1,114 @@
+"""What every metric is: its unit, its meaning, and where it comes from. `docs/records.md` has the same table."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from ablations.core.metrics import COST, COSTS, METRICS
+from ablations.measurements.derived import DERIVED
+from ablations.measurements.layer_metrics import LAYER_METRICS
+from lightning_modules.tasks import TASKS
+
+_UNITS = (  # the first ending that fits
+    ("loss", "nats"),
+    ("plateau", "0 or 1"),
+    ("parameters", "parameters"),
+    ("tokens_per_second", "tokens/s"),
+    ("tokens", "tokens"),
+    ("flops", "FLOP"),
+    ("seconds", "s"),
+    ("angle", "degrees"),
+    ("angle_change", "degrees"),
+    ("distance", "L2 norm"),
+    ("distance_change", "L2 norm"),
+    ("matthews", "correlation"),
+    ("spearman", "correlation"),
+    ("pearson", "correlation"),
+    ("average", "mean score"),
+    ("mean", "mean score"),
+    ("", "share"),
+)
+_PLACEHOLDER = re.compile(r"<\w+>")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One line of the dictionary.
+
+    Attributes:
+        pattern: A metric's name; ``<task>``, ``<method>`` and ``<objective>`` stand for one word each.
+        unit: Of its values.
+        text: What it is.
+        source: Where it comes from: fields of a record, or how it is made of those.
+    """
+
+    pattern: str
+    unit: str
+    text: str
+    source: str
+
+    @property
+    def parts(self) -> re.Pattern[str]:
+        """The names that the pattern stands for."""
+        words = map(re.escape, _PLACEHOLDER.split(self.pattern))
+        return re.compile(r"\w+".join(words))
+
+
+@cache
+def dictionary() -> tuple[Meaning, ...]:
+    """Every metric, in the order in which a name is looked up: exact names before patterns."""
+    exact = [_meaning(name, text, _source(name)) for name, text in METRICS.items()]
+    costs = [_meaning(name, text, "`cost`") for name, text in COSTS.items()]
+    more = "seconds of training the word vectors that a fine-tuning starts from"
+    costs.append(_meaning(f"{COST}word_vectors_seconds", more, "`cost`"))
+    objective = "mean training loss of an objective since the last measurement"
+    trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
+    return (*exact, *costs, *trained, *_of_tasks())
+
+
+def _of_tasks() -> list[Meaning]:
+    source, texts = "`metrics` of a fine-tuning", {}
+    for task in TASKS.values():
+        for measure, text in task.shape.measures.items():
+            texts.setdefault(measure, text)
+    measures = [_meaning(f"<task>.{name}", f"dev set: {text}", source) for name, text in sorted(texts.items())]
+    regressions = [name for name, task in TASKS.items() if not getattr(task.shape, "labels", True)]
+    losses = [
+        Meaning(f"{name}.{part}_loss", unit, text, source)
+        for name, unit in (*((name, "squared error") for name in regressions), ("<task>", "nats"))
+        for part, text in (("dev", "mean loss on the dev set"), ("train", "mean training loss of the last epoch"))
+    ]
+    methods = [
+        Meaning(f"{one.pattern}.<method>", one.unit, f"the same of a simple method ({one.pattern[7:]})", source)
+        for one in measures
+    ]
+    return [*measures, *losses, *methods]
+
+
+def _meaning(name: str, text: str, source: str) -> Meaning:
+    unit = next(unit for ending, unit in _UNITS if name.endswith(ending))
+    return Meaning(name, unit, text, source)
+
+
+def _source(name: str) -> str:
+    if name in DERIVED:
+        return "averaged over the fine-tunings of a pretraining"
+    return "`layers`, by summary" if name in LAYER_METRICS else "`metrics` of a pretraining"
+
+
+@cache
+def meaning(metric: str) -> Meaning:
+    """The line of the dictionary that a metric falls under.
+
+    Raises:
+        KeyError: For a name that the dictionary lacks.
+    """
+    for one in dictionary():
+        if one.parts.fullmatch(metric):
+            return one
+    raise KeyError(f"the dictionary of metrics has no {metric!r}: add it to ablations/measurements/dictionary.py")
+
+
+def lines() -> list[str]:
+    """The dictionary as rows of a Markdown table."""
+    return [f"| `{one.pattern}` | {one.unit} | {one.text} | {one.source} |" for one in dictionary()]

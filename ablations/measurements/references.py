@@ -1,0 +1,41 @@
+"""What a metric is read against: the scores of simple methods on the same data."""
+
+from collections.abc import Sequence
+
+from ablations.core.metrics import HELDOUT
+from ablations.measurements.table import Measurements
+from ablations.schema.cell import Cell
+from lightning_modules.tasks import TASKS
+
+MAJORITY, SHARED = "majority answer", "linear model of the words both segments have"
+WORDS, NEIGHBOURS = "linear model of all words", "counts of neighbours"
+
+
+def references(metric: str) -> dict[str, str]:
+    """What a metric is to be read against: what a simple method is, and the metric that holds its score."""
+    kind, _, name = metric.partition(".")
+    if metric in HELDOUT:
+        return {NEIGHBOURS: f"{metric.removesuffix('loss')}bigram_loss"}
+    if name in ("nsp_accuracy", "sop_accuracy"):
+        kind = f"heldout.{name[:3]}"
+        return {MAJORITY: f"{kind}_majority", SHARED: f"{kind}_overlap", WORDS: f"{kind}_bow"}
+    methods = TASKS[kind].shape.methods if kind in TASKS else {}
+    return {method: f"{metric}.{name}" for name, method in methods.items()}
+
+
+def reference(found: Measurements, cells: Sequence[Cell], name: str) -> float | None:
+    """The score of a simple method, where all runs of some cells agree on it."""
+    values = {round(row.value, 6) for cell in cells for row in found.of(cell, name).values()}
+    return values.pop() if len(values) == 1 else None
+
+
+def reference_losses(found: Measurements, cells: Sequence[Cell], metric: str = HELDOUT[0]) -> dict[str, float]:
+    """The held-out losses of the ``bigram`` and ``unigram`` baselines, where all runs agree (one held-out text)."""
+    levels = {}
+    for name in ("bigram", "unigram"):
+        baseline = f"{metric.removesuffix('loss')}{name}_loss"
+        here = [(found.of(cell, baseline), seed) for cell in cells for seed in found.of(cell, metric)]
+        values = {round(rows[seed].value, 3) if seed in rows else None for rows, seed in here}
+        if len(values) == 1 and None not in values:
+            levels[name] = values.pop()
+    return levels

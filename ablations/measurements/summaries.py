@@ -1,0 +1,204 @@
+"""Measurements by cell: means with intervals, differences to the baseline, what did not finish, what it cost."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ablations.core.formatting import plain
+from ablations.core.metrics import PLATEAU
+from ablations.core.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect
+from ablations.measurements.derived import DERIVED, possible
+from ablations.measurements.pairs import Paired, baseline_of, paired_by_seed
+from ablations.measurements.table import BySeed, Measurements, device_class
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid, Metric
+from ablations.schema.record import Record
+from lightning_modules.tasks import TASKS
+
+COSTS = ("parameters", "tokens", "flops", "flops a token", "flops a step", "seconds")
+
+
+def planned_metrics(grid: Grid, cells: tuple[Cell, ...]) -> list[Metric]:
+    """The metrics of a grid that its cells will have: of tasks, only those that are fine-tuned on at this scale."""
+    tasks = {task for cell in cells for task in cell.tasks}
+
+    def planned(name: str) -> bool:
+        task = name.partition(".")[0]
+        return possible(name, tasks) if name in DERIVED else task in tasks or task not in TASKS
+
+    return [metric for metric in grid.metrics if planned(metric.name)]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of one cell.
+
+    Attributes:
+        interval: Mean and interval over the finished seeds.
+        runs: The run ids behind the mean.
+        pairing: This cell and its baseline; None for the baseline itself or where there is none.
+        contrast: This cell minus its baseline, by seed; None likewise.
+    """
+
+    interval: Interval
+    runs: tuple[str, ...]
+    pairing: Paired | None
+    contrast: Contrast | None
+
+    @property
+    def difference(self) -> Interval | None:
+        """The paired difference to the baseline with its unadjusted interval."""
+        return self.contrast.interval() if self.contrast else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell with what its runs gave.
+
+    Attributes:
+        planned: Runs planned.
+        finished: Runs done.
+        unfinished: Sentences such as ``1 diverged (loss is NaN at step 312)``.
+        plateau: Finished runs that had not left the plateau.
+        metrics: Metric name -> what was measured.
+        costs: Mean of each cost over the finished runs (seconds, tokens, flops, parameters ...).
+        devices: The device classes of the finished runs.
+    """
+
+    cell: Cell
+    planned: int
+    finished: int
+    unfinished: tuple[str, ...]
+    plateau: int
+    metrics: dict[str, Measured]
+    costs: dict[str, float]
+    devices: tuple[str, ...]
+
+
+def summarise(found: Measurements) -> list[Summary]:
+    """One summary a cell, in the order of the cells."""
+    return [_summarise(found, cell) for cell in found.cells]
+
+
+def _summarise(found: Measurements, cell: Cell) -> Summary:
+    finished, baseline = found.finished(cell), baseline_of(found.grid, found.cells, cell)
+    return Summary(
+        cell=cell,
+        planned=len(cell.planned),
+        finished=len(finished),
+        unfinished=_unfinished(found, cell),
+        plateau=sum(bool(record.metrics.get(PLATEAU)) for record in finished.values()),
+        metrics={
+            metric.name: _measured(found, cell, None if baseline is cell else baseline, metric.name)
+            for metric in found.grid.metrics
+        },
+        costs=_costs(cell, list(finished.values())),
+        devices=tuple(sorted({device_class(record) for record in finished.values()})),
+    )
+
+
+def _measured(found: Measurements, cell: Cell, baseline: Cell | None, metric: str) -> Measured:
+    rows = found.of(cell, metric)
+    pairing = None if baseline is None else _paired(rows, found.of(baseline, metric))
+    return Measured(
+        interval=mean_interval([row.value for row in rows.values()]),
+        runs=tuple(row.run for row in rows.values()),
+        pairing=pairing,
+        contrast=pairing.contrast if pairing else None,
+    )
+
+
+def _paired(a: BySeed, b: BySeed) -> Paired:
+    found = paired_by_seed([a, b])
+    is_answered = all(side.keys() - set(found.apart) for side in (a, b))
+    return found if is_answered else replace(found, alone=())  # one of the two has no answer to the question at all
+
+
+def _costs(cell: Cell, finished: list[Record]) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for record in finished:
+        for name, value in record.cost.items():
+            values.setdefault(name, []).append(value)
+    costs = {name: float(np.mean(known)) for name, known in values.items()}
+    if {"flops", "tokens"} <= costs.keys():
+        costs["flops a token"] = costs["flops"] / costs["tokens"]
+        costs["flops a step"] = costs["flops a token"] * cell.system.tokens_per_step()
+    return dict(sorted(costs.items()))
+
+
+def _unfinished(found: Measurements, cell: Cell) -> tuple[str, ...]:
+    count: Counter[str] = Counter()
+    details: dict[str, str] = {}
+    for run in cell.work:
+        record = found.get(run.id)
+        outcome = "not run" if record is None else record.outcome
+        if outcome != "done":
+            outcome += f" on {run.task}" * bool(run.task)
+            count[outcome] += 1
+            details.setdefault(outcome, plain(record.detail)[:60] if record else "")
+    for run in cell.awaited:
+        count["not run before the search has chosen" + f" on {run.task}" * bool(run.task)] += 1
+    return tuple(
+        f"{number} {outcome}" + (f" ({details[outcome]})" if details.get(outcome) else "")
+        for outcome, number in sorted(count.items())
+    )
+
+
+def frame(found: Measurements) -> pd.DataFrame:
+    """One row a pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
+
+    The scores of its fine-tunings stand in the same row, and the averages over them.
+
+    Runs without a record are rows too, with outcome ``not run``; those that an open search decides on have no id yet.
+    What searches chose stands in columns of the knobs' names. Metrics and costs that a run lacks are NaN.
+    """
+    rows = []
+    for cell in found.cells:
+        averages = {name: found.values(cell, name) for name in DERIVED if cell.tuned}
+        for run in cell.planned:
+            record = None if cell.awaited else found.get(run.id)
+            row = {"cell": cell.label, **cell.values, **cell.chosen, "seed": run.seed}
+            row["run"] = "" if cell.awaited else run.id
+            if record is None:
+                rows.append({**row, "outcome": "not run", "detail": "", "device": ""})
+                continue
+            state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
+            tuned = [found.get(child.id) for child in cell.tuned if child.seed == run.seed]
+            scores = {name: value for child in tuned if child for name, value in child.metrics.items()}
+            scores |= {name: values[run.seed] for name, values in averages.items() if run.seed in values}
+            rows.append({**row, **state, **record.metrics, **scores, **record.cost})
+    return pd.DataFrame(rows)
+
+
+def summary(found: Measurements) -> pd.DataFrame:
+    """One row a cell, all numbers: for each metric mean, interval, n and the paired difference to the baseline."""
+    rows = []
+    for item in summarise(found):
+        row: dict[str, Any] = {"cell": item.cell.label, **item.cell.values}
+        row |= {"planned": item.planned, "done": item.finished, "unfinished": "; ".join(item.unfinished)}
+        row["plateau"] = item.plateau
+        for name, measured in item.metrics.items():
+            row |= {f"{name} {key}": value for key, value in numbers(measured).items()}
+        rows.append(row | {name: item.costs.get(name) for name in COSTS})
+    return pd.DataFrame(rows)
+
+
+def numbers(measured: Measured) -> dict[str, float | int | None]:
+    """Everything known of one metric of one cell, by short names; None where it cannot be had."""
+    interval, difference, contrast = measured.interval, measured.difference, measured.contrast
+    sd = contrast.sd if contrast else None
+    return {
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "difference": difference.mean if difference else None,
+        "difference low": difference.low if difference else None,
+        "difference high": difference.high if difference else None,
+        "pairs": contrast.n if contrast else None,
+        "p": contrast.p if contrast else None,
+        "detectable": minimum_detectable_effect(sd, contrast.n) if contrast and sd is not None else None,
+    }

@@ -1,0 +1,106 @@
+"""``results/runs.csv``: every number of every record in long form, so that pandas alone is enough to analyse it again.
+
+One row a run and metric. A run that several cells share has its rows once for each of them, told apart by ``grid``,
+``scale`` and ``cell``; one that is on no page has them once, with these empty. ``docs/records.md`` says what each
+column and each metric is.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ablations.core import store
+from ablations.core.formatting import csv_entry
+from ablations.core.store import Snapshot
+from ablations.measurements.dictionary import meaning
+from ablations.measurements.table import Measurement, Measurements, device_class, measured, record_rows
+from ablations.schema.cell import Cell, Trial
+from ablations.schema.record import Record
+
+NAME = "runs.csv"
+
+
+class Row(NamedTuple):
+    """One line of the file; its fields are the columns, in order."""
+
+    grid: str
+    scale: str
+    cell: str
+    knobs: str
+    kind: str
+    task: str
+    seed: int
+    run: str
+    outcome: str
+    metric: str
+    value: str
+    unit: str
+    device: str
+    commit: str
+    dirty: str
+
+
+def rows_of_page(scale: str, found: Measurements) -> list[Row]:
+    """The rows of a page: its cells, then what their searches tried."""
+    rows = []
+    for cell in found.cells:
+        for trial in (cell, *cell.search):
+            rows += [_row(found.grid.name, scale, trial, row, found.get(row.run)) for row in _measured(trial, found)]
+    return rows
+
+
+def _measured(trial: Trial, found: Measurements) -> Iterable[Measurement]:
+    return (row for row in found.rows if row.cell == trial.label) if isinstance(trial, Cell) else measured(trial, found)
+
+
+def write(snapshot: Snapshot, pages: Iterable[Row]) -> Path:
+    """Writes the file: the rows of all pages, and those of the records that no page has.
+
+    The bytes depend on the records and the grids alone.
+    """
+    rows = sorted(set(pages))
+    known = {row.run for row in rows}
+    rows += sorted(row for row in _others(snapshot) if row.run not in known)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(Row._fields)
+    writer.writerows(rows)
+    path = snapshot.folder / NAME
+    store.write(path, out.getvalue().encode())
+    return path
+
+
+def _others(snapshot: Snapshot) -> Iterator[Row]:
+    for _, record in snapshot.survey():
+        if isinstance(record, Record):
+            config, device = record.config, device_class(record)
+            seed, task = config.get("seed", 0), config.get("task", "")
+            where = Measurement("", seed, record.id, task, record.outcome, device, None, "", 0)
+            for row in record_rows(where, record):
+                yield _row("", "", None, row, record)
+
+
+def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, record: Record | None) -> Row:
+    provenance = record.provenance if record else {}
+    dirty = provenance.get("dirty")
+    knobs = json.dumps(trial.values, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if trial else ""
+    return Row(
+        grid=grid,
+        scale=scale,
+        cell=csv_entry(trial.label) if trial else "",
+        knobs=knobs,
+        kind=record.kind if record else "pretrain",
+        task=row.task,
+        seed=row.seed,
+        run=row.run,
+        outcome=row.outcome,
+        metric=row.metric,
+        value=repr(float(row.value)),
+        unit=meaning(row.metric).unit,
+        device=csv_entry(row.device),
+        commit=str(provenance.get("commit") or ""),
+        dirty="" if dirty is None else str(bool(dirty)),
+    )

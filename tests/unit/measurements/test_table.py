@@ -1,0 +1,99 @@
+"""The table of measurements says what the records say, read directly."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ablations.core.metrics import PLATEAU
+from ablations.measurements.derived import DERIVED
+from ablations.measurements.pairs import paired_by_seed
+from ablations.measurements.table import Measurements
+from ablations.schema.record import Record
+from tests.unit.synthetic import RATE, losses, make_cell, make_failure, make_grid, make_objectives, make_study
+
+SIDES = make_cell({RATE: 0.15}, 6), make_cell({RATE: 0.4}, 6)
+
+
+class Counted(dict):
+    """Records that count how often each is asked for."""
+
+    def __init__(self, records):
+        super().__init__(records)
+        self.asked = []
+
+    def get(self, id, default=None):
+        self.asked.append(id)
+        return super().get(id, default)
+
+
+@pytest.mark.parametrize("study", [make_study, make_objectives])
+def test_values_are_those_of_the_records(study):
+    grid, cells, records = study()
+    records[cells[1].runs[0].id] = make_failure(cells[1].runs[0])
+    del records[cells[2].runs[1].id]
+    found = Measurements(grid, cells, records)
+    names = {name for record in records.values() for name in record.metrics}
+    for cell in cells:
+        for name in names - DERIVED.keys():
+            task = name.partition(".")[0]
+            runs = [run for run in cell.tuned if run.task == task] or cell.runs
+            known = {run.seed: records[run.id] for run in runs if run.id in records}
+            direct = {s: r.metrics[name] for s, r in known.items() if r.outcome == "done" and name in r.metrics}
+            assert found.values(cell, name) == direct
+            assert {seed: row.run for seed, row in found.of(cell, name).items()} == {s: known[s].id for s in direct}
+        pretrained = {run.seed: records.get(run.id) for run in cell.runs}
+        costs = {s: r.cost["flops"] for s, r in pretrained.items() if r is not None and r.outcome == "done"}
+        assert found.values(cell, "cost.flops") == costs
+
+
+def test_each_record_is_asked_for_once_and_kept():
+    grid, cells, records = make_objectives()
+    counted = Counted(records)
+    found = Measurements(grid, cells, counted)
+    assert len(counted.asked) == len(set(counted.asked)) >= len(records)
+    for cell in cells:
+        found.finished(cell)
+        found.of(cell, "heldout.loss")
+    assert len(counted.asked) == len(set(counted.asked))
+
+
+def test_the_frame_has_a_row_a_run_and_metric_with_runs_that_failed():
+    grid, cells, records = make_study()
+    failed = cells[0].runs[0]
+    records[failed.id] = make_failure(failed)
+    frame = Measurements(grid, cells, records).frame()
+    direct = sum(len(record.metrics) + len(record.cost) for record in records.values())
+    assert len(frame) == direct
+    assert not frame.duplicated(["cell", "run", "metric"]).any()
+    assert set(frame[frame["run"] == failed.id]["outcome"]) <= {"diverged"}
+
+
+@st.composite
+def sides(draw):
+    """Two cells whose runs finished or not, on one device or another, on the plateau or off it."""
+    records = {}
+    for cell in SIDES:
+        for id, record in losses(cell, [4.0 + run.seed for run in cell.runs]).items():
+            if draw(st.booleans()):
+                metrics = {**record.metrics, PLATEAU: draw(st.booleans())}
+                device = {"device": draw(st.sampled_from(["cpu", "gpu"]))}
+                records[id] = record.but(metrics=metrics, provenance=device)
+    return records
+
+
+@settings(max_examples=60, deadline=None)
+@given(sides())
+def test_pairs_are_the_common_seeds_of_one_device_class(records: dict[str, Record]):
+    found = Measurements(make_grid(), SIDES, records)
+    pairing = paired_by_seed([found.of(cell, "heldout.loss") for cell in SIDES])
+    of = [{run.seed: records[run.id] for run in cell.runs if run.id in records} for cell in SIDES]
+    common = of[0].keys() & of[1].keys()
+    alike = sorted(seed for seed in common if of[0][seed].provenance == of[1][seed].provenance)
+    assert list(pairing.seeds) == alike
+    assert pairing.apart == tuple(sorted(common - set(alike)))
+    assert pairing.alone == tuple(sorted(of[0].keys() ^ of[1].keys()))
+    assert pairing.runs == tuple((of[0][seed].id, of[1][seed].id) for seed in alike)
+    flags = [[side[seed].metrics[PLATEAU] for seed in alike] for side in of]
+    assert pairing.plateau == tuple(bool(side) and sum(side) >= len(side) / 2 for side in flags)
+    no_plateau = paired_by_seed([found.of(cell, "cost.seconds") for cell in SIDES])
+    assert no_plateau.plateau == (False, False)

@@ -1,0 +1,85 @@
+"""`results/runs.csv`, its dictionary, and that nothing is read twice on the way."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+
+import pandas as pd
+import pytest
+
+from ablations.core.store import Records
+from ablations.measurements.dictionary import dictionary, lines, meaning
+from ablations.pages import publishing, runs_table
+from ablations.planning import grids
+from lightning_modules.places import project
+
+RESULTS, DOCUMENT = project() / "results", project() / "docs" / "records.md"
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return pd.read_csv(RESULTS / runs_table.NAME, keep_default_na=False)
+
+
+def test_each_record_is_read_once(tmp_path, monkeypatch):
+    text = (RESULTS / "masking_ratio" / "laptop" / "table.json").read_text()
+    for run in sorted(set(re.findall(r'"([0-9a-f]{16})"', text))):
+        path = Records(tmp_path).path(run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Records(RESULTS).path(run), path)
+    known = grids.available()
+    monkeypatch.setattr(grids, "available", lambda *_: {"masking_ratio": known["masking_ratio"]})
+    reads, read = Counter(), Records._read
+    monkeypatch.setattr(Records, "_read", lambda self, path: (reads.update([path.name]), read(self, path))[1])
+    assert publishing.republish(tmp_path) == [tmp_path / "masking_ratio" / "laptop"]
+    assert len(reads) == len(Records(tmp_path).files()) == 25
+    assert set(reads.values()) == {1}
+    here = pd.read_csv(tmp_path / runs_table.NAME)
+    assert here["run"].nunique() == 25
+
+
+def test_the_file_has_every_number_of_every_record(runs):
+    kept = {(row.run, row.metric): float(row.value) for row in runs.itertuples()}
+    for record in Records(RESULTS).all():
+        numbers = {**record.metrics, **{f"cost.{name}": value for name, value in record.cost.items()}}
+        for name, value in numbers.items():
+            assert kept[record.id, name] == value
+    assert not runs.duplicated(["grid", "scale", "cell", "run", "metric"]).any()
+    assert (RESULTS / runs_table.NAME).stat().st_size < 8_000_000
+    assert list(runs.columns) == list(runs_table.Row._fields)
+
+
+def test_every_metric_is_in_the_dictionary_with_its_unit(runs):
+    for metric, unit in runs[["metric", "unit"]].drop_duplicates().itertuples(index=False):
+        assert meaning(metric).unit == unit
+
+
+def test_the_document_has_the_dictionary_and_every_column():
+    text = DOCUMENT.read_text()
+    assert "\n".join(lines()) in text
+    columns = re.findall(r"^\| `(\w+)` \|", text.partition("## Dictionary")[0], re.MULTILINE)
+    assert columns == list(runs_table.Row._fields)
+    with pytest.raises(KeyError, match="dictionary"):
+        meaning("heldout.unheard_of_metric")
+
+
+def test_a_name_falls_under_its_own_line():
+    for one in dictionary():
+        if "<" not in one.pattern:
+            assert meaning(one.pattern) == one
+    assert meaning("stsb.dev_loss").unit == "squared error"
+    assert meaning("rte.dev_loss").unit == "nats"
+    assert meaning("cola.matthews.tfidf").unit == "correlation"
+    assert meaning("cost.seconds").unit == "s"
+
+
+def test_the_example_of_the_document_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert len(list(filter(None, code.splitlines()))) == 5
+    environment = {**os.environ, "LC_ALL": "C"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=project(), env=environment, check=True)
+    assert "rate=0.4" in ended.stdout
