@@ -94,7 +94,7 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise ConfigError(problems(error, cls)) from None
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as JSON-ready data, complete."""
         return self.model_dump(mode="json")
 
@@ -106,9 +106,9 @@ class Settings(BaseModel):
         Raises:
             ConfigError: Naming every unknown path, with the nearest valid one, and every invalid value.
         """
-        data, wrong = self.plain(), []
+        data, wrong = self.to_dict(), []
         for path, value in changes.items():
-            problem = _set(data, path, value.plain() if isinstance(value, Settings) else value, type(self))
+            problem = _set(data, path, value.to_dict() if isinstance(value, Settings) else value, type(self))
             wrong += [problem] if problem else []
         if wrong:
             raise ConfigError(wrong)
@@ -166,8 +166,8 @@ def _determining(cls: type[Settings]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, extra.get("neutral", _ABSENT)) for name, extra in extras.items() if not extra.get("label"))
 
 
-_PLAIN = (int, bool, type(None))
-_LEAVES = frozenset((str, float, *_PLAIN))
+_UNCHANGED = (int, bool, type(None))
+_LEAVES = frozenset((str, float, *_UNCHANGED))
 
 
 def _essence(value: Any) -> Any:
@@ -207,7 +207,7 @@ def _set(data: dict[str, Any], path: str, value: Any, cls: type[Settings]) -> Pr
     for depth, name in enumerate(branches):
         if data.get(name) is None:  # a part that is switched off starts from its defaults
             part = _settings_class(known[".".join(branches[: depth + 1])])
-            data[name] = part().plain() if part else {}
+            data[name] = part().to_dict() if part else {}
         data = data[name]
     data[leaf] = value
     return None
@@ -271,7 +271,7 @@ def canonical(value: Any) -> str:
 
 
 def _normal(value: Any) -> Any:
-    if type(value) in _PLAIN:
+    if type(value) in _UNCHANGED:
         return value
     if isinstance(value, float):
         return _number(value)

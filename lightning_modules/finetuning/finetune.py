@@ -87,7 +87,7 @@ class Finetune(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keeps the loss that was not read yet and the last scores, so that a resumed training is a straight one."""
         checkpoint["running"] = self.running.tolist()
-        checkpoint["scored"] = self.scored and self.scored.plain()
+        checkpoint["scored"] = self.scored and self.scored.to_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` kept."""

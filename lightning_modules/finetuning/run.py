@@ -27,13 +27,13 @@ from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Prog
 
 PREDICTIONS = "predictions.json"
 _POINTS = 64  # of a curve, at most
-_BACKBONE = "backbone."  # in the weights that `fit` and `tune` leave
+_BACKBONE = "backbone."  # in the weights that `fit` and `finetune` leave
 _POOLERS = ("heads.sentence.pair.pooler.", "head.pooler.")  # of the one, of the other
 _DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
 
 @dataclass(frozen=True)
-class Tuning:
+class FinetuningRun:
     """What a fine-tuning is made of.
 
     Attributes:
@@ -123,19 +123,19 @@ class Tuning:
         return backbone, head
 
 
-def tuned(tuning: Tuning, weights: Path) -> tuple[nn.Module, Head]:
+def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
     """The networks as a finished fine-tuning left them, ready to be asked.
 
     Args:
-        tuning: What was made.
-        weights: The file that `tune` left.
+        run: What was made.
+        weights: The file that `finetune` left.
 
     Raises:
         ConfigError: Where the encoder was frozen: its weights are in the file of its pretraining alone.
     """
-    if tuning.settings.features is not None:
+    if run.settings.features is not None:
         raise ConfigError(["a fine-tuning on features of a frozen encoder leaves no whole model to be asked"])
-    backbone, head = tuning.networks()
+    backbone, head = run.networks()
     found = load_file(weights)
     backbone.load_state_dict(_below(found, _BACKBONE))
     head.load_state_dict(_below(found, "head."))
@@ -146,8 +146,8 @@ def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Ten
     return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
 
 
-def tune(
-    tuning: Tuning,
+def finetune(
+    run: FinetuningRun,
     folder: Path,
     *,
     on_progress: Callable[[Progress], None] = lambda progress: None,
@@ -163,7 +163,7 @@ def tune(
     an official form for them, and the weights.
 
     Args:
-        tuning: What and how.
+        run: What and how.
         folder: Where the checkpoint is kept.
         on_progress: Called some 64 times or more.
         stop: Asked after every step; True writes a checkpoint and raises.
@@ -175,22 +175,22 @@ def tune(
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` said so.
     """
-    checkpoint, module, batches = folder / CHECKPOINT, tuning.build(), tuning.data.train_dataloader()
+    checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
-    course = Course(len(batches), every, tokens.__getitem__, "dev.", tuning.settings.precision)
+    course = Course(len(batches), every, tokens.__getitem__, "dev.", run.settings.precision)
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
-    torch.manual_seed(tuning.seed)  # dropout
-    run = trainer(recorder, folder)
-    run.fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    torch.manual_seed(run.seed)  # dropout
+    lightning = trainer(recorder, folder)
+    lightning.fit(module, run.data, ckpt_path=checkpoint if checkpoint.exists() else None)
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
-        run.validate(module, tuning.data, verbose=False)
-    cost = _cost(tuning, batches, module, recorder.elapsed())
-    curve = {_named(name, tuning.task): values for name, values in recorder.curve.items()}
+        lightning.validate(module, run.data, verbose=False)
+    cost = _cost(run, batches, module, recorder.elapsed())
+    curve = {_named(name, run.task): values for name, values in recorder.curve.items()}
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
     keep_weights(module, folder)
     _keep_predictions(module, folder)
-    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost, examples=module.scored.kept)
+    return Fitted(metrics=metrics | _baselines(run.task), curve=curve, cost=cost, examples=module.scored.kept)
 
 
 def _keep_predictions(module: Finetune, folder: Path) -> None:
@@ -199,23 +199,23 @@ def _keep_predictions(module: Finetune, folder: Path) -> None:
         write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
 
 
-def _cost(tuning: Tuning, batches: Batches, module: Finetune, seconds: float) -> dict[str, float]:
+def _cost(run: FinetuningRun, batches: Batches, module: Finetune, seconds: float) -> dict[str, float]:
     tokens = float(batches.shapes[:, 2].sum())
     found = {
         "seconds": seconds,
         "tokens": tokens,
-        "flops": _flops(tuning, batches),
+        "flops": _flops(run, batches),
         "tokens_per_second": tokens / seconds,
         "parameters": float(sum(p.numel() for p in module.parameters())),
     }
-    if tuning.word_vectors is not None:
-        found["word_vectors_seconds"] = tuning.word_vectors.seconds
+    if run.word_vectors is not None:
+        found["word_vectors_seconds"] = run.word_vectors.seconds
     return found
 
 
-def _flops(tuning: Tuning, batches: Batches) -> float:
+def _flops(run: FinetuningRun, batches: Batches) -> float:
     """Of the matrix products, padding included; see `FineTuning.flops_per_sequence`."""
-    model, passes, each = tuning.system.model, len(batches) / batches.each_epoch, tuning.settings.flops_per_sequence
+    model, passes, each = run.system.model, len(batches) / batches.each_epoch, run.settings.flops_per_sequence
     return sum(rows * each(model, length, passes) for rows, length, _ in batches.shapes.tolist())
 
 

@@ -32,7 +32,7 @@ class Part:
     @classmethod
     def of(cls, examples: Examples) -> "Part":
         """The fingerprint of some examples: texts, labels and their order."""
-        digest = hashlib.sha256(json.dumps(examples.plain()).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(examples.items_for_pin()).encode()).hexdigest()
         return cls(digest, len(examples), examples.words())
 
 
@@ -50,8 +50,8 @@ def pinned() -> dict[str, dict[str, Part]]:
 def pin(names: Iterable[str]) -> None:
     """Measures tasks and writes their pins into ``pins.json``."""
     pins = pinned() | {name: measured(name) for name in names}
-    plain = {n: {split: asdict(part) for split, part in pins[n].items()} for n in sorted(pins)}
-    write_atomically(_PINS, lambda file: file.write(json.dumps(plain, indent=2).encode() + b"\n"))
+    content = {n: {split: asdict(part) for split, part in pins[n].items()} for n in sorted(pins)}
+    write_atomically(_PINS, lambda file: file.write(json.dumps(content, indent=2).encode() + b"\n"))
 
 
 def expected(name: str) -> dict[str, Part]:
@@ -64,8 +64,8 @@ def expected(name: str) -> dict[str, Part]:
         return measured(name)
     path = _kept(task)
     if not path.is_file():
-        plain = {split: asdict(part) for split, part in measured(name).items()}
-        write_atomically(path, lambda file: file.write(json.dumps(plain).encode()))
+        content = {split: asdict(part) for split, part in measured(name).items()}
+        write_atomically(path, lambda file: file.write(json.dumps(content).encode()))
     return {split: Part(**part) for split, part in json.loads(path.read_text(encoding="utf-8")).items()}
 
 

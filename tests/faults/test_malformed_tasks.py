@@ -94,7 +94,7 @@ READ = {
 
 @pytest.mark.parametrize("name", READ)
 def test_an_odd_table_is_read_as_meant(home, name):
-    assert read(home, READ[name]).plain() == [["It rains.", "It is wet.", 0]]
+    assert read(home, READ[name]).items_for_pin() == [["It rains.", "It is wet.", 0]]
 
 
 @pytest.mark.parametrize("text", ['"', '"A', 'A"', '""', '"A "b" c', "'", "\\", "\u2028x", "x\ry", "\ufeffx"])

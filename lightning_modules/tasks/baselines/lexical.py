@@ -15,13 +15,13 @@ class Options(Protocol):
         context: Number of each question's context ``[n]``; None where contexts are hidden.
         rows: Number of each option among the texts ``[n k]``.
         labels: Number of the right option ``[n]``.
-        plainly: Question and options apart ``n x (question, options)``.
+        questions: Question and options apart ``n x (question, options)``.
     """
 
     context: np.ndarray | None
     rows: np.ndarray
     labels: np.ndarray
-    plainly: list[tuple[str, tuple[str, ...]]]
+    questions: list[tuple[str, tuple[str, ...]]]
 
     def __len__(self) -> int:
         """Questions."""
@@ -45,11 +45,11 @@ def by_words(train: Options, dev: Options) -> np.ndarray:
     """
     weigh = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]").fit(train.texts())
     count = dev.rows.shape[1]
-    options = weigh.transform(chain.from_iterable(options for _, options in dev.plainly))
+    options = weigh.transform(chain.from_iterable(options for _, options in dev.questions))
     if dev.context is None:
         return _learned(weigh, train).decision_function(options).reshape(-1, count).argmax(1)
     asked = weigh.transform(
-        f"{text} {question}" for text, (question, _) in zip(dev.contexts(), dev.plainly, strict=True)
+        f"{text} {question}" for text, (question, _) in zip(dev.contexts(), dev.questions, strict=True)
     )
     likeness = options.multiply(asked[np.repeat(np.arange(len(dev)), count)]).sum(1)
     # rounded, so that which of equals comes first does not depend on the order of a sum
@@ -59,7 +59,7 @@ def by_words(train: Options, dev: Options) -> np.ndarray:
 def _learned(weigh: TfidfVectorizer, train: Options) -> LogisticRegression:
     """A linear model of how right options differ from wrong ones, each difference in both directions."""
     count = train.rows.shape[1]
-    options = weigh.transform(chain.from_iterable(options for _, options in train.plainly))
+    options = weigh.transform(chain.from_iterable(options for _, options in train.questions))
     place = np.arange(count * len(train)).reshape(-1, count)
     wrong = np.arange(count) != train.labels[:, None]
     right = np.repeat(place[np.arange(len(train)), train.labels], count - 1)

@@ -56,7 +56,7 @@ class SpanExamples:
         questions = [" ".join(row.text.split()) for row in found]
         return cls([row.id for row in found], questions, list(numbers), where, [tuple(row.answers) for row in found])
 
-    def plain(self) -> list[list[Any]]:
+    def items_for_pin(self) -> list[list[Any]]:
         """Id, question, number of the passage, its text where it comes first, answers."""
         seen: set[int] = set()
         rows = []

@@ -57,7 +57,7 @@ class Spelling:
             yield lambda letter: letter.lower().encode("utf-8", "surrogatepass").decode("latin-1")
         else:
             yield lambda letter: "" if _control(letter) else letter
-            yield lambda letter: "" if _control(letter) else _plain(letter)
+            yield lambda letter: "" if _control(letter) else _without_accents(letter)
 
     def _match(self, word: str, ids: tuple[int, ...], change: Callable[[str], str]) -> list[tuple[int, int]] | None:
         changed = [change(letter) for letter in word]
@@ -103,7 +103,7 @@ def _mark(letter: str) -> bool:
     return letter in string.punctuation or unicodedata.category(letter).startswith("P")
 
 
-def _plain(letter: str) -> str:
+def _without_accents(letter: str) -> str:
     """Lower-cased and without accents, as BERT's tokenizer does it."""
     found = unicodedata.normalize("NFD", letter)
     return "".join(part for part in found if unicodedata.category(part) != "Mn").lower()

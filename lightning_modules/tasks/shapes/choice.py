@@ -68,7 +68,7 @@ class ChoiceExamples:
         rows: Number of each option, joined with its question ``[n k]``.
         labels: Number of the right option ``[n]``.
         groups: Part of the data set that each question belongs to ``[n]``.
-        plainly: Question and options apart, for baselines ``n x (question, options)``.
+        questions: Question and options apart, for baselines ``n x (question, options)``.
     """
 
     known: list[str]
@@ -76,7 +76,7 @@ class ChoiceExamples:
     rows: np.ndarray
     labels: np.ndarray
     groups: np.ndarray
-    plainly: list[tuple[str, tuple[str, ...]]]
+    questions: list[tuple[str, tuple[str, ...]]]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -85,7 +85,7 @@ class ChoiceExamples:
         """The context of each question, empty where contexts are hidden."""
         return [""] * len(self) if self.context is None else [self.known[n] for n in self.context.tolist()]
 
-    def plain(self) -> list[list[Any]]:
+    def items_for_pin(self) -> list[list[Any]]:
         """Context, the rows' other texts, number of the right one."""
         rows = [[self.known[n] for n in row] for row in self.rows.tolist()]
         return [list(item) for item in zip(self.contexts(), rows, self.labels.tolist(), strict=True)]
@@ -108,7 +108,7 @@ class ChoiceExamples:
             rows=self.rows[numbers],
             labels=self.labels[numbers],
             groups=self.groups[numbers],
-            plainly=[self.plainly[n] for n in numbers.tolist()],
+            questions=[self.questions[n] for n in numbers.tolist()],
         )
 
 
@@ -233,7 +233,7 @@ class Choice(Shape):
     def read(self, rows: Iterable[Question], task: str) -> ChoiceExamples:
         """See `Shape.read`. Contexts and options must have a word, options be as many as the shape says."""
         found, wrong, known = list(rows), [], {}
-        contexts, numbers, plainly = [], [], []
+        contexts, numbers, questions = [], [], []
         for number, row in enumerate(found):
             context, question, *options = (" ".join(text.split()) for text in (row.context, row.question, *row.options))
             if len(options) != self.options or row.label not in range(self.options):
@@ -246,7 +246,7 @@ class Choice(Shape):
             contexts.append(known.setdefault(context, len(known)) if self.context else 0)
             texts = [joined(question, option, self.blank) for option in options]
             numbers.append([known.setdefault(text, len(known)) for text in texts])
-            plainly.append((question, tuple(options)))
+            questions.append((question, tuple(options)))
         if wrong:
             raise refused(wrong)
         return ChoiceExamples(
@@ -255,7 +255,7 @@ class Choice(Shape):
             np.array(numbers),
             np.array([row.label for row in found]),
             np.array([row.group for row in found]),
-            plainly,
+            questions,
         )
 
     def inputs(

@@ -86,7 +86,7 @@ class MentionExamples:
     def __len__(self) -> int:
         return len(self.names)
 
-    def plain(self) -> list[list[Any]]:
+    def items_for_pin(self) -> list[list[Any]]:
         """Text, spans in words, number of the answer."""
         items = zip(self.passages, self.spans.tolist(), self.labels.tolist(), strict=True)
         return [list(item) for item in items]

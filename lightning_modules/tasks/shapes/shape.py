@@ -26,8 +26,8 @@ class Examples(Protocol):
         """How many there are."""
         ...
 
-    def plain(self) -> list[Any]:
-        """An item an example, as JSON would hold it: what pins are taken of, answers included."""
+    def items_for_pin(self) -> list[Any]:
+        """One JSON-ready item per example, answers included; pins are digests of these."""
         ...
 
     def texts(self) -> list[str]:
@@ -105,8 +105,8 @@ class Scored:
     kept: dict[str, str] = field(default_factory=dict)
     predictions: dict[str, Any] | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """Its fields, all of them plain data."""
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-ready data."""
         return {name: getattr(self, name) for name in ("metrics", "kept", "predictions")}
 
 

@@ -66,7 +66,7 @@ class TaggedExamples:
         """Values of all words ``[w]`` as an array for each example."""
         return [values[self.bounds[n] : self.bounds[n + 1]] for n in self.numbers.tolist()]
 
-    def plain(self) -> list[list[Any]]:
+    def items_for_pin(self) -> list[list[Any]]:
         """Sentence, classes of its words, number of its document."""
         parts = zip(self.numbers.tolist(), self.of_each(self.tags), strict=True)
         return [[self.sentences[n], tags.tolist(), int(self.documents[n])] for n, tags in parts]

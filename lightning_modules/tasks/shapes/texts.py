@@ -67,7 +67,7 @@ class TextExamples:
     def __len__(self) -> int:
         return len(self.first)
 
-    def plain(self) -> list[list[Any]]:
+    def items_for_pin(self) -> list[list[Any]]:
         """First text, second text or "", label; and the part where there are several."""
         columns = [self.first, self.second or [""] * len(self), self.labels.tolist()]
         columns += [] if self.parts is None else [self.parts.tolist()]

@@ -185,7 +185,7 @@ def test_other_axes_stand_at_the_baseline():
         found |= losses(cell, [v + shift for v in (SIDE_A if cell.values[RATE] == 0.4 else SIDE_B)])
     grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, baseline={RATE: 0.15})
     deeper = make_claim(id="deep", a={LAYERS: 4}, b={LAYERS: 2})
-    first, second = judging.verdicts(grid.but(claims=[grid.claims[0].plain(), deeper.plain()]), cells, found)
+    first, second = judging.verdicts(grid.but(claims=[grid.claims[0].to_dict(), deeper.to_dict()]), cells, found)
     assert first.effect == pytest.approx(0.104)
     assert second.outcome == NOT_RESOLVED  # exactly 1 nat in every seed
     assert second.effect == pytest.approx(-1.0)
@@ -337,10 +337,10 @@ def test_claims_by_published_values_are_told_in_our_own():
 def test_a_published_value_without_a_stand_in_is_not_among_the_cells():
     grid, cells, records = make_depths()
     own = make_claim(a={LAYERS: 24, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
-    (found,) = judging.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    (found,) = judging.verdicts(grid.but(claims=[own.to_dict()]), cells, records)
     assert found.outcome == NOT_RESOLVED
     assert "side a (num_layers 24, own) is not among the cells" in found.reason
     # 4 is a value of ours and none of theirs
     own = make_claim(a={LAYERS: 4, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
-    (found,) = judging.verdicts(grid.but(claims=[own.plain()]), cells, records)
+    (found,) = judging.verdicts(grid.but(claims=[own.to_dict()]), cells, records)
     assert found.outcome == NOT_RESOLVED

@@ -160,9 +160,9 @@ def test_a_verdict_has_both_intervals_beside_the_one_that_decides():
 def test_a_turned_claim_turns_the_intervals():
     grid, cells, records, differences = study()
     (claim,) = grid.claims
-    (verdict,) = judging.verdicts(grid.but(claims=[claim.but(a=claim.b, b=claim.a).plain()]), cells, records)
+    (verdict,) = judging.verdicts(grid.but(claims=[claim.but(a=claim.b, b=claim.a).to_dict()]), cells, records)
     assert verdict.resampled.both.mean == pytest.approx(-differences.mean())
-    turned = judging.verdicts(grid.but(claims=[claim.but(better="lower").plain()]), cells, records)[0].resampled
+    turned = judging.verdicts(grid.but(claims=[claim.but(better="lower").to_dict()]), cells, records)[0].resampled
     assert turned.both.mean == pytest.approx(-differences.mean())
 
 

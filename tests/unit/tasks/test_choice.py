@@ -40,7 +40,7 @@ class TestRows:
         examples = PAIR.read(rows, "made")
         assert examples.texts() == ["a long passage", "which? b", "which? c"]
         assert examples.words() == 5 * 2 * (3 + 2)
-        assert examples.plain()[1] == ["a long passage", ["which? b", "which? c"], 1]
+        assert examples.items_for_pin()[1] == ["a long passage", ["which? b", "which? c"], 1]
         assert len(examples.take(np.array([4, 0]))) == 2
 
     def test_pairs_are_cut_as_berts(self, encoder):
@@ -60,7 +60,7 @@ class TestRows:
         alone = Choice(2, context=False)
         rows = [Question("secret", "", ("d", "e f g h i j a b"), 1)]
         examples = alone.read(rows, "made")
-        assert "secret" not in json.dumps([examples.plain(), examples.texts()])
+        assert "secret" not in json.dumps([examples.items_for_pin(), examples.texts()])
         found = shown(encoded(examples, alone, encoder, 8), encoder, 0)
         assert found == ["[CLS] d [SEP]", "[CLS] e f g h i j [SEP]"]
         kept = shown(encoded(examples, Choice(2, last=4, context=False), encoder, 8), encoder, 0)
@@ -172,25 +172,25 @@ class TestFiles:
         examples = TASKS["race"].examples("train")
         assert examples.groups.tolist() == ["middle"] * 2 + ["high"] * 2
         assert examples.labels.tolist() == [3, 0, 3, 0]
-        assert examples.plain()[0] == ["A cat sat.", [f"What sat? {option}" for option in "abcd"], 3]
-        assert examples.plain()[1][1][0] == "It sat ."
+        assert examples.items_for_pin()[0] == ["A cat sat.", [f"What sat? {option}" for option in "abcd"], 3]
+        assert examples.items_for_pin()[1][1][0] == "It sat ."
         assert len(TASKS["race_high"].examples("train")) == 2
 
     def test_swag(self, folder):
-        (item,) = TASKS["swag"].examples("train").plain()
+        (item,) = TASKS["swag"].examples("train").items_for_pin()
         assert item == ["A man sits.", ["He stands.", "He runs, fast.", 'He " no "', "He eats."], 1]
 
     def test_copa_keeps_mirrored_pairs_on_one_side(self, folder):
         train, dev = (TASKS["copa"].examples(split) for split in ("train", "dev"))
         assert (len(train), len(dev)) == (7, 2)
-        assert dev.plain() == [["It fell.", ["so It broke.", "so It rose."], 0]] * 2
-        assert train.plain()[-1] == ["It fell.", ["because It broke.", "because Ann let go."], 1]
+        assert dev.items_for_pin() == [["It fell.", ["so It broke.", "so It rose."], 0]] * 2
+        assert train.items_for_pin()[-1] == ["It fell.", ["because It broke.", "because Ann let go."], 1]
         assert TASKS["copa"].own_split
 
     def test_arct_and_its_controls(self, folder):
-        assert TASKS["arct"].examples("train").plain() == [["It rains It is wet.", ['no "rain', "rain"], 1]]
-        assert TASKS["arct_warrants"].examples("train").plain() == [["", ['no "rain', "rain"], 1]]
-        one, other = TASKS["arct_adversarial"].examples("dev").plain()
+        assert TASKS["arct"].examples("train").items_for_pin() == [["It rains It is wet.", ['no "rain', "rain"], 1]]
+        assert TASKS["arct_warrants"].examples("train").items_for_pin() == [["", ['no "rain', "rain"], 1]]
+        one, other = TASKS["arct_adversarial"].examples("dev").items_for_pin()
         assert one == ["It rains It is wet.", ['no "rain"', "rain"], 1]
         assert other == ["It is dry It is wet.", ['no "rain"', "rain"], 0]
 
@@ -272,7 +272,7 @@ class TestHub:
             return [rows[names]]
 
         monkeypatch.setattr(datasets, "load_dataset", load)
-        assert TASKS["swag"].examples("dev").plain() == [["A.", ["He e0", "He e1", "He e2", "He e3"], 2]]
+        assert TASKS["swag"].examples("dev").items_for_pin() == [["A.", ["He e0", "He e1", "He e2", "He e3"], 2]]
         assert TASKS["race_high"].examples("train").labels.tolist() == [2]
         assert asked == ["validation", "train"]
 

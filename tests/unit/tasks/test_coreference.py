@@ -174,7 +174,7 @@ class TestGap:
 
     def test_its_official_form(self, path):
         examples = TASKS["gap"].examples("train")
-        assert examples.plain() == [['" Ann met Eve ; ( she left.', [[6, 7], [1, 2], [3, 4]], 0]]
+        assert examples.items_for_pin() == [['" Ann met Eve ; ( she left.', [[6, 7], [1, 2], [3, 4]], 0]]
         assert (examples.names, examples.feminine.tolist()) == (["development-1"], [True])
 
     @pytest.mark.parametrize(

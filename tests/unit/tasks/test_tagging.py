@@ -107,7 +107,7 @@ class TestContext:
         inputs = encoded(examples, self.shape, encoder, 8)
         assert shown(inputs, encoder, 0, 1) == ["[CLS] a b c d [SEP]"] * 2
         assert [answered(inputs, n)[0] for n in range(2)] == [[4], [2]]
-        assert [item[0] for item in examples.plain()] == ["d", "b"]
+        assert [item[0] for item in examples.items_for_pin()] == ["d", "b"]
         assert examples.words() == 8
 
 

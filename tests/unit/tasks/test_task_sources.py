@@ -44,7 +44,7 @@ class TestTwoDevSets:
         train, dev = mnli.examples("train"), mnli.examples("dev")
         assert (len(train), train.parts) == (2, None)
         assert dev.parts.tolist() == [""] * 3 + ["mismatched"] * 2
-        assert dev.plain()[4] == ["One.", "Two mismatched.", 1, "mismatched"]
+        assert dev.items_for_pin()[4] == ["One.", "Two mismatched.", 1, "mismatched"]
         found = mnli.score(np.array([0, 1, 0, 0, 0]), dev)
         assert found.metrics == {"accuracy": pytest.approx(2 / 3), "mismatched_accuracy": 0.5}
 
@@ -62,7 +62,7 @@ class TestOwnSplits:
     def rows(self, home, texts, order=1):
         put(home / "snli/dev.txt", "".join(f"{a}\t{b}\t{label}\n" for a, b, label in texts[::order]))
         examples = {split: TASKS["snli_own"].examples(split) for split in ("train", "dev")}
-        return {split: found.plain() for split, found in examples.items()}
+        return {split: found.items_for_pin() for split, found in examples.items()}
 
     def test_each_example_is_on_one_side_and_premises_stay_together(self, home):
         texts = [(f"premise {n // 3}", f"text {n}", n % 3) for n in range(900)]
@@ -126,7 +126,7 @@ class TestHub:
             rows = [{"sentence": f"It  rains {n}.", "label": n % 2, "idx": n} for n in range(count)]
             pandas.DataFrame(rows).to_parquet(folder / f"{split}-00000-of-00001.parquet")
         task = TASKS["cola"]
-        assert task.examples("train").plain() == [[f"It rains {n}.", "", n % 2] for n in range(3)]
+        assert task.examples("train").items_for_pin() == [[f"It rains {n}.", "", n % 2] for n in range(3)]
         assert len(task.examples("dev")) == 2
         assert task.origin.sizes_on_hub() in ({}, {"train": 3, "validation": 2})
 
@@ -134,7 +134,7 @@ class TestHub:
         for split in ("train", "validation"):
             text = json.dumps({"text": f"a {split}", "label": 4, "label_text": "very positive"})
             put(home / f"SetFit/sst5/{split}.jsonl", text)
-        assert TASKS["sst5"].examples("dev").plain() == [["a validation", "", 4]]
+        assert TASKS["sst5"].examples("dev").items_for_pin() == [["a validation", "", 4]]
 
     def test_a_copy_with_a_card_has_both_dev_sets(self, home):
         folder = home / "nyu-mll/glue"
