@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lightning_modules.tasks import FineTuning
 
 _SEQUENCES = 256  # of held-out text, over which heads are averaged
-_NAMES = {"tfidf": "linear model of words", "majority": "majority answer"}
+_NAMES = {"tfidf": "TF-IDF + logistic regression", "majority": "majority class"}
 _LONGEST = 64  # positions of an example that is probed
 
 

@@ -27,8 +27,8 @@ from lightning_modules.tasks import TASKS
 
 PLATEAU = "heldout.plateau"
 COSTS = ("parameters", "tokens", "flops", "flops a token", "flops a step", "seconds")
-MAJORITY, SHARED = "majority answer", "linear model of the words both segments have"
-WORDS, NEIGHBOURS = "linear model of all words", "counts of neighbours"
+MAJORITY, SHARED = "majority class", "TF-IDF + logistic regression, shared words"
+WORDS, NEIGHBOURS = "TF-IDF + logistic regression", "counts of neighbours"
 
 
 class Lookup(Protocol):

@@ -1,6 +1,6 @@
 """Downstream tasks one by one: spread over restarts, runs that learnt nothing, and what the seeds give together.
 
-A mean hides what fine-tuning is known for: from one recipe some seeds end at the majority answer (Devlin et al. 2019,
+A mean hides what fine-tuning is known for: from one recipe some seeds end at the majority class (Devlin et al. 2019,
 section 4.1; Mosbach et al. 2021). Such runs are counted as degenerate, and stay in the mean.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ablations.core.formatting import Entry, Sheet, duration, mean_text, path_text, value_text
 from ablations.core.statistics import mean_interval
-from ablations.measurements.frames import MAJORITY, Lookup, done, metric_by_seed, references
+from ablations.measurements.frames import Lookup, done, metric_by_seed
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 from ablations.schema.run import Run
@@ -39,7 +39,7 @@ def per_task(cells: Sequence[Cell], records: Lookup) -> tuple[Sheet, Sheet, dict
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(
         ["task", *map(path_text, paths), "metric", "runs", "mean", "standard deviation", "worst", "best",
-         "degenerate runs", "vote of all seeds", "majority answer", "time before", "time to fine-tune"],
+         "degenerate runs", "vote of all seeds", "majority class", "time before", "time to fine-tune"],
         [[_title(task), *values, task.main, *_said(seen)]
          for (task, _, seen), values in zip(rows, knobs, strict=True)],
         left=2 + len(paths),
@@ -74,7 +74,7 @@ def _measured(task: Task, cell: Cell, records: Lookup) -> dict[str, Any]:
     metric = f"{task.name}.{task.main}"
     finished = done(cell, records, metric)
     values = list(metric_by_seed(cell, records, metric).values())
-    floors = set(metric_by_seed(cell, records, references(metric)[MAJORITY]).values())
+    floors = set(metric_by_seed(cell, records, f"{metric}.majority").values())
     floor = floors.pop() if len(floors) == 1 else None
     interval = mean_interval(values)
     runs = [run for run in cell.tuned if run.task == task.name and run.seed in finished]
@@ -141,7 +141,7 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
 
 def _notes(tasks: Sequence[Task]) -> list[str]:
     notes = [
-        "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority answer; they "
+        "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority class; they "
         "stay in the mean. Vote: the commonest answer of the seeds that kept theirs, where answers are classes. Times: "
         "means over seeds of the fine-tuning itself, and of what it starts from: pretraining, word vectors or nothing, "
         "however many fine-tunings share it."

@@ -218,7 +218,11 @@ class Choice(Shape):
         "middle_accuracy": "the same share of the questions of middle schools",
         "high_accuracy": "the same share of the questions of high schools",
     }
-    methods = {"majority": "majority answer", "tfidf": "option by its words alone"}
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """Name of each baseline -> what tables call it."""
+        return super().methods if not self.context else {**super().methods, "tfidf": "TF-IDF similarity"}
 
     @property
     def rows(self) -> int:

@@ -222,7 +222,7 @@ class Coreference(Shape):
         "feminine_f1": "the same of feminine pronouns",
         "accuracy": "share of pronouns whose name, or lack of one, is found, 0 to 1",
     }
-    methods = {"majority": "majority answer", "nearest": "nearest name before the pronoun"}
+    methods = {"majority": "majority class", "nearest": "nearest name before the pronoun"}
 
     def read(self, rows: Iterable[Mentioned], task: str) -> MentionExamples:
         """See `Shape.read`. Mentions must be words of the text, pronouns those of the official scorer."""

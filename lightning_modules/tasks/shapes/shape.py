@@ -121,7 +121,7 @@ class Shape(ABC):
     """
 
     measures: ClassVar[dict[str, str]]
-    methods: ClassVar[dict[str, str]] = {"majority": "majority answer", "tfidf": "linear model of all words"}
+    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
     rows: int = 1
     classes: int = 0
 

@@ -98,7 +98,7 @@ class Spans(Shape):
         "has_answer_exact_match": "exact_match of the questions that have an answer",
         "no_answer_accuracy": "share of the questions without an answer that are left unanswered, 0 to 1",
     }
-    methods = {"majority": "majority answer", "sliding_window": "words around the likest words of the passage"}
+    methods = {"majority": "most frequent answer", "sliding_window": "sliding window"}
 
     def read(self, rows: Iterable[Question], task: str) -> SpanExamples:
         """See `Shape.read`. Marked answers must be where they are said to be."""

@@ -241,7 +241,7 @@ class Tagging(Shape):
         "recall": "share of the true names that are found in place and type, 0 to 1",
         "accuracy": "share of words that are tagged rightly, 0 to 1",
     }
-    methods = {"majority": "majority answer", "lookup": "commonest tag of each word"}
+    methods = {"majority": "majority class", "lookup": "most frequent tag of each word"}
 
     @property
     def tags(self) -> list[str]:

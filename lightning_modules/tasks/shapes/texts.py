@@ -204,6 +204,11 @@ class Texts(Shape):
     }
 
     @property
+    def methods(self) -> dict[str, str]:
+        """Name of each baseline -> what tables call it."""
+        return super().methods if self.labels else {"majority": "mean label", "tfidf": "TF-IDF + ridge regression"}
+
+    @property
     def classes(self) -> int:
         """How many answers an example may have; 0 in regression."""
         return len(self.labels)

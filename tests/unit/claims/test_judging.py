@@ -232,9 +232,9 @@ def test_a_score_is_compared_with_that_of_a_simple_method():
     (found,), cells = objectives_verdict(asked)
     assert found.outcome == REPLICATES
     assert found.effect == pytest.approx(0.2, abs=0.005)
-    assert (found.a, found.b) == ("pairs, SOP", "the majority answer")
+    assert (found.a, found.b) == ("pairs, SOP", "the majority class")
     assert found.sentence.startswith(
-        "replicates: at this scale pairs, SOP is better than the majority answer in accuracy on swapped pairs by 0."
+        "replicates: at this scale pairs, SOP is better than the majority class in accuracy on swapped pairs by 0."
     )
     assert found.sentence.endswith("n = 5 (published: SOP 86.5 against 53.3 %, +33.2)")
     assert found.runs == tuple((run.id, run.id) for run in cells[3].runs)
@@ -246,14 +246,14 @@ def test_a_score_below_that_of_a_simple_method_contradicts():
 
     (found,), _ = objectives_verdict({**SOP, "a": {"objective": "pairs, SOP"}}, change=worse)
     assert found.outcome == CONTRADICTS
-    assert "is worse than the majority answer" in found.sentence
+    assert "is worse than the majority class" in found.sentence
 
 
 def test_a_score_may_be_claimed_to_be_that_of_a_simple_method():
     asked = {**SOP, "a": {"objective": "pairs, NSP"}, "relation": "~", "margin": 0.02}
     (found,), _ = objectives_verdict(asked)
     assert found.outcome == REPLICATES
-    assert "pairs, NSP and the majority answer differ" in found.sentence
+    assert "pairs, NSP and the majority class differ" in found.sentence
     assert "within the margin of 0.02" in found.sentence
 
 
@@ -263,7 +263,7 @@ def test_a_model_without_the_score_decides_nothing(objective):
     assert found.outcome == NOT_RESOLVED
     assert found.n == 0
     assert found.sentence.startswith("not resolved: no finished pair")
-    assert (found.a, found.b) == (objective, "the majority answer")
+    assert (found.a, found.b) == (objective, "the majority class")
 
 
 def test_noise_about_a_simple_method_is_not_resolved():
@@ -281,7 +281,7 @@ def test_each_simple_method_is_a_test_of_its_own():
     )  # fmt: skip
     assert {verdict.family for verdict in found} == {3}
     assert [verdict.b for verdict in found[1:]] == [
-        "the majority answer", "the linear model of all words", "pairs, NSP"
+        "the majority class", "the TF-IDF + logistic regression", "pairs, NSP"
     ]  # fmt: skip
     assert found[2].effect == pytest.approx(found[0].effect - 0.05)
 
@@ -317,7 +317,7 @@ def test_a_claim_about_a_task_pairs_its_fine_tunings():
     assert found.runs == tuple((a.id, b.id) for a, b in zip(cells[3].tuned, cells[1].tuned, strict=True))
     simple = {**asked, "b": {}, "against": "rte.accuracy.majority"}
     (found,), _ = objectives_verdict(simple)
-    assert (found.outcome, found.b) == (REPLICATES, "the majority answer")
+    assert (found.outcome, found.b) == (REPLICATES, "the majority class")
     assert found.effect == pytest.approx(0.58 - 0.527, abs=0.002)
 
 
