@@ -115,7 +115,7 @@ def test_other_examples_than_the_pinned_ones_are_refused(tuning, tmp_path, monke
 
 def test_missing_data_are_named(tuning, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(ConfigError, match="CoLA is not at hand"):
+    with pytest.raises(ConfigError, match="CoLA was not found"):
         finetune(FinetuningRun(tuning.system, "cola", SETTINGS, 0, None), tmp_path)
 
 

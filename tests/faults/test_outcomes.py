@@ -93,7 +93,7 @@ def test_a_passing_failure_ends_done(monkeypatch, cached, records):
 def test_missing_text_is_said_before_anything_runs(cached, records):
     file = tiny.grid(cached)
     file.write_text(file.read_text().replace(f"text:{cached}/text/*.txt", "novels"))
-    with pytest.raises(ConfigError, match=r"The corpus 'novels' is not at hand: .*ABLATIONS_DATA"):
+    with pytest.raises(ConfigError, match=r"The corpus 'novels' was not found: .*ABLATIONS_DATA"):
         execute(plan(grids.read(file), "smoke", records=records), records, "local")
     assert list(records.all()) == []
     assert records.work_folders() == []

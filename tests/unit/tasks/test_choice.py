@@ -75,7 +75,7 @@ class TestRows:
         ("row", "message"),
         [
             (Question("a", "", ("b",), 0), "example 0 of 'made' has 1 options.*must have 2"),
-            (Question("a", "", ("b", "c"), 2), "of which number 2 is right"),
+            (Question("a", "", ("b", "c"), 2), "2 options, and number 2 is right"),
             (Question("a", "", ("b", " "), 0), "has an empty text"),
             (Question(" ", "q", ("b", "c"), 0), "has an empty text"),
         ],
@@ -206,18 +206,24 @@ class TestFiles:
             ),
             ("race", "race/train.high.jsonl", '["D", "A"]', '["D"]', r"line 1: 2 questions, 2 options, 1 answers"),
             ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article; it has text, id"),
-            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is no JSON"),
+            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is not valid JSON"),
             ("race", "race/train.high.jsonl", ', "hid"]', "]", r"example 3 of 'race' has 3 options"),
-            ("race", "race/train.high.jsonl", '["D", "A"]', "1", r"line 1: article must be a string, .*answers lists"),
-            ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is none of 0 to 3"),
+            (
+                "race",
+                "race/train.high.jsonl",
+                '["D", "A"]',
+                "1",
+                r"line 1: article must be a string, .*answers must be lists",
+            ),
+            ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is not one of 0 to 3"),
             ("swag", "swag/train.csv", "sent2", "sent3", r"train\.csv has no column sent2"),
             ("swag", "swag/train.csv", ",gold,", ",", r"line 2: 11 fields instead of 12"),
             ("swag", "swag/train.csv", '"eats."', '"eats.', r"line 2: unexpected end of data"),
-            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is no number"),
+            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is not a number"),
             ("copa", "copa/balanced-copa-dev-all.xml", "cause", "reason", r"item 9: asks-for of id 3 is 'reason'"),
             ("copa", "copa/balanced-copa-dev-all.xml", 'tive="2"', 'tive="0"', r"alternative of id 3 is '0'"),
             ("copa", "copa/balanced-copa-dev-all.xml", "<p>It fell.</p>", "", r"p, a1 or a2 of id 1 is missing"),
-            ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: this is no XML"),
+            ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: not valid XML"),
             ("arct", "arct/train-full.txt", "\t1\t", "\t2\t", r"full\.txt, line 2: the label '2' is neither 0 nor 1"),
             ("arct", "arct/train-full.txt", "\tDoes it?", "", r"line 2: 7 fields instead of 8"),
             ("arct", "arct/train-full.txt", "claim", "Claim", r"has no column claim; it has #id, warrant0"),
@@ -237,7 +243,7 @@ class TestFiles:
             TASKS["swag"].examples("train")
         assert [str(problem).partition("csv, ")[2] for problem in caught.value.problems] == [
             "line 3: 1 fields instead of 12.",
-            "line 4: the label '7' is none of 0 to 3.",
+            "line 4: the label '7' is not one of 0 to 3.",
             "line 5: unexpected end of data.",
         ]
 
@@ -278,7 +284,7 @@ class TestHub:
 
     def test_an_absent_hub_names_the_ways(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "datasets", None)
-        with pytest.raises(ConfigError, match=r"SWAG is not at hand.*swag/train\.csv, swag/val\.csv.*\.\[hub\]"):
+        with pytest.raises(ConfigError, match=r"SWAG was not found.*swag/train\.csv, swag/val\.csv.*\.\[hub\]"):
             TASKS["swag"].examples("train")
-        with pytest.raises(ConfigError, match=r"Balanced COPA is not at hand: ABLATIONS_DATA is not set"):
+        with pytest.raises(ConfigError, match=r"Balanced COPA was not found: ABLATIONS_DATA is not set"):
             TASKS["copa"].examples("train")

@@ -100,11 +100,11 @@ class TestReading:
             ({"id": ""}, "question number 1 of 'made here' has no id"),
             ({"text": " \n"}, "question '2' of 'made here' is empty"),
             ({"context": "\u00a0"}, "question '2' of 'made here' has an empty passage"),
-            ({"answers": ()}, "has no answer, which only questions of SQuAD 2.0 may"),
+            ({"answers": ()}, "has no answer, which is allowed in SQuAD 2.0 only"),
             ({"answers": ((2, " "),)}, "has an empty answer"),
             ({"answers": ((0, "c"), (1, "d"))}, "has the answer 'd', which is not at character 1"),
             ({"answers": ((-1, "e"),)}, "has the answer 'e', which is not at character -1"),
-            ({"id": "1"}, "question '1' of 'made here' is there twice"),
+            ({"id": "1"}, "question '1' of 'made here' occurs twice"),
         ],
     )
     def test_what_is_wrong_is_named(self, change, message):

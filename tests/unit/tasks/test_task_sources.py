@@ -54,7 +54,7 @@ class TestTwoDevSets:
     def test_both_are_needed(self, mnli, home, monkeypatch):
         (home / "glue/MNLI/dev_mismatched.tsv").unlink()
         monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-        with pytest.raises(ConfigError, match=r"MNLI is not at hand: [^ ]*dev_mismatched\.tsv is missing\. "):
+        with pytest.raises(ConfigError, match=r"MNLI was not found: [^ ]*dev_mismatched\.tsv is missing\. "):
             mnli.examples("dev")
 
 
@@ -94,7 +94,7 @@ class TestLinesThatAreLeftOut:
         put(home / "snli/snli_1.0_train.txt", "x")
         with caplog.at_level(logging.WARNING):
             assert TASKS["snli"].examples("dev").second == ["One."]
-        assert "snli_1.0_dev.txt: 2 lines without a gold label are left out: 3, 4" in caplog.text
+        assert "snli_1.0_dev.txt: skipped 2 lines without a gold label: 3, 4" in caplog.text
 
     def test_questions_with_a_lines_end_are_counted_up_to_what_is_known(self, home, caplog):
         head, good = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n", "7\t1\t2\tWho?\tWhat?\t0\n"
@@ -102,7 +102,7 @@ class TestLinesThatAreLeftOut:
         put(home / "glue/QQP/train.tsv", head + broken + good)
         with caplog.at_level(logging.WARNING):
             assert TASKS["qqp"].examples("train").first == ["Who?"]
-        assert "2 lines with too few fields are left out: 2, 3" in caplog.text
+        assert "skipped 2 lines with too few fields: 2, 3" in caplog.text
         put(home / "glue/QQP/train.tsv", head + broken * 9 + good)
         with pytest.raises(ConfigError) as caught:
             TASKS["qqp"].examples("train")
@@ -179,7 +179,7 @@ class TestOrigin:
     def test_the_error_names_both_ways_and_what_works_offline(self, home):
         said = str(self.origin.absent("train", "is gated"))
         assert said == (
-            f"The data set X is not at hand: {home}/x/train*.json and {home}/x/more.txt are missing. Set "
+            f"The data set X was not found: {home}/x/train*.json and {home}/x/more.txt are missing. Set "
             "ABLATIONS_DATA to a folder that holds x/train*.json, x/more.txt, x/dev.txt as published, or read it from "
             "the Hugging Face hub: a/x is gated. The task 'bigram_shift' works offline."
         )
