@@ -35,7 +35,7 @@ class FeedForward(nn.Module):
 
 
 class SubLayer(nn.Module):
-    """A function f of the stream with its dropout, residual connection and LayerNorm.
+    """A function f of the stream with dropout, residual connection and LayerNorm.
 
     ::
 
@@ -66,7 +66,7 @@ class TransformerEncoder(nn.Module):
     """Embeddings and the layers over them; every layer's output is returned.
 
     A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
-    ``owners[i]`` says for each kind in which block that of layer i is found.
+    ``owners[i]`` maps each kind to the block that holds that of layer i.
     """
 
     supports: ClassVar[frozenset[str]] = frozenset({"full", "causal", "pairs"})
@@ -119,7 +119,7 @@ class TransformerEncoder(nn.Module):
         return F.linear(x, self.embeddings.word.weight)
 
     def depth(self, name: str) -> int:
-        """How deep a parameter lies: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
+        """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
         if name.startswith("embeddings."):
             return 0
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1

@@ -213,7 +213,7 @@ class TestFiles:
                 "race/train.high.jsonl",
                 '["D", "A"]',
                 "1",
-                r"line 1: article must be a string, .*answers must be lists",
+                r"line 1: article must be a string, .* be lists",
             ),
             ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is not one of 0 to 3"),
             ("swag", "swag/train.csv", "sent2", "sent3", r"train\.csv has no column sent2"),

@@ -150,7 +150,7 @@ class TestScores:
     [
         (
             made("x saw y and its z", "its", "x", "y"),
-            r"example 0 of 'made' \(t\) has the pronoun 'its', which is not one of he",
+            r"example 0 of 'made' \(t\) .*'its'.* one of he",
         ),
         (Mentioned("t", "x saw his", ((6, 9), (0, 1), (1, 2)), 0), "has an empty mention"),
         (Mentioned("t", "x saw his", ((6, 9), (0, 1), (20, 22)), 0), "has an empty mention"),
@@ -190,7 +190,7 @@ class TestGap:
             (
                 "\tFALSE",
                 "\tTRUE",
-                r"line 2: A-coref is TRUE, B-coref TRUE; each must be TRUE or FALSE, at most one TRUE",
+                r"line 2: A-coref is TRUE, B-coref TRUE; .* at most one TRUE",
             ),
             ("\tFALSE", "\tno", r"line 2: A-coref is TRUE, B-coref NO"),
             ("\thttp://a", "", r"line 2: 10 fields instead of 11"),

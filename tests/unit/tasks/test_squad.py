@@ -242,9 +242,7 @@ class TestReader:
             assert TASKS["squad1"].examples("train").ids == ["2", "3"]
         assert "skipped 1 questions" in caplog.text
         write(folder, "dev-v1.1.json", content)
-        with pytest.raises(
-            ConfigError, match=r"2 dev questions have an answer that does not occur in their passage: 1, 2\."
-        ):
+        with pytest.raises(ConfigError, match=r"2 dev questions .* not occur in their passage: 1, 2\."):
             TASKS["squad1"].examples("dev")
 
     def test_the_dev_set_of_2_0_is_divided_by_article(self, folder, no_hub):

@@ -183,7 +183,7 @@ class TestScores:
     [
         (
             Sentence(("a",), ("B-Z",), 0),
-            r"example 0 of 'made' has the tag 'B-Z', which is not one of O, B-X, I-X, B-Y, I-Y",
+            r"'made' has the tag 'B-Z', which is not one of O, B-X, I-X, B-Y, I-Y",
         ),
         (Sentence(("a", "b"), ("O",), 0), "2 words and 1 tags"),
         (Sentence((), (), 0), "0 words and 0 tags"),
