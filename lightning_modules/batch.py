@@ -1,15 +1,15 @@
-"""The records that every room shares, and the glossary of axes.
+"""The batch dataclasses that all packages share, and the glossary of axes.
 
 Axes, in shape comments and type annotations everywhere:
 
     b  sequences in a batch             n  predictions (targets) in a batch
     t  positions of a sequence          m  queries of a second stream
-    s  positions looked at              d  hidden width
+    s  positions attended to            d  hidden width
     h  attention heads                  e  embedding width
     v  vocabulary
 
 A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numbers.
-The records are plain (not frozen) dataclasses because Lightning moves batches between devices through them.
+The dataclasses are not frozen because Lightning moves batches between devices through them.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,10 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 Direction = Literal["both", "left_to_right", "right_to_left", "two_way"]  # in which a model reads
-STEP = {"next": 1, "previous": -1}  # target -> from the position that predicts to the predicted one; else they are one
+STEP = {
+    "next": 1,
+    "previous": -1,
+}  # target -> step from predicting to predicted position; else 0
 
 
 def _moved(value: Any, device: torch.device | str) -> Any:
@@ -35,7 +38,7 @@ def _moved(value: Any, device: torch.device | str) -> Any:
 
 
 class _Movable:
-    """Gives a record ``.to(device)``, the hook by which Lightning transfers it."""
+    """A batch dataclass with ``.to(device)``, which Lightning calls to transfer it."""
 
     def to(self, device: torch.device | str) -> Self:
         return _moved(self, device)
@@ -43,19 +46,19 @@ class _Movable:
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """What an objective needs to know of a tokenizer's vocabulary."""
+    """The part of a tokenizer's vocabulary that objectives use."""
 
-    mask: int  # id of the piece that stands for a hidden one
+    mask: int  # id of [MASK]
 
     @property
     def size(self) -> int:
-        """How many pieces there are."""
+        """Number of pieces."""
         ...
 
 
 @dataclass
 class Tokens(_Movable):
-    """Sequences as the input format arranged them, before any objective touched them."""
+    """Sequences as the input format arranged them, before any corruption."""
 
     ids: Int[Tensor, "b t"]
     begins_word: Bool[Tensor, "b t"]  # True where a piece starts a word
@@ -65,21 +68,21 @@ class Tokens(_Movable):
     tables: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # one embedding table per name
     positions: Int[Tensor, "b t"] | None = None  # None means 0 .. t-1
     labels: dict[str, Int[Tensor, " b"]] = field(default_factory=dict)
-    fresh: Bool[Tensor, " b"] | None = None  # a row that starts a new stream (carried state is reset)
+    fresh: Bool[Tensor, " b"] | None = None  # rows that start a new stream (carried state is reset)
     source: "Tokens | None" = None  # encoder side of sequence-to-sequence
 
 
 @dataclass
 class Visibility(_Movable):
-    """Who may look where. True = may look; the parts are combined with *and*."""
+    """Which positions may attend to which, True = allowed; the parts are combined with *and*."""
 
-    causal: bool = False  # to the left only, itself included
-    anticausal: bool = False  # the mirror: to the right only, itself included
-    real: Bool[Tensor, "b s"] | None = None  # None means that every position is real
+    causal: bool = False  # only to the left, itself included
+    anticausal: bool = False  # only to the right, itself included
+    real: Bool[Tensor, "b s"] | None = None  # None means no padding
     pairs: Bool[Tensor, "#b #h t s"] | None = None
 
     def toward(self, direction: Direction) -> Self:
-        """What is left of it for a model that reads in one direction; all of it for any other."""
+        """This visibility restricted to the direction of a one-directional model; unchanged for any other."""
         return replace(
             self,
             causal=self.causal or direction == "left_to_right",
@@ -89,7 +92,7 @@ class Visibility(_Movable):
 
 @dataclass
 class Target(_Movable):
-    """What an objective predicts. A head runs at these positions and nowhere else."""
+    """The predictions of an objective. Its head runs at these positions only."""
 
     where: Int[Tensor, " n"]  # flat positions
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
@@ -102,7 +105,7 @@ class Target(_Movable):
 
 @dataclass
 class Query(_Movable):
-    """The second stream of two-stream attention (XLNet, section 2.3): positions that ask without seeing themselves."""
+    """The second stream of two-stream attention (XLNet, section 2.3): queries without their own position."""
 
     where: Int[Tensor, "b m"]
     visible: Bool[Tensor, "b m s"]
@@ -110,10 +113,10 @@ class Query(_Movable):
 
 @dataclass
 class Example(_Movable):
-    """One micro-batch ready for a backbone: what it sees, who looks where, what is predicted.
+    """One micro-batch for a backbone: inputs, visibility, targets.
 
     ``counts`` holds, per target, the denominator over the *whole* optimiser step (all micro-batches, all
-    ranks), so that accumulated gradients equal those of one large batch exactly. Empty means "this batch alone".
+    ranks), so that accumulated gradients equal those of one large batch exactly. Empty means a step of one batch.
     """
 
     inputs: Tokens
@@ -121,18 +124,18 @@ class Example(_Movable):
     targets: dict[str, Target] = field(default_factory=dict)
     query: Query | None = None
     counts: dict[str, float] = field(default_factory=dict)
-    features: Float[Tensor, "b t k d"] | None = None  # layers of a frozen encoder, computed before; zero on padding
+    features: Float[Tensor, "b t k d"] | None = None  # precomputed layers of a frozen encoder; zero on padding
 
     @classmethod
     def of(cls, tokens: Tokens) -> "Example":
-        """The uncorrupted example: everyone sees every real position, nothing is predicted."""
+        """The uncorrupted example: full visibility of real positions, no targets."""
         padded = not bool(tokens.real.all())
         return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None))
 
 
 @dataclass
 class Encoded:
-    """What a backbone returns. ``layers[0]`` is the embedding output, ``layers[-1]`` equals ``last``
+    """The output of a backbone. ``layers[0]`` is the embedding output, ``layers[-1]`` equals ``last``
     unless a final normalisation follows the last layer.
     """
 
@@ -145,7 +148,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Size:
-    """The widths a head needs to know of its backbone."""
+    """The widths of a backbone that heads need."""
 
     hidden_size: int
     embedding_size: int

@@ -1,7 +1,7 @@
-"""The base of every setting: frozen, strict, comparable, addressable by dotted path, and hashed canonically.
+"""The base class of all settings: frozen, strict, comparable, addressable by dotted path, canonically hashed.
 
-A *knob* is one field of one settings class. Grids, the command line and tables name it by its dotted path
-(``objectives.mlm.masking.rate``); there is no second vocabulary.
+A *knob* is one field of one settings class. Grids, the command line and tables all name it by its dotted path
+(``objectives.mlm.masking.rate``).
 """
 
 import difflib
@@ -21,7 +21,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a configuration: where it is, what it is, and what to write instead."""
+    """One problem of a configuration: where it is, what it is, and what to write instead."""
 
     path: str
     message: str
@@ -31,7 +31,7 @@ class Problem:
 
 
 class ConfigError(ValueError):
-    """Everything wrong with a configuration, reported at once."""
+    """All problems of a configuration, reported together."""
 
     def __init__(self, problems: Iterable[Problem | str]) -> None:
         self.problems = [p if isinstance(p, Problem) else Problem("", p) for p in problems]
@@ -39,7 +39,7 @@ class ConfigError(ValueError):
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """`` Did you mean 'rate'?``, or the whole list where nothing is near. Starts with a space."""
+    """`` Did you mean 'rate'?``, or the whole list if nothing is similar. Starts with a space."""
     names = sorted(map(str, allowed))
     near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
     if near:
@@ -51,23 +51,23 @@ def knob(default: Any, doc: str, *, neutral: Any = _ABSENT, **constraints: Any) 
     """A field of a settings class.
 
     Args:
-        default: The value a system has unless it says otherwise.
-        doc: One sentence with the unit, shown by ``ablations params`` and the documentation.
-        neutral: The value at which the knob does nothing. A field at its neutral value is left out of the
-            identity of a run, so a knob added later leaves earlier records valid. Never change it.
-        **constraints: pydantic's (``ge``, ``le``, ``gt`` ...).
+        default: The default value.
+        doc: One sentence, with the unit, for ``ablations params`` and the documentation.
+        neutral: The value without effect. A field at its neutral value is left out of the identity of a run, so
+            that a new knob keeps earlier records valid. Never change it.
+        **constraints: Constraints of pydantic (``ge``, ``le``, ``gt`` ...).
     """
     extra = {} if neutral is _ABSENT else {"neutral": neutral}
     return Field(default, description=doc, json_schema_extra=extra, **constraints)
 
 
 def required(doc: str, **constraints: Any) -> Any:
-    """A field that whoever writes the settings must give; its arguments are those of `knob`."""
+    """A field without default; its arguments are those of `knob`."""
     return Field(description=doc, **constraints)
 
 
 def label(default: str, doc: str) -> Any:
-    """A field that names or describes and changes no number: never part of an identity."""
+    """A descriptive field without influence on numbers; never part of an identity."""
     return Field(default, description=doc, json_schema_extra={"label": True})
 
 
@@ -76,7 +76,7 @@ def _extra(info: FieldInfo) -> Mapping[str, Any]:
 
 
 class Settings(BaseModel):
-    """A frozen, strict value. Unknown keys, wrong types, NaN and infinities are refused, all at once."""
+    """A frozen, strict value. Unknown keys, wrong types, NaN and infinities are rejected, all in one error."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True, protected_namespaces=()
@@ -84,31 +84,31 @@ class Settings(BaseModel):
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Builds the settings from plain data (YAML, JSON).
+        """Builds the settings from the data of YAML or JSON.
 
         Raises:
-            ConfigError: With every problem of ``data``, each with its path and the nearest valid spelling.
+            ConfigError: With every problem of ``data``: path and nearest valid spelling.
         """
-        try:  # by way of JSON, where lists are tuples and everything else stays strict
+        try:  # via JSON, where lists become tuples and everything else stays strict
             return cls.model_validate_json(json.dumps(data))
         except ValidationError as error:
             raise ConfigError(problems(error, cls)) from None
 
-    def plain(self) -> dict[str, Any]:
-        """The settings as JSON-ready data, complete."""
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as JSON-ready data."""
         return self.model_dump(mode="json")
 
     def but(self, **changes: Any) -> Self:
-        """A checked copy with the knobs at some dotted paths changed.
+        """A validated copy with the knobs at some dotted paths changed.
 
         >>> system.but(**{"model.num_layers": 4, "objectives.mlm.masking.rate": 0.4})  # doctest: +SKIP
 
         Raises:
-            ConfigError: Naming every unknown path, with the nearest valid one, and every invalid value.
+            ConfigError: With every unknown path, its nearest valid one, and every invalid value.
         """
-        data, wrong = self.plain(), []
+        data, wrong = self.to_dict(), []
         for path, value in changes.items():
-            problem = _set(data, path, value.plain() if isinstance(value, Settings) else value, type(self))
+            problem = _set(data, path, value.to_dict() if isinstance(value, Settings) else value, type(self))
             wrong += [problem] if problem else []
         if wrong:
             raise ConfigError(wrong)
@@ -122,7 +122,7 @@ class Settings(BaseModel):
         return value
 
     def essence(self) -> dict[str, Any]:
-        """What determines the numbers: no labels, nothing at its neutral value, derived defaults filled in."""
+        """The part that determines numbers: without labels and neutral values, with derived defaults filled in."""
         return self.resolved()._bare()
 
     def _bare(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Settings(BaseModel):
         return kept
 
     def resolved(self) -> Self:
-        """The settings with every ``None`` that stands for a derived value replaced by that value, in all parts."""
+        """The settings with every ``None`` of a derived default replaced by its value, in all parts."""
         changed = {}
         for name in _branches(type(self)):
             part = getattr(self, name)
@@ -144,13 +144,13 @@ class Settings(BaseModel):
 
 
 def once(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of settings, or a method of theirs without arguments, worked out once for all settings that are equal.
+    """Caches a function of settings, or a method of theirs without arguments, for equal settings.
 
-    Ten thousand cells have fifty models among them. The answers are kept here rather than in the settings, whose
-    copies, pickles and comparisons therefore know nothing of them.
+    Ten thousand cells share about fifty models. The cache is here rather than in the settings, so that it does not
+    affect their copies, pickles and comparisons.
     """
-    kept = functools.lru_cache(maxsize=4096)(answer)
-    return functools.wraps(answer)(lambda settings: kept(settings))
+    cached = functools.lru_cache(maxsize=4096)(answer)
+    return functools.wraps(answer)(lambda settings: cached(settings))
 
 
 @functools.cache
@@ -161,13 +161,13 @@ def _branches(cls: type[Settings]) -> tuple[str, ...]:
 
 @functools.cache
 def _determining(cls: type[Settings]) -> tuple[tuple[str, Any], ...]:
-    """The fields of a settings class that are no labels, each with its neutral value if it has one."""
+    """The fields of a settings class that are not labels, each with its neutral value if it has one."""
     extras = {name: _extra(info) for name, info in cls.model_fields.items()}
     return tuple((name, extra.get("neutral", _ABSENT)) for name, extra in extras.items() if not extra.get("label"))
 
 
-_PLAIN = (int, bool, type(None))
-_LEAVES = frozenset((str, float, *_PLAIN))
+_UNCHANGED = (int, bool, type(None))
+_LEAVES = frozenset((str, float, *_UNCHANGED))
 
 
 def _essence(value: Any) -> Any:
@@ -190,13 +190,13 @@ def _settings_class(info: FieldInfo) -> type[Settings] | None:
 @functools.cache
 def paths(cls: type[Settings], prefix: str = "") -> dict[str, FieldInfo]:
     """Every dotted path of a settings class, branches included, with its field."""
-    found: dict[str, FieldInfo] = {}
+    fields: dict[str, FieldInfo] = {}
     for name, info in cls.model_fields.items():
-        found[prefix + name] = info
+        fields[prefix + name] = info
         inner = _settings_class(info)
         if inner is not None:
-            found |= paths(inner, f"{prefix}{name}.")
-    return found
+            fields |= paths(inner, f"{prefix}{name}.")
+    return fields
 
 
 def _set(data: dict[str, Any], path: str, value: Any, cls: type[Settings]) -> Problem | None:
@@ -205,9 +205,9 @@ def _set(data: dict[str, Any], path: str, value: Any, cls: type[Settings]) -> Pr
         return Problem(path, f"there is no such knob.{did_you_mean(path, known)}")
     *branches, leaf = path.split(".")
     for depth, name in enumerate(branches):
-        if data.get(name) is None:  # a part that is switched off starts from its defaults
+        if data.get(name) is None:  # a part that is None starts from its defaults
             part = _settings_class(known[".".join(branches[: depth + 1])])
-            data[name] = part().plain() if part else {}
+            data[name] = part().to_dict() if part else {}
         data = data[name]
     data[leaf] = value
     return None
@@ -226,23 +226,23 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 
 def diff(a: Settings, b: Settings) -> dict[str, tuple[Any, Any]]:
-    """What changed from ``a`` to ``b``: dotted path -> (value in a, value in b); None where a part is absent."""
+    """The differences of ``a`` and ``b``: dotted path -> (value in a, value in b); None if a part is absent."""
     left, right = flat(a.resolved()), flat(b.resolved())
     return {p: (left.get(p), right.get(p)) for p in {**left, **right} if left.get(p) != right.get(p)}
 
 
-_SHAPES = {  # pydantic's words are Python's, a grid file's are YAML's
-    "tuple_type": "has to be a list, such as [1, 2]",
-    "list_type": "has to be a list, such as [1, 2]",
-    "dict_type": "has to be names with values, such as {a: 1}",
-    "model_type": "has to be names with values, such as {a: 1}",
+_SHAPES = {  # pydantic's messages use terms of Python, grid files are YAML
+    "tuple_type": "must be a list, for example [1, 2]",
+    "list_type": "must be a list, for example [1, 2]",
+    "dict_type": "must be a mapping, for example {a: 1}",
+    "model_type": "must be a mapping, for example {a: 1}",
 }
 
 
 def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
-    """Pydantic's complaints as sentences for people, with suggestions."""
+    """Pydantic's errors as readable sentences with suggestions."""
     known = paths(cls)
-    found = []
+    readable = []
     for item in error.errors(include_url=False):
         path = ".".join(str(part) for part in item["loc"])
         message = item["msg"].removeprefix("Value error, ")
@@ -257,8 +257,8 @@ def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
             message = "is empty; it needs at least one entry"
         elif item["type"] != "value_error":
             message = f"{_SHAPES.get(item['type'], message)}, not {item['input']!r}"
-        found.append(Problem(path, message))
-    return found
+        readable.append(Problem(path, message))
+    return readable
 
 
 def canonical(value: Any) -> str:
@@ -271,7 +271,7 @@ def canonical(value: Any) -> str:
 
 
 def _normal(value: Any) -> Any:
-    if type(value) in _PLAIN:
+    if type(value) in _UNCHANGED:
         return value
     if isinstance(value, float):
         return _number(value)

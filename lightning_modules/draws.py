@@ -1,11 +1,11 @@
 """Randomness as a function of position: the same noise for every variant, rank, micro-batch and worker.
 
-A draw is a hash of (data seed, purpose, row key, column), never the next number of a stream. So the mask of
-the thousandth presented sequence is the same whether it is computed by one worker or four, before or after a
-resume, at 15 % or at 40 % masking: variants of a grid are compared under common random numbers.
+A draw is a hash of (data seed, purpose, row key, column), never the next number of a stream. So the mask of the
+thousandth presented sequence is the same with one worker or four, before or after a resume, at 15 % or 40 % masking:
+variants of a grid are compared under common random numbers.
 
 The hash is SplitMix64's finaliser (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
-generators"), applied twice; it passes the uniformity checks of the tests and costs microseconds a batch.
+generators"), applied twice; it passes the uniformity tests and costs microseconds per batch.
 """
 
 import hashlib
@@ -36,10 +36,10 @@ class Draws:
 
     Attributes:
         seed: The data seed.
-        rows: One key a row ``[b]``: the presentation number (how many sequences were presented before
-            this one since training began), so that an epoch's second visit draws fresh noise.
-        sample: Which sequence of the store each row is ``[b]``.
-        epoch: How often each row's sequence has been presented before ``[b]``.
+        rows: One key per row ``[b]``: the presentation number (how many sequences were presented before this one
+            since training began), so that the same sequence gets new noise in each epoch.
+        sample: Number of each row's sequence in the store ``[b]``.
+        epoch: How often each row's sequence was presented before ``[b]``.
     """
 
     seed: int
@@ -49,7 +49,7 @@ class Draws:
     stream: str = ""
 
     def static(self, copies: int) -> "Draws":
-        """The draws of ``copies`` fixed masks a sequence, visited in turn: keyed by (sample, epoch mod copies)."""
+        """The draws of ``copies`` fixed masks per sequence, used in turn: keyed by (sample, epoch mod copies)."""
         return replace(self, stream="static", rows=self.sample * copies + self.epoch % copies)
 
     def bits(self, purpose: str, columns: int) -> np.ndarray:
@@ -64,7 +64,7 @@ class Draws:
         return (self.bits(purpose, columns) >> _S11) * (1.0 / (1 << 53))
 
     def integers(self, purpose: str, columns: int, high: int) -> np.ndarray:
-        """Uniform integers in [0, high) ``[b columns]``; the bias, below high / 2**53, is nil for vocabularies."""
+        """Uniform integers in [0, high) ``[b columns]``; the bias, below high / 2**53, is negligible."""
         return (self.uniform(purpose, columns) * high).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Writing files so that whatever happens, kill or full disk, there is the old content or the new."""
+"""Atomic writing: after a crash or on a full disk a file has either its old or its new content."""
 
 import contextlib
 import os
@@ -8,13 +8,13 @@ from typing import BinaryIO
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Calls ``write(file)`` on a new file in the same folder, then puts it in the place of ``path`` in one step.
+    """Calls ``write(file)`` on a new file in the same folder, then replaces ``path`` by it in one step.
 
-    The temporary name is fixed, so what a killed process leaves is overwritten by the next. One process writes a
-    file at a time.
+    The temporary name is fixed, so the leftover of a killed process is overwritten by the next. Only one process may
+    write a path at a time.
 
     Raises:
-        OSError: From writing; the new file is removed first and ``path`` is as it was.
+        OSError: From writing; the new file is removed and ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")

@@ -1,4 +1,4 @@
-"""Where things lie: the project, its cache, the user's data sets."""
+"""Folders: the project, its cache, the user's data sets."""
 
 import os
 from pathlib import Path
@@ -10,14 +10,14 @@ def project() -> Path:
 
 
 def cache() -> Path:
-    """Token stores, tokenizers and the work folders of runs: everything that can be made again.
+    """The folder of token stores, tokenizers and work folders of runs, all of which can be rebuilt.
 
-    ``ABLATIONS_CACHE``, or ``.cache`` in the project.
+    It is ``ABLATIONS_CACHE``, or ``.cache`` in the project.
     """
     return Path(os.environ.get("ABLATIONS_CACHE") or project() / ".cache").expanduser().resolve()
 
 
 def data_home() -> Path | None:
-    """The folder of data sets in their official formats that ``ABLATIONS_DATA`` names, if it is set."""
-    named = os.environ.get("ABLATIONS_DATA")
-    return Path(named).expanduser().resolve() if named else None
+    """The folder ``ABLATIONS_DATA`` with data sets in their official formats; None if it is not set."""
+    path = os.environ.get("ABLATIONS_DATA")
+    return Path(path).expanduser().resolve() if path else None

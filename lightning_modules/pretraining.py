@@ -1,4 +1,4 @@
-"""One pretraining, start to finish."""
+"""One pretraining from start to finish."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,38 +37,38 @@ def fit(
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 60.0,
 ) -> Fitted:
-    """Trains a system from a seed, going on from ``folder``'s checkpoint where there is one.
+    """Trains a system with a seed, resuming from the checkpoint in ``folder`` if there is one.
 
-    Leaves the weights in ``folder`` as safetensors.
+    Writes the weights to ``folder`` as safetensors.
 
     Args:
-        system: What to train.
-        seed: Initialisation, dropout, data order and corruption all follow from it.
-        folder: Where checkpoint and weights are kept.
-        start: Weights of a shallower run that this one is stacked from.
-        on_progress: Called some 64 times or more.
-        stop: Asked after every step; True writes a checkpoint and raises.
+        system: The system to train.
+        seed: Determines initialisation, dropout, data order and corruption.
+        folder: Folder of checkpoint and weights.
+        start: Weights of the shallower run that initialise this one by stacking.
+        on_progress: Called at least about 64 times.
+        stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         checkpoint_seconds: Time between checkpoints.
 
     Raises:
         ConfigError: When the system starts from a shallower one and ``start`` is missing.
         Diverged: When the loss is no longer finite.
-        Interrupted: When ``stop`` said so.
+        Interrupted: When ``stop`` returns True.
     """
     checkpoint = folder / CHECKPOINT
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, checkpoint_seconds)
     module, data = system.build(seed), system.data_module(seed)
     if (shallower := system.shallower()) is not None:
         if start is None:
-            raise ConfigError(["training.warm_start needs the weights of the shallower run, and none are given"])
+            raise ConfigError(["training.warm_start needs the weights of the shallower run: pass them as `start`"])
         module.load_state_dict(stacked(load_file(start), shallower.model, system.model, module.state_dict()))
-    run = trainer(recorder, folder)
+    lightning = trainer(recorder, folder)
     torch.manual_seed(seed)  # dropout
-    run.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    lightning.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
-        run.validate(module, data, verbose=False)
+        lightning.validate(module, data, verbose=False)
     fitted = _fitted(system, recorder, recorder.elapsed(), data.baselines(system.heldout_objective.targets))
-    module.to(run.strategy.root_device)  # Lightning has brought it home
+    module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
     bf16 = system.training.precision == "bf16"
     fitted.layers = layer_similarity(module, data.heldout, bf16)
     if system.evaluation.pairs:
@@ -78,20 +78,22 @@ def fit(
 
 
 def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, float]:
-    """Accuracies of the one sentence head on pairs of both constructions, and the measures of words on ordered text.
+    """Accuracies of the sentence head on pairs of both kinds, and the token measures on ordered pairs.
 
-    The head is asked the question it was trained on and the other one alike: label 1 is "does not follow" in both
-    (Lan et al. 2020, Table 5, which does not say how it asked).
+    The head is evaluated on its own objective and on the other one: label 1 means "does not follow" in both (Lan et
+    al. 2020, Table 5, which does not describe the procedure).
     """
     count = system.evaluation.pairs
-    found = {f"heldout.{name}": value for name, value in data.pair_baselines(count).items()}
+    metrics = {f"heldout.{name}": value for name, value in data.pair_baselines(count).items()}
     for name, negatives in (("nsp", "random"), ("sop", "swapped")):
         examples = data.heldout_pairs(negatives, count, system.prepare_pairs())
-        seen = measures(module, examples, bf16)
-        if "sentence_accuracy" in seen:
-            found[f"heldout.{name}_accuracy"] = seen["sentence_accuracy"]
-        found |= {f"heldout.pairs_{m}": seen[m] for m in seen if name == "sop" and m != "sentence_accuracy"}
-    return found
+        measured = measures(module, examples, bf16)
+        accuracy = measured.pop("sentence_accuracy", None)
+        if accuracy is not None:
+            metrics[f"heldout.{name}_accuracy"] = accuracy
+        if name == "sop":
+            metrics |= {f"heldout.pairs_{measure}": value for measure, value in measured.items()}
+    return metrics
 
 
 def _fitted(system: System, recorder: Recorder, seconds: float, baselines: dict[str, float]) -> Fitted:

@@ -1,27 +1,27 @@
-"""How a process is set up to be fast: what must be said before torch is imported, and what once it runs."""
+"""Process settings for speed: environment variables before torch is imported, memory and threads after."""
 
 import contextlib
 import ctypes
 import os
 
-# Idle OpenMP threads spin by default. On a machine whose cores are busy with the next run that costs
-# up to fifteen times the speed; letting them sleep costs nothing measurable on a quiet one.
+# Idle OpenMP threads spin by default. On a machine whose cores are busy with other runs this is up to fifteen times
+# slower; letting them sleep costs nothing measurable on an idle machine.
 _ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "false"}
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # glibc's malloc.h
 
 
 def environment() -> None:
-    """Environment variables that OpenMP and tokenizers read once; call before torch is imported."""
+    """Sets environment variables that OpenMP and tokenizers read once; call it before torch is imported."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 def settle(threads: int | None = None) -> None:
-    """Keeps freed memory in the process (glibc) and sets torch's thread count.
+    """Keeps freed memory in the process (glibc) and sets the number of torch's threads.
 
-    Training frees and takes the same large buffers at every step; by default glibc hands them back to
-    the kernel each time, and the page faults of taking them again cost up to a third of a step.
+    Training frees and allocates the same large buffers at every step; by default glibc returns them to the kernel each
+    time, and the page faults of reallocation cost up to a third of a step.
     """
     import torch
 

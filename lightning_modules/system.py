@@ -1,7 +1,7 @@
 """A system: a published model as a frozen value.
 
-Backbone, objectives, input format, data, optimisation and evaluation together determine a training down to its
-seed. Two systems can be compared field by field (`config.diff`), and any field can be changed (``but``).
+Backbone, objectives, input format, data, optimisation and evaluation together determine a training except for its
+seed. `config.diff` compares two systems field by field, and ``but`` changes any field.
 """
 
 import functools
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 class Training(Settings):
-    """How long, in which batches, in which precision."""
+    """Length, batch size and precision of a training."""
 
     steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
-    batch_size: int = knob(256, "Sequences in an optimiser step, over all micro-batches and devices.", ge=1)
+    batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1)
     micro_batch_size: int | None = knob(
-        None, "Sequences in one forward pass, for small memories; by default the whole batch.", neutral=None, ge=1
+        None, "Sequences per forward pass, to save memory; by default the whole batch.", neutral=None, ge=1
     )
     warm_start: tuple[int, ...] = knob(
         (),
-        "Depths of the runs of this system, each shallower, whose weights are stacked to start this one; each run of "
-        "the chain starts from the one before (ALBERT, section 4.8).",
+        "Depths, in ascending order, of shallower runs of this system. Each run starts from the stacked weights of the "
+        "one before, this one from the last (ALBERT, section 4.8).",
         neutral=(),
     )
-    clip_norm: float = knob(1.0, "Largest global gradient norm; 0 does not clip.", neutral=0.0, ge=0)
-    precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bfloat16 autocast over fp32 weights.")
+    clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)
+    precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
 
     @model_validator(mode="after")
     def _whole_micro_batches(self) -> Self:
@@ -54,35 +54,34 @@ class Training(Settings):
 
 
 class Evaluation(Settings):
-    """The held-out measurement, the same for every variant of a grid whatever it trains on."""
+    """The held-out evaluation, the same for every variant of a grid whatever its training objective."""
 
     sequences: int = knob(1024, "Held-out sequences.", ge=1)
-    rate: float = knob(0.15, "Share of their tokens hidden, all shown as [MASK].", gt=0, le=1)
+    rate: float = knob(0.15, "Share of their tokens that are predicted, all replaced by [MASK].", gt=0, le=1)
     pairs: int = knob(
         0,
-        "Held-out segment pairs of each construction, random and swapped, on which sentence accuracies are measured.",
+        "Held-out segment pairs of each kind, random and swapped, for sentence accuracies; 0 disables them.",
         neutral=0,
         ge=0,
     )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",
-        "Which way the held-out text may be looked at; one way is a control that takes a side from a model that was "
-        "trained with both.",
+        "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
         neutral="both",
     )
-    points: int = knob(12, "Measurements during a training, evenly spaced, the last at its end.", ge=1, le=64)
+    points: int = knob(12, "Number of evaluations during a training, evenly spaced, the last at its end.", ge=1, le=64)
 
     @property
     def objective(self) -> MaskedLM:
-        """The corruption of the held-out text: [MASK] only, which every mixture has seen."""
+        """The corruption of the held-out text: [MASK] only, which every masking mixture includes."""
         return MaskedLM(masking=Masking(rate=self.rate, mask=1.0, same=0.0, random=0.0))
 
 
 class System(Settings):
-    """Everything that determines a pretraining but its seed."""
+    """Everything that determines a pretraining except its seed."""
 
-    name: str = label("", "What the system is called.")
-    paper: str = label("", "Where it was published.")
+    name: str = label("", "Name of the system.")
+    paper: str = label("", "Publication.")
     model: Transformer = Transformer()
     objectives: Objectives = Objectives(mlm=MaskedLM())
     format: InputFormat = InputFormat()
@@ -98,48 +97,52 @@ class System(Settings):
         if table and length > table:
             raise ValueError(
                 f"format.sequence_length {length} is longer than model.max_positions {table}: "
-                "raise the one or lower the other"
+                "lower the first or raise the second"
             )
         if self.objectives.sentence is not None and self.format.kind != "segment_pairs":
-            raise ValueError("objectives.sentence needs pairs: format.kind must be 'segment_pairs'")
+            raise ValueError("objectives.sentence needs segment pairs: set format.kind to 'segment_pairs'")
         self._check_directions()
         chain = (*self.training.warm_start, self.model.num_layers)
         if any(deeper <= shallower for shallower, deeper in itertools.pairwise((0, *chain))):
             raise ValueError(
-                f"training.warm_start {list(self.training.warm_start)} must name depths that grow, "
-                f"each below model.num_layers {self.model.num_layers}"
+                f"training.warm_start {list(self.training.warm_start)} must be ascending depths "
+                f"below model.num_layers {self.model.num_layers}"
             )
         if chain[0] < self.model.sharing_groups:
-            raise ValueError(f"{self.model.sharing_groups} groups of layers cannot start from {chain[0]} layers")
+            raise ValueError(
+                f"training.warm_start: {self.model.sharing_groups} sharing_groups need as many layers, not {chain[0]}"
+            )
         return self
 
     def _check_directions(self) -> None:
-        """What is asked must be seen, and nothing that is asked for."""
+        """Checks that predictions see their context but not their answers."""
         model, lm = self.model.direction, self.objectives.lm
         if lm is not None and lm.direction != model:
-            raise ValueError(f"objectives.lm reads {lm.direction}: model.direction must be the same, not {model}")
+            raise ValueError(
+                f"objectives.lm.direction is {lm.direction}: model.direction must be the same, not {model}"
+            )
         if self.objectives.sentence is not None and model == "left_to_right":
             raise ValueError(
-                "objectives.sentence is read from the first position, which sees nothing but itself: "
+                "objectives.sentence uses the first position, which sees only itself in a left-to-right model: "
                 "model.direction cannot be left_to_right"
             )
         if self.evaluation.direction != "both" and (lm is not None or model in ("left_to_right", "right_to_left")):
             raise ValueError(
-                f"evaluation.direction {self.evaluation.direction} takes a side from a model that looks both ways; "
-                "one that looks one way is measured as it is"
+                f"evaluation.direction {self.evaluation.direction} restricts a masked model that sees both sides; "
+                "leave it at both for other models"
             )
         if self.training.warm_start and model == "two_way":
-            raise ValueError("training.warm_start stacks the layers of one stack: model.direction cannot be two_way")
+            raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
 
     def shallower(self) -> Self | None:
-        """The system whose weights start this one; None where training starts from scratch."""
+        """The system whose weights initialise this one; None if training starts from random weights."""
         *earlier, depth = self.training.warm_start or (None,)
         if depth is None:
             return None
         return self.but(**{"model.num_layers": depth, "training.warm_start": list(earlier)})
 
     def build(self, seed: int) -> "Pretrain":
-        """The Lightning module, its weights drawn from ``seed`` without touching the caller's generator."""
+        """The Lightning module, its weights drawn from ``seed`` without changing the caller's generator."""
         from lightning_modules.training.pretrain import (
             Pretrain,  # imports Lightning (seconds), which planning does without
         )
@@ -153,7 +156,7 @@ class System(Settings):
         )
 
     def data_module(self, seed: int) -> "PretrainingData":
-        """The Lightning data module: batches in an order, and with a noise, that depend on ``seed`` alone."""
+        """The Lightning data module: order and noise of batches depend on ``seed`` alone."""
         from lightning_modules.data.loader import PretrainingData
 
         return PretrainingData(
@@ -170,26 +173,26 @@ class System(Settings):
 
     @property
     def heldout_objective(self) -> MaskedLM | LanguageModel:
-        """What is asked of held-out text: hidden tokens, the same for all masked models; else the model's own task."""
+        """The objective on held-out text: the same masking for all masked models, else the model's own."""
         return self.objectives.lm or self.evaluation.objective
 
     @property
     def looks(self) -> Direction:
-        """Which way held-out text is looked at."""
+        """The direction in which held-out text is visible."""
         return self.model.direction if self.evaluation.direction == "both" else self.evaluation.direction
 
     def prepare_pairs(self) -> "Prepare":
-        """The corruption of held-out pairs: what is asked of all held-out text, and the question about the pair."""
+        """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""
         name = "mlm" if self.objectives.lm is None else "lm"
-        asked = Objectives(**{name: self.heldout_objective, "sentence": SentencePair()})
-        return functools.partial(_prepare, asked, direction=self.looks)
+        objectives = Objectives(**{name: self.heldout_objective, "sentence": SentencePair()})
+        return functools.partial(_prepare, objectives, direction=self.looks)
 
     def parameters(self) -> int:
-        """Trainable parameters of backbone and heads; tied tables count once."""
+        """Number of trainable parameters of backbone and heads; tied tables count once."""
         return sum(self.parameters_by_part().values())
 
     def parameters_by_part(self) -> dict[str, int]:
-        """Parameters of each part of the network, counted on the meta device: no memory is taken."""
+        """Parameters of each part of the network, counted on the meta device, without allocating memory."""
         vocab_size = self.data.tokenizer.vocab_size
         architecture = canonical([self.model.essence(), self.objectives.essence(), vocab_size])
         if architecture not in _counted:
@@ -211,7 +214,7 @@ class System(Settings):
     def flops_per_step(self) -> float:
         """Floating-point operations of the matrix products of one optimiser step, backward = 2 x forward.
 
-        By formula, so that ten thousand cells are planned in seconds; the tests hold it to torch's own counter.
+        By formula, so that ten thousand cells are planned in seconds; tests compare it with torch's own counter.
         """
         length, size = self.format.sequence_length, self.model.size(self.data.tokenizer.vocab_size)
         forward = self.model.flops_per_sequence(length)
@@ -219,7 +222,7 @@ class System(Settings):
         return 3.0 * forward * self.training.batch_size
 
     def flops_per_token(self) -> float:
-        """Those operations for each position presented."""
+        """Floating-point operations per presented position."""
         return self.flops_per_step() / self.tokens_per_step()
 
 
@@ -241,10 +244,10 @@ def _prepare(
     vocabulary: Vocabulary,
     direction: Direction = "both",
 ) -> Example:
-    """Corruption as the loader calls it; a module-level function, so that loader workers can receive it."""
+    """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers."""
     example = Example.of(tokens)
     example.visible = example.visible.toward(direction)
     return objective.corrupt(example, draws, vocabulary)
 
 
-_counted: dict[str, dict[str, int]] = {}  # architecture -> parameters by part: a plan asks for each thousands of times
+_counted: dict[str, dict[str, int]] = {}  # architecture -> parameters by part; a plan needs each thousands of times

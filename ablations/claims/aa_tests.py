@@ -122,7 +122,7 @@ def _grid(scenario: Scenario, names: list[str]) -> Grid:
             a={_AXIS: name},
             b={_AXIS: names[0]},
             **relation,
-        ).plain()
+        ).to_dict()
         for name in names[1:]
     ]
     return Grid.read(

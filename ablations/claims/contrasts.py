@@ -145,6 +145,6 @@ def _shared(sides: Sequence[dict[str, Any]]) -> set[str]:
 
 
 def _reference_text(claim: Claim) -> str:
-    """``the majority answer``: what stands in for side b."""
+    """``the majority class``: what stands in for side b."""
     simple = {metric: f"the {name}" for name, metric in references(claim.metric).items()}
     return simple.get(claim.against, claim.against)

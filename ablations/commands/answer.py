@@ -22,7 +22,7 @@ def command(
     from ablations.inspection.trained import finished, weights
     from lightning_modules.analysis.probes import answer
     from lightning_modules.config import ConfigError
-    from lightning_modules.finetuning.run import Tuning, tuned
+    from lightning_modules.finetuning.run import FinetuningRun, finetuned
     from lightning_modules.tasks.reading.passages import Question
     from lightning_modules.tasks.shapes.span import Spans
 
@@ -30,11 +30,11 @@ def command(
         records = Records(results)
         found = finished(run, records, "finetune")
         made = found.run()
-        tuning = Tuning(made.system, made.task, made.finetuning, made.seed, None)
-        spans = tuning.data.task.shape
+        finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)
+        spans = finetuning_run.data.task.shape
         if not isinstance(spans, Spans):
             raise ConfigError([f"{found.id} was fine-tuned on '{made.task}', where no passage is asked of as on SQuAD"])
         asked = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
-        networks = tuned(tuning, weights(found, records, train))
-        said = answer(networks, tuning.data.encoder, spans, made.finetuning.max_length, asked)
+        networks = finetuned(finetuning_run, weights(found, records, train))
+        said = answer(networks, finetuning_run.data.encoder, spans, made.finetuning.max_length, asked)
         typer.echo(said or "(the passage does not say)")

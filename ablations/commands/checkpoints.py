@@ -19,7 +19,7 @@ from ablations.commands.terminal import Format, listing, told, values
 if TYPE_CHECKING:
     from ablations.core.store import Records
     from ablations.schema.run import Run
-    from lightning_modules.finetuning.run import Tuning
+    from lightning_modules.finetuning.run import FinetuningRun
     from lightning_modules.tasks import FineTuning
     from lightning_modules.training.recorder import Fitted
 
@@ -169,7 +169,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     from ablations.core import provenance
     from lightning_modules import interop
     from lightning_modules.config import identity
-    from lightning_modules.finetuning.run import Tuning
+    from lightning_modules.finetuning.run import FinetuningRun
     from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS
 
     checkpoint, started = interop.read(request.source), provenance.now()
@@ -183,8 +183,8 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     work = request.output / name
     work.mkdir(parents=True, exist_ok=True)
     save_file(dict(checkpoint.weights), work / _START)
-    tuning = Tuning(system, request.task, request.settings, request.seed, work / _START, encoder)
-    fitted = _tuned(tuning, work, name, say is not None)
+    finetuning_run = FinetuningRun(system, request.task, request.settings, request.seed, work / _START, encoder)
+    fitted = _finetuned(finetuning_run, work, name, say is not None)
     origin = {**provenance.code(), "device": provenance.device_class(), "started": started}
     result = {"name": name, "family": checkpoint.family.name, "notes": list(checkpoint.notes), **what, **asdict(fitted)}
     result["provenance"] = origin | {"finished": provenance.now()}
@@ -208,7 +208,7 @@ def _determining(request: Request, tokenizer: Path) -> dict[str, Any]:
         "task": request.task,
         "examples": examples(request.task),
         "seed": request.seed,
-        "finetuning": request.settings.plain(),
+        "finetuning": request.settings.to_dict(),
         "numerics": {room: NUMERICS[room] for room in ("data", "finetune")},
     }
 
@@ -239,7 +239,7 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
     return finetuning({**shortened, **changes}, task)
 
 
-def _tuned(tuning: "Tuning", work: Path, name: str, shown: bool) -> "Fitted":
+def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bool) -> "Fitted":
     """Trains, with a bar; Ctrl-C writes a checkpoint first."""
     import logging
     import warnings
@@ -247,7 +247,7 @@ def _tuned(tuning: "Tuning", work: Path, name: str, shown: bool) -> "Fitted":
     from ablations.running.inline import patient_interrupt
     from lightning_modules import speed
     from lightning_modules.config import ConfigError
-    from lightning_modules.finetuning.run import tune
+    from lightning_modules.finetuning.run import finetune
     from lightning_modules.training.recorder import Diverged, Interrupted
 
     speed.settle()
@@ -255,7 +255,7 @@ def _tuned(tuning: "Tuning", work: Path, name: str, shown: bool) -> "Fitted":
     with _bar(name, shown) as tell, patient_interrupt() as asked, warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="pytorch_lightning")  # its own deprecations and advice
         try:
-            return tune(tuning, work, on_progress=tell, stop=asked.is_set)
+            return finetune(finetuning_run, work, on_progress=tell, stop=asked.is_set)
         except Interrupted:
             raise KeyboardInterrupt from None
         except Diverged as error:

@@ -211,7 +211,7 @@ def show_record(
             study = Study(what, scale, results_dir=results)
             show(study.plan(), study.table(), study.claims())
         else:
-            typer.echo(json.dumps(_record(what, results).plain(), indent=1, ensure_ascii=False))
+            typer.echo(json.dumps(_record(what, results).to_dict(), indent=1, ensure_ascii=False))
 
 
 @app.command()

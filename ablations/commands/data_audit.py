@@ -73,7 +73,7 @@ def _examined_task(task: Task) -> Finding:
         if size is not None and len(examples[split]) != size:
             kind = "partial" if len(examples[split]) < size else "larger than published"
             wrong.append(f"{split} is {kind}: {len(examples[split]):,} examples instead of {size:,}")
-    common = _common(*(examples[split].plain() for split in PARTS["task"]))
+    common = _common(*(examples[split].items_for_pin() for split in PARTS["task"]))
     if common == len(examples["dev"]):
         wrong.append("every dev example is a training example too")
     elif common:

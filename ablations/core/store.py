@@ -148,7 +148,7 @@ class Records:
             return existing
         if isinstance(existing, Damage) and existing.flaw == "newer":
             raise StoreError(errno.EEXIST, str(existing), str(path))
-        data = record.plain()
+        data = record.to_dict()
         data["checksum"] = checksum(data)
         text = _text(data)
         if len(text) > LARGEST_RECORD:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lightning_modules.tasks import FineTuning
 
 _SEQUENCES = 256  # of held-out text, over which heads are averaged
-_NAMES = {"tfidf": "linear model of words", "majority": "majority answer"}
+_NAMES = {"tfidf": "TF-IDF + logistic regression", "majority": "majority class"}
 _LONGEST = 64  # positions of an example that is probed
 
 
@@ -287,7 +287,7 @@ class Inside:
     def answer(self, question: str = example_texts.QUESTION, passage: str = example_texts.PASSAGE) -> Markdown:
         """What a fine-tuning of this model on a reading task answers, where its weights are at hand."""
         from lightning_modules.analysis.probes import answer
-        from lightning_modules.finetuning.run import Tuning, tuned
+        from lightning_modules.finetuning.run import FinetuningRun, finetuned
         from lightning_modules.tasks.reading.passages import Question
         from lightning_modules.tasks.shapes.span import Spans
         from lightning_modules.tasks.table import TASKS
@@ -300,8 +300,8 @@ class Inside:
             if not (is_child and record.config.get("task") in reading and record.outcome == "done" and path.is_file()):
                 continue
             made = record.run()
-            tuning = Tuning(made.system, made.task, made.finetuning, made.seed, None)
-            asked, spans = Question("asked", question, passage, ()), tuning.data.task.shape
-            said = answer(tuned(tuning, path), self.encoder, spans, made.finetuning.max_length, asked)
+            finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)
+            asked, spans = Question("asked", question, passage, ()), finetuning_run.data.task.shape
+            said = answer(finetuned(finetuning_run, path), self.encoder, spans, made.finetuning.max_length, asked)
             return Markdown(f"*{markdown_text(question)}* {markdown_text(said or '(the passage does not say)')}")
         return Markdown("*No fine-tuning of this model on a reading task is at hand, so it is asked nothing.*")

@@ -7,8 +7,8 @@ from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from lightning_modules.tasks import TASKS
 
-MAJORITY, SHARED = "majority answer", "linear model of the words both segments have"
-WORDS, NEIGHBOURS = "linear model of all words", "counts of neighbours"
+MAJORITY, SHARED = "majority class", "TF-IDF + logistic regression, shared words"
+WORDS, NEIGHBOURS = "TF-IDF + logistic regression", "counts of neighbours"
 
 
 def references(metric: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Downstream tasks one by one: spread over restarts, runs that learnt nothing, and what the seeds give together.
 
-A mean hides what fine-tuning is known for: from one recipe some seeds end at the majority answer (Devlin et al. 2019,
+A mean hides what fine-tuning is known for: from one recipe some seeds end at the majority class (Devlin et al. 2019,
 section 4.1; Mosbach et al. 2021). Such runs are counted as degenerate, and stay in the mean.
 """
 
@@ -41,7 +41,7 @@ def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(
         ["task", *map(path_text, paths), "metric", "runs", "mean", "standard deviation", "worst", "best",
-         "degenerate runs", "vote of all seeds", "majority answer", "time before", "time to fine-tune"],
+         "degenerate runs", "vote of all seeds", "majority class", "time before", "time to fine-tune"],
         [[_title(task), *values, task.main, *_said(seen)]
          for (task, _, seen), values in zip(rows, knobs, strict=True)],
         left=2 + len(paths),
@@ -139,7 +139,7 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
 
 def _notes(tasks: Sequence[Task]) -> list[str]:
     notes = [
-        "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority answer; they "
+        "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority class; they "
         "stay in the mean. Vote: the commonest answer of the seeds that kept theirs, where answers are classes. Times: "
         "means over seeds of the fine-tuning itself, and of what it starts from: pretraining, word vectors or nothing, "
         "however many fine-tunings share it."

@@ -319,7 +319,7 @@ class Workshop:
         """The plain data that every cell of a system starts from; None if it is not valid by itself."""
         if name not in self._started:
             try:
-                self._started[name] = SYSTEMS[name].but(**self._common(name)).plain()
+                self._started[name] = SYSTEMS[name].but(**self._common(name)).to_dict()
             except ConfigError:
                 self._started[name] = None
         return self._started[name]

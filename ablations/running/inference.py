@@ -112,7 +112,7 @@ def _distinct(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         system = cell.system
-        what = [system.model.resolved().plain(), system.data.tokenizer.vocab_size, system.format.sequence_length]
+        what = [system.model.resolved().to_dict(), system.data.tokenizer.vocab_size, system.format.sequence_length]
         groups.setdefault(json.dumps(what, sort_keys=True), []).append(cell)
     return groups
 

@@ -115,7 +115,7 @@ class Launch:
     def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> worker.Job:
         """The job of a run."""
         folder = self.records.work_folder(run.id)
-        return worker.Job(run.plain(), str(self.records.folder), str(folder), threads, environment)
+        return worker.Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:
         """Tells the watcher."""

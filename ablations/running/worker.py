@@ -158,10 +158,10 @@ def _made(
     start = weights_of(run.parent, records, report, stop) if run.parent else None
     if run.finetuning is None:
         return fit(run.system, run.seed, folder, start=start, on_progress=report, stop=stop)
-    from lightning_modules.finetuning.run import Tuning, tune
+    from lightning_modules.finetuning.run import FinetuningRun, finetune
 
-    tuning = Tuning(run.system, run.task, run.finetuning, run.seed, start)
-    return tune(tuning, folder, on_progress=report, stop=stop)
+    finetuning_run = FinetuningRun(run.system, run.task, run.finetuning, run.seed, start)
+    return finetune(finetuning_run, folder, on_progress=report, stop=stop)
 
 
 def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
@@ -238,7 +238,7 @@ def keep(run: Run, records: Records, found: dict[str, Any], started: str, attemp
         here: Whether it was made in this process.
     """
     origin = provenance.describe(records.folder, started, attempts, here)
-    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), provenance=origin, **found))
+    return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **found))
 
 
 def judge(error: Exception) -> tuple[Outcome, str]:

@@ -38,13 +38,13 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
         backbone: An encoder whose attention is `MultiHeadAttention`. It stays as it is.
         example: What it reads.
     """
-    found: list[Attention] = []
+    maps: list[Attention] = []
 
-    def keep(module: MultiHeadAttention, given: tuple, output: Tensor) -> None:
-        x, added = given
+    def keep(module: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
+        x, bias = inputs
         q, k, _ = module.queries_keys_values(x)
-        added = None if added is None else added.to(q.dtype)
-        found.append(Attention(attention_weights(q, k, added), attention_weights(torch.zeros_like(q), k, added)))
+        bias = None if bias is None else bias.to(q.dtype)
+        maps.append(Attention(attention_weights(q, k, bias), attention_weights(torch.zeros_like(q), k, bias)))
 
     training = backbone.training
     backbone.eval()
@@ -54,7 +54,7 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
                 hooks.callback(module.register_forward_hook(keep).remove)
         backbone(example)
     backbone.train(training)
-    return found
+    return maps
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Encoders built from layers, each with its settings. A backbone knows no objective and no system."""
+"""Encoders built from layers, with their settings. Backbones do not depend on objectives or systems."""
 
 from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.backbones.transformer import Transformer

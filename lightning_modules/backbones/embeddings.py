@@ -1,4 +1,4 @@
-"""What the layers read: the summed embeddings of a token, of its position and of its segment."""
+"""The input of the layers: the sum of word, position and segment embeddings."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -10,10 +10,10 @@ from lightning_modules.layers.positions import sinusoids
 
 
 class Embeddings(nn.Module):
-    """Word + position + segment embeddings, LayerNorm, dropout; then up to the stream's width where theirs is smaller.
+    """Word + position + segment embeddings, LayerNorm, dropout, and a projection if they are narrower than the stream.
 
-    Tables, LayerNorm and dropout are of width e; the projection has a bias and nothing after it (ALBERT's released
-    code, ``embedding_hidden_mapping_in``).
+    Tables, LayerNorm and dropout have width e; the projection has a bias and no activation (ALBERT's released code,
+    ``embedding_hidden_mapping_in``).
     """
 
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
@@ -35,17 +35,17 @@ class Embeddings(nn.Module):
         tokens = example.inputs
         x = self.word(tokens.ids)
         for name, table in self.tables.items():
-            # Without numbers for this table its first row is used throughout, as in BERT; a single row serves all
+            # Without ids for this table its first row is used throughout, as in BERT; a table of one row serves all
             # segments, as in RoBERTa's released checkpoints.
             numbered = name in tokens.tables and table.num_embeddings > 1
             x = x + (table(tokens.tables[name]) if numbered else table.weight[0])
         rows = self.fixed if self.position is None else self.position.weight
         if rows is not None:
-            x = x + self._placed(rows, tokens.positions, x.shape[1])
+            x = x + self._positions(rows, tokens.positions, x.shape[1])
         return self.projection(self.dropout(self.norm(x)))
 
     @staticmethod
-    def _placed(rows: Float[Tensor, "p e"], positions: Int[Tensor, "b t"] | None, length: int) -> Tensor:
+    def _positions(rows: Float[Tensor, "p e"], positions: Int[Tensor, "b t"] | None, length: int) -> Tensor:
         if length > rows.shape[0]:
-            raise ValueError(f"sequences of {length} positions, but model.max_positions is {rows.shape[0]}")
+            raise ValueError(f"a sequence has {length} positions, but model.max_positions is {rows.shape[0]}")
         return rows[:length] if positions is None else rows[positions]

@@ -1,4 +1,4 @@
-"""The settings of a stack of layers: its sizes, how its layers share, which way it looks, what it costs."""
+"""The settings of a stack of layers: sizes, parameter sharing, direction of attention, FLOPs."""
 
 from typing import Literal, Self
 
@@ -7,45 +7,44 @@ from pydantic import model_validator
 from lightning_modules.batch import Direction, Size
 from lightning_modules.config import Settings, knob, once
 
-HEAD_SIZE = 64  # width of a head where num_heads is not given: that of every BERT and GPT
+HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
 
 
 class StackSettings(Settings):
     """Embeddings and a stack of layers over them. Defaults are those of BERT-base (Devlin et al. 2019, section 3)."""
 
-    num_layers: int = knob(12, "Number of blocks L, of both stacks together where there are two.", ge=1)
-    hidden_size: int = knob(768, "Width d of the stream.", ge=1)
+    num_layers: int = knob(12, "Number of layers L; with two stacks, of both together.", ge=1)
+    hidden_size: int = knob(768, "Width d of the residual stream.", ge=1)
     embedding_size: int | None = knob(
         None,
-        "Width e of the embedding tables; below hidden_size they are projected up (ALBERT, section 3.1). "
-        "By default hidden_size.",
+        "Width e of the embedding tables, projected to hidden_size if smaller (ALBERT, section 3.1); "
+        "by default hidden_size.",
         neutral=None,
         ge=1,
     )
     sharing: Literal["none", "attention", "ffn", "all"] = knob(
-        "none", "Which sub-layers, with their LayerNorm, all layers of a group share (ALBERT).", neutral="none"
+        "none", "Sub-layers, with their LayerNorm, that all layers of a group share (ALBERT).", neutral="none"
     )
-    sharing_groups: int = knob(
-        1, "Groups of consecutive layers that share parameters among themselves.", neutral=1, ge=1
-    )
-    num_heads: int | None = knob(None, f"Attention heads h; by default one for each {HEAD_SIZE} of hidden_size.", ge=1)
-    ffn_size: int | None = knob(None, "Inner width of the feed-forward layers; by default 4 x hidden_size.", ge=1)
+    sharing_groups: int = knob(1, "Number of groups of consecutive layers; sharing is within groups.", neutral=1, ge=1)
+    num_heads: int | None = knob(None, f"Attention heads h; by default hidden_size / {HEAD_SIZE}.", ge=1)
+    ffn_size: int | None = knob(None, "Inner width of the feed-forward sub-layers; by default 4 x hidden_size.", ge=1)
     norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
     activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
-        "gelu", "Non-linearity; gelu is the exact form of BERT's first release, gelu_tanh that since February 2019."
+        "gelu",
+        "Activation function; gelu is exact (BERT's first release), gelu_tanh approximate (from February 2019).",
     )
     positions: Literal["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "none"] = knob(
         "learned",
-        "How order is known; linear_bias is ALiBi, symmetric; sided_linear_bias lets half the heads look "
-        "left and half right.",
+        "Position encoding; linear_bias is symmetric ALiBi; with sided_linear_bias half the heads attend only to the "
+        "left and half only to the right.",
     )
     direction: Direction = knob(
         "both",
-        "Which way every position looks; two_way is one stack each way, each of half of the layers, whose states are "
-        "joined above the last one (ELMo).",
+        "Sides that each position attends to; two_way is one stack per direction, each with half of the layers, whose "
+        "states are concatenated after the last layer (ELMo).",
         neutral="both",
     )
-    max_positions: int = knob(512, "Rows of the position table (learned and sinusoidal).", ge=1)
+    max_positions: int = knob(512, "Rows of the position table (learned or sinusoidal).", ge=1)
     segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
     dropout: float = knob(0.1, "Dropout on the output of each sub-layer.", ge=0, lt=1)
@@ -53,7 +52,8 @@ class StackSettings(Settings):
     norm_eps: float = knob(1e-12, "Epsilon of LayerNorm; 1e-12 in BERT, 1e-5 in RoBERTa.", gt=0)
     init_std: float = knob(0.02, "Standard deviation of the initial weights.", gt=0)
     init: Literal["truncated_normal", "normal"] = knob(
-        "truncated_normal", "truncated_normal is cut at two standard deviations (BERT); normal is fairseq's."
+        "truncated_normal",
+        "Initialisation; truncated_normal is cut at two standard deviations (BERT), normal is fairseq's.",
     )
 
     @model_validator(mode="after")
@@ -61,20 +61,22 @@ class StackSettings(Settings):
         if self.num_heads is not None and self.hidden_size % self.num_heads:
             fits = [h for h in range(1, self.hidden_size + 1) if self.hidden_size % h == 0]
             raise ValueError(
-                f"hidden_size {self.hidden_size} does not divide into {self.num_heads} heads; "
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}; "
                 f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
             )
         if self.num_layers % self.stacks:
-            raise ValueError(f"direction two_way divides the layers in two: num_layers {self.num_layers} must be even")
+            raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
         if self.sharing_groups > self.depth:
-            raise ValueError(f"{self.sharing_groups} sharing_groups cannot be made of {self.depth} layers")
+            raise ValueError(
+                f"{self.sharing_groups} sharing_groups cannot be made of {self.depth} layers; lower sharing_groups"
+            )
         return self
 
     @once
     def resolved(self) -> Self:
-        """Derived values filled in, and values that do nothing at their neutral one.
+        """The settings with derived values filled in, and values without effect set to their neutral one.
 
-        max_positions drops to 0 where no table has that many rows; sharing to none where no layer has a partner.
+        max_positions becomes 0 without a position table; sharing becomes none if every group has one layer.
         """
         alone = self.sharing == "none" or self.sharing_groups == self.depth
         return self.model_copy(
@@ -90,35 +92,35 @@ class StackSettings(Settings):
 
     @property
     def stacks(self) -> int:
-        """Stacks of layers over the embeddings: one, or one each way."""
+        """Stacks of layers over the embeddings: one, or one per direction."""
         return 2 if self.direction == "two_way" else 1
 
     @property
     def depth(self) -> int:
-        """Layers that a state has passed: those of one stack."""
+        """Layers of one stack."""
         return self.num_layers // self.stacks
 
     @property
     def width(self) -> int:
-        """Width of the states that heads read: that of the stream, or of two side by side."""
+        """Width of the states that heads read: that of one stream, or of two concatenated."""
         return self.stacks * self.hidden_size
 
     def size(self, vocab_size: int) -> Size:
-        """The widths heads are built for."""
+        """The widths that heads need."""
         return Size(self.width, self.embedding_size or self.hidden_size, vocab_size)
 
     def owners(self, layer: int) -> dict[str, int]:
-        """For each kind of sub-layer, the first layer that uses the one of ``layer``: layer itself if not shared.
+        """For each kind of sub-layer, the first layer that uses that of ``layer``: itself if not shared.
 
-        Groups are of consecutive layers, and layer i of L belongs to group ``i * G // L`` of G (ALBERT's released
-        code). A sub-layer takes its LayerNorm along, which the paper leaves open where only one kind is shared.
+        Groups consist of consecutive layers: layer i of L belongs to group ``i * G // L`` of G (ALBERT's released
+        code). A sub-layer shares its LayerNorm too, which the paper leaves open if only one kind is shared.
         """
         group = layer * self.sharing_groups // self.num_layers
         first = -(-group * self.num_layers // self.sharing_groups)
         return {kind: first if self.sharing in (kind, "all") else layer for kind in ("attention", "ffn")}
 
     def flops_per_sequence(self, length: int) -> float:
-        """FLOPs of the matrix products of one forward pass over one sequence; elementwise work is not counted."""
+        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
         d, f = self.hidden_size, self.ffn_size or 4 * self.hidden_size
         e = None if self.embedding_size == d else self.embedding_size
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
@@ -127,5 +129,5 @@ class StackSettings(Settings):
 
 
 def _default_heads(hidden_size: int) -> int:
-    wanted = max(1, hidden_size // HEAD_SIZE)
-    return max(h for h in range(1, wanted + 1) if hidden_size % h == 0)
+    most = max(1, hidden_size // HEAD_SIZE)
+    return max(h for h in range(1, most + 1) if hidden_size % h == 0)

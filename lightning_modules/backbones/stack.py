@@ -11,7 +11,7 @@ from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.layers.activations import ACTIVATIONS
-from lightning_modules.layers.attention import MultiHeadAttention, allowed, score_bias
+from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
 
@@ -35,7 +35,7 @@ class FeedForward(nn.Module):
 
 
 class SubLayer(nn.Module):
-    """A function f of the stream with its dropout, residual connection and LayerNorm.
+    """A function f of the stream with dropout, residual connection and LayerNorm.
 
     ::
 
@@ -66,7 +66,7 @@ class TransformerEncoder(nn.Module):
     """Embeddings and the layers over them; every layer's output is returned.
 
     A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
-    ``owners[i]`` says for each kind in which block that of layer i is found.
+    ``owners[i]`` maps each kind to the block that holds that of layer i.
     """
 
     supports: ClassVar[frozenset[str]] = frozenset({"full", "causal", "pairs"})
@@ -90,35 +90,36 @@ class TransformerEncoder(nn.Module):
 
     def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:
         """The layers over the output of the embeddings."""
-        added = self._added(example, x)
+        bias = self._attention_bias(example, x)
         layers = [x]
         for owners in self.owners:
-            x = self.blocks[owners["attention"]]["attention"](x, added)
+            x = self.blocks[owners["attention"]]["attention"](x, bias)
             x = self.blocks[owners["ffn"]]["ffn"](x)
             layers.append(x)
         last = x if self.final_norm is None else self.final_norm(x)
         return Encoded(layers=layers, last=last, unembed=self.unembed)
 
-    def _added(self, example: Example, x: Float[Tensor, "b t d"]) -> Float[Tensor, "#b #h t s"] | None:
-        """What every layer adds to its scores: computed once, in the precision attention will run in."""
+    def _attention_bias(self, example: Example, x: Float[Tensor, "b t d"]) -> Float[Tensor, "#b #h t s"] | None:
+        """The bias that every layer adds to its scores, computed once in the precision that attention runs in."""
         length = x.shape[1]
-        bias = None
+        position_bias = None
         if self.bias is not None:
             positions = example.inputs.positions
             if positions is None:
                 positions = torch.arange(length, device=x.device)[None]
-            bias = self.bias(positions, self.slopes)
+            position_bias = self.bias(positions, self.slopes)
         kind = x.device.type
         is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
         dtype = torch.get_autocast_dtype(kind) if is_cast else x.dtype
-        return score_bias(allowed(example.visible.toward(self.direction), length, x.device), bias, dtype)
+        mask = attention_mask(example.visible.toward(self.direction), length, x.device)
+        return attention_bias(mask, position_bias, dtype)
 
     def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Logits by the tied word table (Press and Wolf 2017; BERT's output layer without its bias)."""
         return F.linear(x, self.embeddings.word.weight)
 
     def depth(self, name: str) -> int:
-        """How deep a parameter lies: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
+        """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
         if name.startswith("embeddings."):
             return 0
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1

@@ -1,8 +1,8 @@
-"""The composable transformer encoder: BERT's, RoBERTa's, and what lies between and beyond.
+"""The transformer encoder of BERT, RoBERTa, ALBERT and their variants.
 
 Vaswani et al. (2017) section 3.1 as varied by Devlin et al. (2019) section 3: word, position and segment
-embeddings are summed, normalised and dropped out; layers of attention and feed-forward follow. Lan et al. (2020)
-section 3.1 make the embeddings narrower than the stream, and let layers share their parameters.
+embeddings are summed, followed by LayerNorm, dropout, and layers of attention and feed-forward. Lan et al. (2020)
+section 3.1 make the embeddings narrower than the stream and let layers share parameters.
 """
 
 from torch import nn
@@ -13,7 +13,7 @@ from lightning_modules.backbones.two_way import TwoWayEncoder
 
 
 class Transformer(StackSettings):
-    """The encoder that systems name: one stack of layers, or one each way."""
+    """The encoder of a system: one stack of layers, or one per direction."""
 
     def build(self, vocab_size: int) -> nn.Module:
         """The encoder, initialised from torch's current generator."""

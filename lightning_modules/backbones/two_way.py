@@ -1,8 +1,8 @@
-"""Two readers of one text: a stack of layers from left to right, one from right to left, joined above the last layer.
+"""Two stacks of layers, left-to-right and right-to-left, whose states are concatenated after the last layer.
 
-The shallow bidirectional encoder that deep bidirectionality is measured against: ELMo with attention in place of LSTMs
-(Peters et al. 2018, section 3.1; Devlin et al. 2019, section 5.1). Both stacks stand on the same
-embeddings, as ELMo's directions share their token representation.
+The shallow bidirectional encoder that deep bidirectionality is compared with: ELMo with attention in place of LSTMs
+(Peters et al. 2018, section 3.1; Devlin et al. 2019, section 5.1). Both stacks share their embeddings, as ELMo's
+directions share their token representation.
 """
 
 import torch
@@ -14,10 +14,10 @@ from lightning_modules.batch import Encoded, Example
 
 
 class TwoWayEncoder(nn.Module):
-    """Two encoders over the same embeddings, each of half of the layers; states stand side by side ``[b t 2d]``.
+    """Two encoders over the same embeddings, each with half of the layers; states are concatenated ``[b t 2d]``.
 
-    No layer of either sees what the other has read. The first half of a state knows what stands left of its position,
-    the second half what stands right of it, and both the position itself.
+    No layer of one stack sees the other. The first half of a state depends on its position and those to the left, the
+    second half on its position and those to the right.
     """
 
     supports = TransformerEncoder.supports
@@ -37,9 +37,9 @@ class TwoWayEncoder(nn.Module):
         return Encoded(layers=layers, last=torch.cat([way.last for way in ways], -1), unembed=self.unembed)
 
     def unembed(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits by the tied word table; see `TransformerEncoder.unembed`."""
+        """Logits by the tied word table, as in `TransformerEncoder.unembed`."""
         return nn.functional.linear(x, self.embeddings.word.weight)
 
     def depth(self, name: str) -> int:
-        """How deep a parameter lies; see `TransformerEncoder.depth`."""
+        """The depth of a parameter, as in `TransformerEncoder.depth`."""
         return 0 if name.startswith("embeddings.") else self.rightward.depth(name.partition(".")[2])

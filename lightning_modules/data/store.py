@@ -160,7 +160,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, folder: Path) -> None
         "words": words,
         "documents": len(documents) - 1,
         "corpora": list(data.corpora),
-        "tokenizer": data.tokenizer.plain(),
+        "tokenizer": data.tokenizer.to_dict(),
     }
     (building / "meta.json").write_text(json.dumps(meta, indent=2), "utf-8")
     if folder.exists():  # damaged

@@ -1,1 +1,1 @@
-"""A pretrained encoder on a task: trained with the task's head, or frozen and read."""
+"""Pretrained encoders on tasks: trained with the task's head, or frozen as features."""

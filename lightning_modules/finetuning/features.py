@@ -1,7 +1,7 @@
 """Feature-based use of a pretrained encoder (Devlin et al. 2019, section 5.3; Peters et al. 2018).
 
-The encoder is frozen. What its layers say of each example is computed once, without dropout, kept on disk, and read by
-a mixture, a BiLSTM and the task's head, which alone are trained.
+The encoder is frozen. The states of its layers for each example are computed once, without dropout, and cached on disk;
+only a mixture of layers, a BiLSTM and the task's head are trained.
 """
 
 import hashlib
@@ -28,21 +28,21 @@ from lightning_modules.tasks import Features
 from lightning_modules.tasks.loader import Batches, InOrder, TaskData
 from lightning_modules.tasks.shapes.shape import Inputs
 
-_RECIPE = 1  # bumped when the same weights and examples would give other features
-_BATCH = 64  # items that the encoder sees at once
+_RECIPE = 1  # raise when the same weights and examples would give different features
+_BATCH = 64  # items per forward pass of the encoder
 
 
 class FrozenFeatures(nn.Module):
     """A backbone whose last states are those of a BiLSTM over the layers of a frozen encoder.
 
-    Layers come with the example (`Example.features`); where they do not, they are computed on the fly and are the
-    same but for the rounding of other paddings.
+    The layers come with the example (`Example.features`); otherwise they are computed on the fly, with the same values
+    except for rounding differences of other paddings.
 
     Args:
-        encoder: The backbone that is frozen. It is no part of this module: no optimiser, checkpoint or count of
-            parameters has it, and it goes to a device when it is first needed there.
+        encoder: The backbone to freeze. It is not a submodule: optimisers, checkpoints and parameter counts exclude
+            it, and it moves to a device when it is first used there.
         model: Its settings.
-        settings: Which layers are read, and by what.
+        settings: The layers to read and the BiLSTM.
 
     Attributes:
         hidden_size: Width of the states that a head reads.
@@ -53,10 +53,13 @@ class FrozenFeatures(nn.Module):
 
     def __init__(self, encoder: nn.Module, model: Transformer, settings: Features) -> None:
         super().__init__()
-        self._frozen, self.model = (encoder.requires_grad_(False).eval(),), model  # a tuple hides it from torch
+        self._frozen, self.model = (
+            (encoder.requires_grad_(False).eval(),),
+            model,
+        )  # in a tuple it is not registered as a submodule
         self.layers = settings.chosen(model.depth)
         mixed, self.hidden_size = settings.widths(model.width)
-        # one layer, or several side by side, need no weights
+        # one layer, or several concatenated, need no weights
         self.mix = ScalarMix(len(self.layers)) if "weighted" in settings.layers else nn.Flatten(-2)
         size, layers = settings.bilstm_size, settings.bilstm_layers
         self.bilstm = BiLSTM(mixed, size, layers) if layers else None
@@ -67,9 +70,9 @@ class FrozenFeatures(nn.Module):
         return self._frozen[0]
 
     def features(self, example: Example) -> Float[Tensor, "b t k d"]:
-        """The layers that are read, in half precision as they are kept; computed in full whatever autocast says.
+        """The chosen layers in half precision, as in the cache; computed in full precision even under autocast.
 
-        The last layer is as the model uses it: after the final normalisation, where there is one.
+        The last layer is taken after the final normalisation, if there is one.
         """
         device = example.inputs.ids.device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
@@ -78,22 +81,22 @@ class FrozenFeatures(nn.Module):
         return torch.stack([layers[number] for number in self.layers], dim=2).half()
 
     def forward(self, example: Example) -> Encoded:
-        """Mixes and reads."""
-        found = self.features(example) if example.features is None else example.features
-        mixed = self.mix(found.float())
+        """Mixes the layers and applies the BiLSTM."""
+        layers = self.features(example) if example.features is None else example.features
+        mixed = self.mix(layers.float())
         states = mixed if self.bilstm is None else self.bilstm(mixed, example.inputs.real)
         return Encoded(layers=[mixed], last=states, unembed=self.encoder.unembed)
 
 
 class Kept:
-    """The items of a split with the features of each of their rows, read from a file of the cache.
+    """The items of a split with the cached features of their rows.
 
-    A row is known by its number (``Example.inputs.sample``). Files are named by the weights, by what the encoder sees
-    of every row, and by the layers; the first batch that is asked for writes the file where there is none.
+    A row is identified by its number (``Example.inputs.sample``). The file name is a hash of the weights, of the
+    encoder's inputs and of the layers; the first batch writes the file if it does not exist.
 
     Args:
         inputs: The items.
-        frozen: Makes the module that computes them; called only when it must.
+        frozen: Builds the module that computes the features.
     """
 
     def __init__(self, inputs: Inputs, frozen: Callable[[], FrozenFeatures]) -> None:
@@ -110,7 +113,7 @@ class Kept:
 
     @cached_property
     def rows(self) -> "_Rows":
-        """The features of every row, computed if they are not in the cache."""
+        """The features of every row, from the cache or computed now."""
         frozen, content = self.frozen(), hashlib.sha256()
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         content.update(repr(_origin(frozen, device)).encode())
@@ -135,21 +138,21 @@ class Kept:
         try:
             with open(temporary, "wb") as file:
                 for example in InOrder(self.inputs, _BATCH):
-                    found = frozen.features(example.to(device)).cpu()
-                    file.write(found[example.inputs.real].numpy().tobytes())
+                    features = frozen.features(example.to(device)).cpu()
+                    file.write(features[example.inputs.real].numpy().tobytes())
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def _origin(frozen: FrozenFeatures, device: torch.device) -> list[Any]:
-    """What features depend on beside weights and inputs; processors of another kind round otherwise."""
+    """What features depend on besides weights and inputs; rounding differs between device types."""
     return [_RECIPE, NUMERICS["pretrain"], frozen.model.essence(), frozen.layers, device.type]
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Features of rows of positions, one row after the other ``[p k d]``, and where each begins."""
+    """Features of the positions of all rows, concatenated ``[p k d]``, and the start of each row."""
 
     values: np.ndarray
     starts: dict[int, int]
@@ -163,15 +166,15 @@ class _Rows:
 
     def read(self, example: Example) -> Tensor:
         real = example.inputs.real.numpy()
-        found = np.zeros((*real.shape, *self.values.shape[1:]), np.float16)
-        for row, (number, there) in enumerate(zip(example.inputs.sample.tolist(), real, strict=True)):
+        features = np.zeros((*real.shape, *self.values.shape[1:]), np.float16)
+        for row, (number, mask) in enumerate(zip(example.inputs.sample.tolist(), real, strict=True)):
             start = self.starts[number]
-            found[row, there] = self.values[start : start + there.sum()]
-        return torch.from_numpy(found)
+            features[row, mask] = self.values[start : start + mask.sum()]
+        return torch.from_numpy(features)
 
 
 def _tensors(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a record, with where it stands."""
+    """Every tensor of nested batch dataclasses, with its path."""
     if isinstance(value, Tensor):
         yield name, value
     elif isinstance(value, dict):
@@ -195,13 +198,13 @@ class FeatureData(TaskData):
     """The examples of a task with the features of a frozen encoder.
 
     Attributes:
-        frozen: Makes the module that computes them.
+        frozen: Builds the module that computes them.
     """
 
     frozen: Callable[[], FrozenFeatures] = field(kw_only=True)
 
     def setup(self, stage: str) -> None:
-        """Encodes the examples, and computes the features that the cache does not hold."""
+        """Encodes the examples and computes features that are not cached."""
         super().setup(stage)
         _ = self.kept_train.rows, self.kept_dev.rows
 
@@ -212,17 +215,17 @@ class FeatureData(TaskData):
 
     @cached_property
     def kept_dev(self) -> Kept:
-        """The dev examples and theirs."""
+        """The dev examples and their features."""
         return Kept(self.dev, self.frozen)
 
     def train_dataloader(self) -> Batches:
-        """See `TaskData.train_dataloader`."""
+        """The training batches of all epochs, with features."""
         batches = super().train_dataloader()
         batches.inputs = self.kept_train
         return batches
 
     def val_dataloader(self) -> InOrder:
-        """See `TaskData.val_dataloader`."""
+        """The dev examples, with features."""
         batches = super().val_dataloader()
         batches.inputs = self.kept_dev
         return batches

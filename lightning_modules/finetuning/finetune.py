@@ -1,4 +1,4 @@
-"""The only fine-tuning loop: every task, every backbone."""
+"""The fine-tuning loop of every task and backbone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +19,11 @@ class Finetune(pl.LightningModule):
     Args:
         backbone: Any encoder that takes an `Example` and returns `Encoded`.
         head: Turns the states of the last layer into answers.
-        score: The outputs of each dev item, in the order they were asked -> how good the answers are.
+        score: Outputs of the dev items, in the order of the dev loader -> scores.
         optimizer: Settings of the optimiser.
         schedule: Settings of the learning rate.
-        steps: Optimiser steps of the whole training, which the schedule spans.
-        clip_norm: Largest global gradient norm; 0 leaves gradients alone.
+        steps: Optimiser steps of the whole training, the length of the schedule.
+        clip_norm: Maximum global gradient norm; 0 disables clipping.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class Finetune(pl.LightningModule):
         self.backbone, self.head, self.score = backbone, head, score
         self.optimizer_settings, self.schedule = optimizer, schedule
         self.steps, self.clip_norm = steps, clip_norm
-        self.running = torch.zeros(2)  # summed loss and count since it was last read
+        self.running = torch.zeros(2)  # summed loss and count since the last read
         self.scored: Scored | None = None  # of the last evaluation
-        self._answered: list[np.ndarray] = []  # outputs of the evaluation under way, item by item
-        self._missed = torch.zeros(2)  # its summed loss and count
+        self._outputs: list[np.ndarray] = []  # outputs of the current evaluation, item by item
+        self._dev_loss = torch.zeros(2)  # its summed loss and count
 
     def forward(self, example: Example) -> Tensor:
         """The outputs for a batch."""
@@ -61,43 +61,43 @@ class Finetune(pl.LightningModule):
         return summed[0] / summed[1]
 
     def training_loss(self) -> dict[str, float]:
-        """Mean loss over the examples since the last call. Waits for the device: not for every step."""
+        """Mean loss over the examples since the last call. It synchronises with the device."""
         total, count = self.running.tolist()
         self.running = torch.zeros(2)
         return {"loss": total / count}
 
     def on_validation_epoch_start(self) -> None:
-        """Forgets the answers of an evaluation that was broken off."""
-        self._answered.clear()
-        self._missed = torch.zeros(2)
+        """Discards the outputs of an interrupted evaluation."""
+        self._outputs.clear()
+        self._dev_loss = torch.zeros(2)
 
     def validation_step(self, example: Example, index: int) -> None:
-        """Keeps the answers: most metrics have no sum over batches."""
+        """Collects the outputs, because most metrics are not sums over batches."""
         outputs = self(example)
-        self._missed += self._summed(outputs, example).cpu()
-        self._answered += [found.float().cpu().numpy() for found in self.head.by_item(outputs, example)]
+        self._dev_loss += self._summed(outputs, example).cpu()
+        self._outputs += [output.float().cpu().numpy() for output in self.head.by_item(outputs, example)]
 
     def on_validation_epoch_end(self) -> None:
-        """The mean loss and the metrics of all dev examples."""
-        self.scored = self.score(self._answered)
-        self._answered = []
-        total, count = self._missed.tolist()
+        """Logs the mean loss and the metrics of all dev examples."""
+        self.scored = self.score(self._outputs)
+        self._outputs = []
+        total, count = self._dev_loss.tolist()
         self.log_dict({f"dev.{name}": value for name, value in {"loss": total / count, **self.scored.metrics}.items()})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keeps the loss that was not read yet and the last scores, so that a resumed training is a straight one."""
+        """Saves the loss that was not read yet and the last scores, so that a resumed training is exact."""
         checkpoint["running"] = self.running.tolist()
-        checkpoint["scored"] = self.scored and self.scored.plain()
+        checkpoint["scored"] = self.scored and self.scored.to_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restores what `on_save_checkpoint` kept."""
+        """Restores what `on_save_checkpoint` saved."""
         self.running = torch.tensor(checkpoint["running"])
         self.scored = Scored(**checkpoint["scored"]) if checkpoint["scored"] else None
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """The optimiser, its rate set at each step."""
+        """The optimiser and its schedule."""
         return scheduled(self, self.optimizer_settings, self.schedule, self.steps)
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
-        """Clips by the recipe's own norm, whatever the Trainer was told."""
+        """Clips by the recipe's own norm and ignores the Trainer's setting."""
         clip(self, self.clip_norm)

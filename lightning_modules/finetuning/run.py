@@ -1,4 +1,4 @@
-"""One fine-tuning, start to finish: a pretrained system trained on a task, recordable and resumable as `fit` is."""
+"""One fine-tuning from start to finish: a pretrained system trained on a task, recorded and resumable."""
 
 import json
 from collections.abc import Callable
@@ -26,23 +26,26 @@ from lightning_modules.tasks.shapes.shape import Head
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
 
 PREDICTIONS = "predictions.json"
-_POINTS = 64  # of a curve, at most
-_BACKBONE = "backbone."  # in the weights that `fit` and `tune` leave
-_POOLERS = ("heads.sentence.pair.pooler.", "head.pooler.")  # of the one, of the other
+_POINTS = 64  # of a curve, maximum
+_BACKBONE = "backbone."  # prefix in the weights of `fit` and `finetune`
+_POOLERS = (
+    "heads.sentence.pair.pooler.",
+    "head.pooler.",
+)  # prefixes of the pooler in the weights of `fit` and of `finetune`
 _DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
 
 @dataclass(frozen=True)
-class Tuning:
-    """What a fine-tuning is made of.
+class FinetuningRun:
+    """The parts of a fine-tuning.
 
     Attributes:
-        system: What was pretrained.
-        task: The name of what it is fine-tuned on.
-        settings: How.
-        seed: The head's initialisation, dropout and the order of the examples follow from it.
-        weights: The file of weights that pretraining left; None starts from random weights, as a control.
-        encoder: The tokenizer of a published checkpoint; None is the one trained on the text of ``system``.
+        system: The pretrained system.
+        task: The name of the task.
+        settings: The fine-tuning settings.
+        seed: Determines the head's initialisation, dropout and the order of the examples.
+        weights: The weights file of the pretraining; None starts from random weights, as a control.
+        encoder: The tokenizer of a published checkpoint; None uses the one trained on the text of ``system``.
     """
 
     system: System
@@ -64,11 +67,11 @@ class Tuning:
     def build(self) -> Finetune:
         """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
 
-        From scratch with word vectors, the embedding table has those; all else is as it is without them.
+        From scratch with word vectors, only the embedding table starts from these; all else is random.
 
         Raises:
-            ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for the
-                features that are read, or the data are not at hand.
+            ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for its
+                features, or the data are missing.
         """
         settings = self.settings
         settings.check_length(self.system.model.resolved().max_positions)
@@ -80,27 +83,31 @@ class Tuning:
 
     @cached_property
     def word_vectors(self) -> Vectors | None:
-        """What the embedding table starts from: made now if the cache does not hold it; None where it is random.
+        """The initial vectors of the embedding table, cached or made now; None for a random table.
 
         Raises:
-            ConfigError: For the tokenizer of a published checkpoint, and for text that is not at hand.
+            ConfigError: For the tokenizer of a published checkpoint, and for missing text.
         """
         settings, model, data = self.settings.word_vectors, self.system.model, self.system.data
         if settings is None:
             return None
         if self.encoder is not None:
-            raise ConfigError(["finetuning.word_vectors are those of our own tokens, not of a checkpoint's tokenizer"])
+            raise ConfigError(
+                ["finetuning.word_vectors work with our own tokenizer, not a checkpoint's; leave them out"]
+            )
         return word_vectors(open_store(data, "train"), settings, model.embedding_size or model.hidden_size, self.seed)
 
     def networks(self) -> tuple[nn.Module, Head]:
-        """The backbone and the head, new (word vectors are for `build` to put in) or from the weights.
+        """The backbone and the head, new (without word vectors, which `build` adds) or from the weights.
 
         Raises:
-            ConfigError: See `build`; and for weights given to a training from scratch.
+            ConfigError: As in `build`, and for weights together with ``from_scratch``.
         """
         settings, system = self.settings, self.system
         if settings.from_scratch and self.weights is not None:
-            raise ConfigError([f"finetuning.from_scratch starts from random weights, but {self.weights} is given"])
+            raise ConfigError(
+                [f"finetuning.from_scratch starts from random weights, but {self.weights} is given; use one of them"]
+            )
         if settings.encoder_dropout is not None:
             system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
         with torch.random.fork_rng(devices=[]):
@@ -115,30 +122,32 @@ class Tuning:
                 width = backbone.hidden_size
             head = task_named(self.task).shape.head(width, settings)
         if self.weights is not None:
-            found = load_file(self.weights)
-            encoder.load_state_dict(_below(found, _BACKBONE))
-            pooler = {name: tensor for prefix in _POOLERS for name, tensor in _below(found, prefix).items()}
+            weights = load_file(self.weights)
+            encoder.load_state_dict(_below(weights, _BACKBONE))
+            pooler = {name: tensor for prefix in _POOLERS for name, tensor in _below(weights, prefix).items()}
             if pooler and not settings.bilstm_layers and (features is None or features.untouched):
                 head.adopt_pooler(pooler)
         return backbone, head
 
 
-def tuned(tuning: Tuning, weights: Path) -> tuple[nn.Module, Head]:
-    """The networks as a finished fine-tuning left them, ready to be asked.
+def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
+    """The networks of a finished fine-tuning, in evaluation mode.
 
     Args:
-        tuning: What was made.
-        weights: The file that `tune` left.
+        run: The fine-tuning.
+        weights: The file that `finetune` wrote.
 
     Raises:
-        ConfigError: Where the encoder was frozen: its weights are in the file of its pretraining alone.
+        ConfigError: If the encoder was frozen, because the file does not contain its weights.
     """
-    if tuning.settings.features is not None:
-        raise ConfigError(["a fine-tuning on features of a frozen encoder leaves no whole model to be asked"])
-    backbone, head = tuning.networks()
-    found = load_file(weights)
-    backbone.load_state_dict(_below(found, _BACKBONE))
-    head.load_state_dict(_below(found, "head."))
+    if run.settings.features is not None:
+        raise ConfigError(
+            ["a fine-tuning on frozen features saves no whole model; choose one without finetuning.features"]
+        )
+    backbone, head = run.networks()
+    tensors = load_file(weights)
+    backbone.load_state_dict(_below(tensors, _BACKBONE))
+    head.load_state_dict(_below(tensors, "head."))
     return backbone.eval(), head.eval()
 
 
@@ -146,51 +155,51 @@ def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Ten
     return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
 
 
-def tune(
-    tuning: Tuning,
+def finetune(
+    run: FinetuningRun,
     folder: Path,
     *,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 60.0,
 ) -> Fitted:
-    """Fine-tunes, going on from ``folder``'s checkpoint where there is one, and evaluates after each epoch.
+    """Fine-tunes, resuming from the checkpoint in ``folder`` if there is one, and evaluates after each epoch.
 
-    Features of a frozen encoder are computed before the clock starts; FLOPs count them, and parameters are those that
-    are trained. Word vectors are made before it too: the cost ``word_vectors_seconds`` is what their making took, for
-    whichever run they were made first, and no part of ``seconds`` and FLOPs. The metrics are those after the last step:
-    no epoch is chosen by the dev set. Leaves the answers as ``predictions.json`` in ``folder`` where the data set has
-    an official form for them, and the weights.
+    Features of a frozen encoder are computed before the clock starts; FLOPs include them, and parameters are the
+    trained ones. Word vectors are also made before: their cost ``word_vectors_seconds`` is the time of the run that
+    made them, and is not part of ``seconds`` and FLOPs. The metrics are those after the last step: no epoch is chosen
+    by the dev set. Writes the weights to ``folder``, and the answers as ``predictions.json`` if the data set has an
+    official format for them.
 
     Args:
-        tuning: What and how.
-        folder: Where the checkpoint is kept.
-        on_progress: Called some 64 times or more.
-        stop: Asked after every step; True writes a checkpoint and raises.
+        run: The fine-tuning.
+        folder: Folder of checkpoint, weights and predictions.
+        on_progress: Called at least about 64 times.
+        stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         checkpoint_seconds: Time between checkpoints.
 
     Raises:
-        ConfigError: When the data are not at hand or the position table is too short.
+        ConfigError: When the data are missing or the position table is too short.
         DataMismatch: When the examples are not the pinned ones.
         Diverged: When the loss is no longer finite.
-        Interrupted: When ``stop`` said so.
+        Interrupted: When ``stop`` returns True.
     """
-    checkpoint, module, batches = folder / CHECKPOINT, tuning.build(), tuning.data.train_dataloader()
+    checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
-    course = Course(len(batches), every, tokens.__getitem__, "dev.", tuning.settings.precision)
+    course = Course(len(batches), every, tokens.__getitem__, "dev.", run.settings.precision)
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
-    torch.manual_seed(tuning.seed)  # dropout
-    run = trainer(recorder, folder)
-    run.fit(module, tuning.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    torch.manual_seed(run.seed)  # dropout
+    lightning = trainer(recorder, folder)
+    lightning.fit(module, run.data, ckpt_path=checkpoint if checkpoint.exists() else None)
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
-        run.validate(module, tuning.data, verbose=False)
-    cost = _cost(tuning, batches, module, recorder.elapsed())
-    curve = {_named(name, tuning.task): values for name, values in recorder.curve.items()}
+        lightning.validate(module, run.data, verbose=False)
+    cost = _cost(run, batches, module, recorder.elapsed())
+    curve = {_named(name, run.task): values for name, values in recorder.curve.items()}
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
     keep_weights(module, folder)
     _keep_predictions(module, folder)
-    return Fitted(metrics=metrics | _baselines(tuning.task), curve=curve, cost=cost, examples=module.scored.kept)
+    return Fitted(metrics=metrics | _baselines(run.task), curve=curve, cost=cost, examples=module.scored.kept)
 
 
 def _keep_predictions(module: Finetune, folder: Path) -> None:
@@ -199,23 +208,23 @@ def _keep_predictions(module: Finetune, folder: Path) -> None:
         write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
 
 
-def _cost(tuning: Tuning, batches: Batches, module: Finetune, seconds: float) -> dict[str, float]:
+def _cost(run: FinetuningRun, batches: Batches, module: Finetune, seconds: float) -> dict[str, float]:
     tokens = float(batches.shapes[:, 2].sum())
-    found = {
+    cost = {
         "seconds": seconds,
         "tokens": tokens,
-        "flops": _flops(tuning, batches),
+        "flops": _flops(run, batches),
         "tokens_per_second": tokens / seconds,
         "parameters": float(sum(p.numel() for p in module.parameters())),
     }
-    if tuning.word_vectors is not None:
-        found["word_vectors_seconds"] = tuning.word_vectors.seconds
-    return found
+    if run.word_vectors is not None:
+        cost["word_vectors_seconds"] = run.word_vectors.seconds
+    return cost
 
 
-def _flops(tuning: Tuning, batches: Batches) -> float:
-    """Of the matrix products, padding included; see `FineTuning.flops_per_sequence`."""
-    model, passes, each = tuning.system.model, len(batches) / batches.each_epoch, tuning.settings.flops_per_sequence
+def _flops(run: FinetuningRun, batches: Batches) -> float:
+    """FLOPs of the matrix products, padding included; see `FineTuning.flops_per_sequence`."""
+    model, passes, each = run.system.model, len(batches) / batches.each_epoch, run.settings.flops_per_sequence
     return sum(rows * each(model, length, passes) for rows, length, _ in batches.shapes.tolist())
 
 
@@ -227,4 +236,4 @@ def _named(name: str, task: str) -> str:
 
 def _baselines(task: str) -> dict[str, float]:
     main = task_named(task).main
-    return {f"{task}.{main}.{name}": found[main] for name, found in baselines(task).items()}
+    return {f"{task}.{main}.{name}": metrics[main] for name, metrics in baselines(task).items()}

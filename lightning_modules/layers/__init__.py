@@ -1,1 +1,1 @@
-"""Pieces shared by backbones and tasks. A layer knows tensors and records; it knows no system and no objective."""
+"""Layers shared by backbones and tasks. They use tensors and batch dataclasses, never systems or objectives."""

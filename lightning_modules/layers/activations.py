@@ -1,4 +1,4 @@
-"""Non-linearities, by the names that settings have for them."""
+"""Activation functions by their names in settings."""
 
 from collections.abc import Callable
 

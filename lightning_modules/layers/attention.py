@@ -1,7 +1,7 @@
 """Multi-head attention for every visibility: one formula, the fastest kernel that gives the same numbers.
 
-Scaled dot-product attention of Vaswani et al. (2017), equation 1. Who may look where arrives as data
-(`Visibility`); what is added to the scores (a position bias) arrives as a tensor.
+Scaled dot-product attention of Vaswani et al. (2017), equation 1. The attention mask comes from data (`Visibility`);
+together with the position bias it forms the attention bias, a tensor that is added to the scores.
 """
 
 import torch
@@ -13,10 +13,10 @@ from lightning_modules.batch import Visibility
 from lightning_modules.layers.dropout import drop
 
 
-def allowed(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
-    """The conjunction of all parts of a visibility; None when everyone sees everything.
+def attention_mask(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
+    """The conjunction of all parts of a visibility, True where attention is allowed; None when it is everywhere.
 
-    A padded position sees at least itself, so that no row of scores is empty whatever the bias.
+    A padded position attends at least to itself, so that no row of scores is empty.
     """
     parts = []
     if visible.causal:
@@ -36,29 +36,29 @@ def allowed(visible: Visibility, length: int, device: torch.device) -> Bool[Tens
     return mask
 
 
-def score_bias(
-    mask: Bool[Tensor, "#b #h t s"] | None, bias: Float[Tensor, "#b h t s"] | None, dtype: torch.dtype
+def attention_bias(
+    mask: Bool[Tensor, "#b #h t s"] | None, position_bias: Float[Tensor, "#b h t s"] | None, dtype: torch.dtype
 ) -> Float[Tensor, "#b #h t s"] | None:
-    """What is added to the scores: the position bias, and minus infinity where looking is not allowed."""
+    """The bias that is added to the scores: the position bias, and minus infinity where the mask is False."""
     if mask is None:
-        return None if bias is None else bias.to(dtype)
-    if bias is None:
+        return None if position_bias is None else position_bias.to(dtype)
+    if position_bias is None:
         return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, float("-inf"))
-    return bias.to(dtype).masked_fill(~mask, float("-inf"))
+    return position_bias.to(dtype).masked_fill(~mask, float("-inf"))
 
 
 def attention_weights(
-    q: Float[Tensor, "b h t c"], k: Float[Tensor, "b h s c"], added: Float[Tensor, "#b #h t s"] | None
+    q: Float[Tensor, "b h t c"], k: Float[Tensor, "b h s c"], bias: Float[Tensor, "#b #h t s"] | None
 ) -> Float[Tensor, "b h t s"]:
-    """Who looks at whom: the softmax over s of ``q k^T / sqrt(c)`` and what is added, in the precision of ``q``."""
+    """The attention weights: the softmax over s of ``q k^T / sqrt(c)`` plus the bias, in the precision of ``q``."""
     b, h, t, c = q.shape
     s = k.shape[2]
     flat_q, flat_k = (q * c**-0.5).reshape(b * h, t, c), k.reshape(b * h, s, c)
-    if added is None:
+    if bias is None:
         scores = torch.bmm(flat_q, flat_k.transpose(1, 2))
     else:
-        added = added.expand(b, h, t, s).reshape(b * h, t, s)
-        scores = torch.baddbmm(added, flat_q, flat_k.transpose(1, 2))
+        bias = bias.expand(b, h, t, s).reshape(b * h, t, s)
+        scores = torch.baddbmm(bias, flat_q, flat_k.transpose(1, 2))
     return torch.softmax(scores, dim=-1, dtype=q.dtype).reshape(b, h, t, s)
 
 
@@ -66,7 +66,7 @@ def explicit_attention(
     q: Float[Tensor, "b h t c"],
     k: Float[Tensor, "b h s c"],
     v: Float[Tensor, "b h s c"],
-    added: Float[Tensor, "#b #h t s"] | None,
+    bias: Float[Tensor, "#b #h t s"] | None,
     dropout: float,
 ) -> Float[Tensor, "b h t c"]:
     """Attention as two batched matrix products, in the precision of ``q``.
@@ -74,7 +74,7 @@ def explicit_attention(
     On CPUs under bfloat16 this is faster than the fused kernel, whose backward pass is slow there.
     """
     b, h, t, c = q.shape
-    weights = drop(attention_weights(q, k, added).reshape(b * h, t, -1), dropout)
+    weights = drop(attention_weights(q, k, bias).reshape(b * h, t, -1), dropout)
     return torch.bmm(weights, v.reshape(b * h, -1, c)).reshape(b, h, t, c)
 
 
@@ -82,13 +82,13 @@ def attend(
     q: Float[Tensor, "b h t c"],
     k: Float[Tensor, "b h s c"],
     v: Float[Tensor, "b h s c"],
-    added: Float[Tensor, "#b #h t s"] | None,
+    bias: Float[Tensor, "#b #h t s"] | None,
     dropout: float,
 ) -> Float[Tensor, "b h t c"]:
-    """Chooses the kernel by what it is given: device and precision, never who is asking."""
+    """Attention by the kernel that suits device and precision."""
     if q.device.type == "cpu" and q.dtype == torch.bfloat16:
-        return explicit_attention(q, k, v, added, dropout)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout)
+        return explicit_attention(q, k, v, bias, dropout)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
 
 
 class MultiHeadAttention(nn.Module):
@@ -106,12 +106,12 @@ class MultiHeadAttention(nn.Module):
         self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(self, x: Float[Tensor, "b t d"], added: Float[Tensor, "#b #h t s"] | None) -> Float[Tensor, "b t d"]:
-        """One round of attention of ``x`` on itself; ``added`` comes from `score_bias`."""
+    def forward(self, x: Float[Tensor, "b t d"], bias: Float[Tensor, "#b #h t s"] | None) -> Float[Tensor, "b t d"]:
+        """Self-attention over ``x``; ``bias`` comes from `attention_bias`."""
         q, k, v = self.queries_keys_values(x)
-        if added is not None:
-            added = added.to(q.dtype)
-        mixed = attend(q, k, v, added, self.dropout if self.training else 0.0)
+        if bias is not None:
+            bias = bias.to(q.dtype)
+        mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).reshape(x.shape))
 
     def queries_keys_values(self, x: Float[Tensor, "b t d"]) -> tuple[Tensor, Tensor, Tensor]:

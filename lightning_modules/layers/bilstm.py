@@ -1,4 +1,4 @@
-"""A recurrent network that reads a sequence from both ends (Hochreiter and Schmidhuber 1997; Graves 2005)."""
+"""Bidirectional LSTMs (Hochreiter and Schmidhuber 1997; Graves 2005)."""
 
 from dataclasses import replace
 
@@ -11,15 +11,15 @@ from lightning_modules.batch import Encoded, Example
 
 
 class BiLSTM(nn.Module):
-    """Layers of two LSTMs each, one a direction; every layer reads both directions of the one below.
+    """Layers of two LSTMs each, one per direction; every layer reads both directions of the one below.
 
-    Initialised as torch does: uniform within ``size ** -0.5``. Computes in the precision of its weights, whatever
-    autocast says: a recurrence rounded to bfloat16 at each step is no faster on CPUs and loses digits.
+    Initialised as in torch: uniform within ``size ** -0.5``. It computes in the precision of its weights, even under
+    autocast: rounding a recurrence to bfloat16 at each step is no faster on CPUs and loses precision.
 
     Args:
-        inputs: Width of what is read.
+        inputs: Width of the input.
         size: Width of each direction.
-        layers: How many layers.
+        layers: Number of layers.
     """
 
     def __init__(self, inputs: int, size: int, layers: int) -> None:
@@ -27,7 +27,7 @@ class BiLSTM(nn.Module):
         self.lstm = nn.LSTM(inputs, size, layers, batch_first=True, bidirectional=True)
 
     def forward(self, x: Float[Tensor, "b t d"], real: Bool[Tensor, "b t"]) -> Float[Tensor, "b t e"]:
-        """States of both directions, e = 2 x size; zeros on padding, which is at the end of rows and never read."""
+        """States of both directions, e = 2 x size; zeros on padding, which must be at the end of rows."""
         lengths = real.sum(1).cpu()
         with torch.autocast(x.device.type, enabled=False):
             packed = pack_padded_sequence(x.float(), lengths, batch_first=True, enforce_sorted=False)
@@ -36,18 +36,18 @@ class BiLSTM(nn.Module):
 
 
 class BiLSTMOnTop(nn.Module):
-    """An encoder whose last states are those of a BiLSTM over its own (Devlin et al. 2019, Table 5, "+ BiLSTM").
+    """An encoder with a BiLSTM over its last states (Devlin et al. 2019, Table 5, "+ BiLSTM").
 
-    The paper says only that it is randomly initialised and added for fine-tuning; its width is chosen here so that a
-    head sees states as wide as without it.
+    The paper only says that it is randomly initialised and added for fine-tuning. Its width is our choice: a head reads
+    states as wide as without it.
 
     Args:
-        encoder: A pretrained backbone, trained further.
+        encoder: A pretrained backbone, which is trained too.
         width: Width of its states.
-        layers: Layers of the BiLSTM, each direction half as wide.
+        layers: Layers of the BiLSTM; each direction is half as wide.
 
     Attributes:
-        width: Width of the states that a head reads; one less where that of the encoder is odd.
+        width: Width of the states that a head reads; one less if the encoder's is odd.
     """
 
     def __init__(self, encoder: nn.Module, width: int, layers: int) -> None:
@@ -57,7 +57,7 @@ class BiLSTMOnTop(nn.Module):
 
     @property
     def embeddings(self) -> nn.Module:
-        """Those of the encoder."""
+        """The embeddings of the encoder."""
         return self.encoder.embeddings
 
     def forward(self, example: Example) -> Encoded:

@@ -1,8 +1,8 @@
 """Dropout (Srivastava et al. 2014, section 4), with random bits that are cheap on CPUs.
 
-There torch draws a Bernoulli variable for each entry, which takes most of dropout's time. Here one 64-bit draw
-decides four entries, by 16 bits each: the rate is rounded to a multiple of 2^-16, and what is kept is scaled by
-the rounded rate, so that the mean stays.
+On CPUs torch draws a Bernoulli variable per entry, which takes most of dropout's time. Here one 64-bit draw decides
+four entries, 16 bits each: the rate is rounded to a multiple of 2^-16, and kept entries are scaled by the rounded
+rate, which preserves the mean.
 """
 
 import torch

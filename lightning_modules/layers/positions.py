@@ -1,4 +1,4 @@
-"""Where a token stands: tables added to the embeddings, and biases added to the attention scores."""
+"""Position encodings: tables added to the embeddings, and biases added to the attention scores."""
 
 import math
 
@@ -26,26 +26,26 @@ def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
 def alibi_slopes(num_heads: int) -> Float[Tensor, " h"]:
     """The geometric slopes of ALiBi (Press et al. 2022, section 3): 2^(-8/h), 2^(-16/h), ..., 2^-8.
 
-    Differs from the paper for head counts that are no power of two: the same formula is used, where the
-    released code interleaves two sequences.
+    Differs from the released code for head counts that are not a power of two: the formula is the same, where the code
+    interleaves two sequences.
     """
     return torch.tensor([2.0 ** (-8.0 * (head + 1) / num_heads) for head in range(num_heads)])
 
 
 def linear_bias(positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"]) -> Float[Tensor, "b h t t"]:
-    """ALiBi made symmetric for encoders: minus slope times distance, in both directions.
+    """Symmetric ALiBi for encoders: minus slope times distance, in both directions.
 
-    Differs from Press et al. (2022), whose models are causal and see distances of one sign only.
+    Differs from Press et al. (2022), whose models are causal and have distances of one sign only.
     """
     distance = (positions[:, :, None] - positions[:, None, :]).abs()
     return -slopes[None, :, None, None] * distance[:, None]
 
 
 def sided_slopes(num_heads: int, direction: Direction = "both") -> Float[Tensor, " h"]:
-    """Signed slopes of one-sided heads: 1, 1/4, 1/16, ... for the half that looks left (negative), again for the right.
+    """Signed slopes of one-sided heads: 1, 1/4, 1/16, ... for the left half (negative), again for the right.
 
-    Steeper than ALiBi's, so that even with few heads one of each side attends to direct neighbours. In a model that
-    reads in one direction all heads look back along it: those of the other side would see themselves alone.
+    They are steeper than ALiBi's, so that even with few heads one per side attends to direct neighbours. In a
+    one-directional model all heads face its visible side; those of the other side would only see themselves.
     """
     left = {"left_to_right": num_heads, "right_to_left": 0}.get(direction, num_heads // 2)
     right = num_heads - left
@@ -53,11 +53,11 @@ def sided_slopes(num_heads: int, direction: Direction = "both") -> Float[Tensor,
 
 
 def sided_linear_bias(positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"]) -> Float[Tensor, "b h t t"]:
-    """ALiBi for encoders with a sense of direction: each head looks to one side only, itself included.
+    """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
 
     The non-symmetric form that the authors of ALiBi propose for encoders (released code, frequently asked
-    questions). The symmetric form cannot tell a left neighbour from a right one; this one can, and a masked
-    language model leaves its plateau several times sooner.
+    questions). Unlike the symmetric form it distinguishes left from right neighbours, and a masked language model
+    leaves its plateau several times sooner.
     """
     ahead = (positions[:, None, :] - positions[:, :, None])[:, None]  # j - i
     signed = ahead * slopes.sign()[None, :, None, None]

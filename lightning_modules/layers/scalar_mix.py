@@ -6,12 +6,13 @@ from torch import Tensor, nn
 
 
 class ScalarMix(nn.Module):
-    """``scale * sum_k softmax(weights)_k layer_k``: one weight a layer and one scale, for all positions.
+    """``scale * sum_k softmax(weights)_k layer_k``: one weight per layer and one scale, for all positions.
 
-    Starts as the plain mean: weights 0, scale 1. Peters et al. may normalise each layer first; here none is.
+    It starts as the mean: weights 0, scale 1. Peters et al. may normalise each layer first; here layers are not
+    normalised.
 
     Args:
-        count: Layers k that are mixed.
+        count: Number of layers k.
     """
 
     def __init__(self, count: int) -> None:

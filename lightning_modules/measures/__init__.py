@@ -1,1 +1,1 @@
-"""What is measured once, at the end of a training."""
+"""Measurements at the end of a training."""

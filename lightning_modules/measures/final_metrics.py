@@ -1,4 +1,4 @@
-"""What is measured once, when a training is over: how layers differ, and how pairs of segments are told apart."""
+"""Measurements at the end of a training: similarity of layers, and measures of the objectives."""
 
 import itertools
 import math
@@ -11,22 +11,22 @@ import torch.nn.functional as F
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.training.pretrain import Pretrain
 
-_FEW = 8  # batches of held-out text that are enough for means over thousands of tokens
+_FEW = 8  # held-out batches; enough for means over thousands of tokens
 
 
 def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -> dict[str, list[float]]:
-    """How far each layer moves what passes through it (Lan et al. 2020, section 4.5 and Figure 1).
+    """How far the output of each layer is from its input (Lan et al. 2020, section 4.5 and Figure 1).
 
     Means over the real tokens of some held-out sequences, dropout off. The paper does not say what it averages over.
 
     Returns:
         ``distance``: L2 distance of a layer's output from its input; ``angle``: the angle between the two in degrees.
-        One number a layer; the first layer's input is the output of the (projected) embeddings.
+        One number per layer; the first layer's input is the output of the (projected) embeddings.
     """
     sums: dict[str, Counter[int]] = {"distance": Counter(), "angle": Counter()}
     tokens = 0
 
-    def look(encoded: Encoded, example: Example) -> None:
+    def add(encoded: Encoded, example: Example) -> None:
         nonlocal tokens
         real = example.inputs.real
         tokens += int(real.sum())
@@ -35,31 +35,29 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
             sums["distance"][i] += float((after - before).norm(dim=-1).sum())
             sums["angle"][i] += float(torch.acos(cosine).sum()) * 180 / math.pi
 
-    _look_at(module, itertools.islice(heldout, _FEW), bf16, look)
-    return {name: [found[i] / tokens for i in sorted(found)] for name, found in sums.items()}
+    _each(module, itertools.islice(heldout, _FEW), bf16, add)
+    return {name: [layers[i] / tokens for i in sorted(layers)] for name, layers in sums.items()}
 
 
 def measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
-    """The held-out measures of every objective of the module whose target the examples carry: exact means."""
+    """Exact means of the held-out measures of every objective whose target the examples carry."""
     totals: Counter[str] = Counter()
     counts: Counter[str] = Counter()
 
-    def look(encoded: Encoded, example: Example) -> None:
+    def add(encoded: Encoded, example: Example) -> None:
         for name, (total, count) in module.objectives.measure(module.heads, encoded, example).items():
             totals[name] += float(total)
             counts[name] += float(count)
 
-    _look_at(module, examples, bf16, look)
+    _each(module, examples, bf16, add)
     return {name: totals[name] / counts[name] for name in totals}
 
 
 @torch.no_grad()
-def _look_at(
-    module: Pretrain, examples: Iterable[Example], bf16: bool, look: Callable[[Encoded, Example], None]
-) -> None:
-    """Encodes examples as in validation and shows each to ``look``."""
+def _each(module: Pretrain, examples: Iterable[Example], bf16: bool, use: Callable[[Encoded, Example], None]) -> None:
+    """Encodes examples as in validation and passes each to ``use``."""
     module.eval()
     for example in examples:
-        here = example.to(module.device)
+        moved = example.to(module.device)
         with torch.autocast(module.device.type, dtype=torch.bfloat16, enabled=bf16):
-            look(module.backbone(here), here)
+            use(module.backbone(moved), moved)

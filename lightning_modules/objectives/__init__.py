@@ -1,8 +1,7 @@
-"""What a model is asked to do. One idea a file; a system names the ones it uses.
+"""Pretraining objectives, one per file; a system names those it uses.
 
-To add an objective, write a settings class with ``targets`` (the names of those it adds), ``heads``, ``corrupt``,
-``loss``, ``measure`` and ``flops_per_sequence`` in a file of its own and give it a field here, absent (None) by
-default.
+To add an objective, write a settings class with ``targets`` (names of its targets), ``heads``, ``corrupt``, ``loss``,
+``measure`` and ``flops_per_sequence`` in a new file, and add a field for it here with the default None.
 """
 
 from collections.abc import Iterator
@@ -27,19 +26,21 @@ class Objectives(Settings):
 
     mlm: MaskedLM | None = knob(None, "Masked language modelling.", neutral=None)
     sentence: SentencePair | None = knob(
-        None, "Whether two segments follow each other; NSP or SOP by the format's negatives.", neutral=None
+        None, "Sentence objective: do two segments follow each other? NSP or SOP, by format.negatives.", neutral=None
     )
-    lm: LanguageModel | None = knob(None, "Language modelling in one direction, or in both apart.", neutral=None)
+    lm: LanguageModel | None = knob(
+        None, "Language modelling in one direction, or in both by separate stacks.", neutral=None
+    )
 
     @model_validator(mode="after")
     def _one_corrupter(self) -> Self:
         corrupters = [name for name, objective in self.present() if objective.corrupts]
         if len(corrupters) != 1:
             fields = type(self).model_fields.items()
-            able = [name for name, info in fields if getattr(get_args(info.annotation)[0], "corrupts", False)]
+            candidates = [name for name, info in fields if getattr(get_args(info.annotation)[0], "corrupts", False)]
             raise ValueError(
                 f"exactly one objective must corrupt the input, but {len(corrupters)} do"
-                f"{': ' + ', '.join(corrupters) if corrupters else ''}. Those that can: {', '.join(able)}."
+                f"{': ' + ', '.join(corrupters) if corrupters else ''}. Set exactly one of: {', '.join(candidates)}."
             )
         return self
 
@@ -53,7 +54,7 @@ class Objectives(Settings):
         return nn.ModuleDict({name: objective.heads(size) for name, objective in self.present()})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """The example every objective has worked on: one corrupts it, the others add their targets."""
+        """The example with the targets of all objectives, one of which corrupts it."""
         for _, objective in self.present():
             example = objective.corrupt(example, draws, vocabulary)
         return example

@@ -1,5 +1,7 @@
-"""Language modelling: every token from those on one side of it (the left-to-right model of Devlin et al. 2019, Table 5;
-Radford et al. 2018, equation 1), or from each side apart (Peters et al. 2018, section 3.1).
+"""Language modelling: predict every token from those on one side of it, or from each side separately.
+
+The first is the left-to-right model of Devlin et al. (2019, Table 5; Radford et al. 2018, equation 1), the second
+that of ELMo (Peters et al. 2018, section 3.1).
 """
 
 from dataclasses import replace
@@ -13,24 +15,24 @@ from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
 
-NEXT, PREVIOUS = "next", "previous"  # targets, and what stands before the names of their held-out measures
-_ASKED = {"left_to_right": (NEXT,), "right_to_left": (PREVIOUS,), "two_way": (NEXT, PREVIOUS)}
+NEXT, PREVIOUS = "next", "previous"  # targets, and prefixes of the names of their held-out measures
+_TARGETS = {"left_to_right": (NEXT,), "right_to_left": (PREVIOUS,), "two_way": (NEXT, PREVIOUS)}
 
 
 class LanguageModel(Settings):
-    """Predict the neighbour of every position: the next token, the previous one, or both by two models side by side.
+    """Predict the neighbour of every position: the next token, the previous one, or both by two separate stacks.
 
     Worked example, left to right::
 
         ids        [CLS]  the  cat  sat [SEP]
         target      the   cat  sat   -    -      special tokens and padding are never predicted
 
-    Nothing is hidden: who may look where keeps the answer out of sight. Both ways, the loss is the sum of the two mean
-    losses; the first half of a state predicts the next token, the second half the previous one, through one head, as
-    ELMo's directions share their softmax.
+    No input is replaced: the visibility hides the answer. With two directions, the loss is the sum of two mean losses;
+    the first half of a state predicts the next token, the second half the previous one, through one head, as ELMo's
+    directions share their softmax.
 
-    Losses are in nats a token and comparable with each other, not with those of a masked model, which sees both sides:
-    they have names of their own, ``next_loss`` and ``previous_loss``.
+    Losses are in nats per token and comparable with each other, not with those of a masked model, which sees both
+    sides: they are called ``next_loss`` and ``previous_loss``.
     """
 
     corrupts: ClassVar[bool] = True
@@ -38,31 +40,35 @@ class LanguageModel(Settings):
 
     weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
-        "left_to_right", "Which way the text is read; model.direction must be the same."
+        "left_to_right", "Direction of reading; model.direction must be the same."
     )
-    activation: Literal["gelu", "gelu_tanh", "relu"] = knob("gelu", "Non-linearity of the head.", neutral="gelu")
+    activation: Literal["gelu", "gelu_tanh", "relu"] = knob("gelu", "Activation function of the head.", neutral="gelu")
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What is predicted."""
-        return _ASKED[self.direction]
+        """Names of the targets."""
+        return _TARGETS[self.direction]
 
     def heads(self, size: Size) -> nn.ModuleDict:
-        """The parameters this objective adds: the head of masked language models, one for both directions."""
+        """The head, which is that of masked language models; both directions share it."""
         return nn.ModuleDict({"vocabulary": VocabularyHead(self._read(size), self.activation, self.norm_eps)})
 
     def _read(self, size: Size) -> Size:
-        """The widths as a prediction sees them: of states side by side, it reads one."""
+        """The widths for one direction, which reads its part of concatenated states."""
         return replace(size, hidden_size=size.hidden_size // len(self.targets))
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """Adds the neighbours as targets and lets nobody see them; the input stays as it is."""
+        """Adds the neighbours as targets and hides them by visibility; the input is unchanged."""
         tokens = example.inputs
-        asked = tokens.real & ~tokens.special
+        predicted = tokens.real & ~tokens.special
         targets = dict(example.targets)
         for name in self.targets:
-            where = (asked.roll(-STEP[name], 1) & tokens.real & _inside(asked, STEP[name])).flatten().nonzero()[:, 0]
+            where = (
+                (predicted.roll(-STEP[name], 1) & tokens.real & _inside(predicted, STEP[name]))
+                .flatten()
+                .nonzero()[:, 0]
+            )
             targets[name] = Target(where, tokens.ids.flatten()[where + STEP[name]])
         return replace(example, visible=example.visible.toward(self.direction), targets=targets)
 
@@ -77,19 +83,19 @@ class LanguageModel(Settings):
 
     def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example, name: str = NEXT) -> Tensor:
         """Logits ``[n v]`` of one target at the predicting positions."""
-        found = encoded.last.flatten(0, 1)[example.targets[name].where]
-        states = found.chunk(len(self.targets), dim=-1)[self.targets.index(name)]
+        hidden = encoded.last.flatten(0, 1)[example.targets[name].where]
+        states = hidden.chunk(len(self.targets), dim=-1)[self.targets.index(name)]
         return heads["vocabulary"](states, encoded)
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy of each direction, each as (sum, count)."""
-        found: dict[str, tuple[Tensor, Tensor]] = {}
+        measures: dict[str, tuple[Tensor, Tensor]] = {}
         for name in self.targets:
-            found |= measured(self.logits(heads, encoded, example, name), example.targets[name], f"{name}_")
-        return found
+            measures |= measured(self.logits(heads, encoded, example, name), example.targets[name], f"{name}_")
+        return measures
 
     def flops_per_sequence(self, length: int, size: Size) -> float:
-        """Multiply-adds x 2 of the head's forward pass over one full sequence of one segment."""
+        """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment."""
         e, d, v = size.embedding_size, self._read(size).hidden_size, size.vocab_size
         return len(self.targets) * (length - 2) * 2.0 * e * (d + v)
 

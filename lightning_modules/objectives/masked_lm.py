@@ -15,7 +15,7 @@ from lightning_modules.objectives.vocabulary_head import VocabularyHead, measure
 
 
 class MaskedLM(Settings):
-    """Hide some tokens, predict them from both sides."""
+    """Replace some tokens and predict them from both sides."""
 
     corrupts: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"full"})
@@ -24,16 +24,18 @@ class MaskedLM(Settings):
     weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
     masking: Masking = Masking()
     activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
-        "gelu", "Non-linearity of the head; published checkpoints may have another.", neutral="gelu"
+        "gelu",
+        "Activation function of the head; published checkpoints may have another than the encoder.",
+        neutral="gelu",
     )
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     def heads(self, size: Size) -> nn.ModuleDict:
-        """The parameters this objective adds."""
+        """The head of this objective."""
         return nn.ModuleDict({"vocabulary": VocabularyHead(size, self.activation, self.norm_eps)})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """Hides the chosen tokens and adds them as the target ``mlm``; on CPU, before any transfer."""
+        """Replaces the chosen tokens and adds them as the target ``mlm``; runs on the CPU."""
         tokens = example.inputs
         if self.masking.copies:
             draws = draws.static(self.masking.copies)

@@ -1,4 +1,4 @@
-"""Who is hidden, and what stands in their place.
+"""Masking: which tokens are predicted, and what replaces them in the input.
 
 Devlin et al. (2019), section 3.1 and appendix A.1; the mixtures of its Table 8; RoBERTa's dynamic masking
 (Liu et al. 2019, section 4.1); the rates of Wettig et al. (2023).
@@ -17,7 +17,7 @@ from lightning_modules.draws import Draws
 
 
 class Masking(Settings):
-    """Which positions are predicted, and how the input is corrupted there.
+    """The positions to predict, and the corruption of the input at them.
 
     Worked example at ``rate=0.25`` with eight positions (two special, so six candidates)::
 
@@ -26,22 +26,26 @@ class Masking(Settings):
         chosen      0     0    1    0    0    0    1     0     round(0.25 * 8) = 2 smallest
         replaced    -     -  [MASK] -    -    -   dog    -     by a second uniform: 80 / 10 / 10
 
-    Special tokens and padding are never chosen, and every sequence has at least one prediction. A lower rate
-    of the same seed chooses a subset of what a higher rate chooses.
+    Special tokens and padding are never chosen, and every sequence has at least one prediction. With the same seed, a
+    lower rate chooses a subset of the positions of a higher rate.
     """
 
     rate: float = knob(0.15, "Share of positions that are predicted.", gt=0, le=1)
-    mask: float = knob(0.8, "Share of the chosen shown as [MASK].", ge=0, le=1)
-    same: float = knob(0.1, "Share of the chosen left as they are.", ge=0, le=1)
-    random: float = knob(0.1, "Share of the chosen replaced by a uniform draw from the whole vocabulary.", ge=0, le=1)
+    mask: float = knob(0.8, "Share of predicted positions replaced by [MASK].", ge=0, le=1)
+    same: float = knob(0.1, "Share of predicted positions left unchanged.", ge=0, le=1)
+    random: float = knob(
+        0.1, "Share of predicted positions replaced by a random token, uniform over the vocabulary.", ge=0, le=1
+    )
     count: Literal["round", "stochastic_round", "bernoulli"] = knob(
         "round",
-        "How many are chosen of n real positions (specials counted, as BERT does): round(rate n); "
-        "int(rate n + u) with u uniform (RoBERTa); or each position on its own (the usual collator).",
+        "How many of n real positions (including special tokens, as in BERT) are predicted: round is round(rate n); "
+        "stochastic_round is int(rate n + u) with u uniform (RoBERTa); bernoulli draws each position independently.",
     )
-    cap: int | None = knob(None, "Most predictions in a sequence (BERT: 20 at 128 positions).", neutral=None, ge=1)
+    cap: int | None = knob(
+        None, "Maximum predictions per sequence (BERT: 20 at 128 positions); by default no limit.", neutral=None, ge=1
+    )
     copies: int = knob(
-        0, "0 = dynamic, a fresh mask at each presentation; K = K fixed masks visited in turn.", neutral=0, ge=0
+        0, "0 for dynamic masking, a new mask at each presentation; K for K fixed masks used in turn.", neutral=0, ge=0
     )
 
     @model_validator(mode="after")
@@ -49,32 +53,32 @@ class Masking(Settings):
         total = self.mask + self.same + self.random
         if abs(total - 1) > 1e-9:
             raise ValueError(
-                f"mask + same + random must be 1, but {self.mask} + {self.same} + {self.random} = {total:.6g}"
+                f"mask + same + random must be 1, not {self.mask} + {self.same} + {self.random} = {total:.6g}"
             )
         return self
 
     def choose(self, tokens: Tokens, draws: Draws) -> np.ndarray:
         """The positions to predict, a bool array ``[b t]``."""
         candidates = (tokens.real & ~tokens.special).numpy()
-        wanted = self._wanted(tokens.real.numpy().sum(1), draws)
+        count = self._count(tokens.real.numpy().sum(1), draws)
         uniform = np.where(candidates, draws.uniform("choose", candidates.shape[1]), 2.0)  # 2 is never chosen
         available = candidates.sum(1)
         if self.count == "bernoulli":
-            wanted = (uniform < self.rate).sum(1)
+            count = (uniform < self.rate).sum(1)
         limit = available if self.cap is None else np.minimum(available, self.cap)
-        wanted = np.minimum(np.maximum(wanted, 1), limit)
+        count = np.minimum(np.maximum(count, 1), limit)
         # the k smallest draws of each row: rank by sorting, then compare with the k-th value
         order = np.sort(uniform, axis=1)
-        threshold = np.take_along_axis(order, np.maximum(wanted - 1, 0)[:, None], axis=1)
-        return candidates & (uniform <= threshold) & (wanted > 0)[:, None]
+        threshold = np.take_along_axis(order, np.maximum(count - 1, 0)[:, None], axis=1)
+        return candidates & (uniform <= threshold) & (count > 0)[:, None]
 
-    def _wanted(self, real: np.ndarray, draws: Draws) -> np.ndarray:
+    def _count(self, real: np.ndarray, draws: Draws) -> np.ndarray:
         if self.count == "stochastic_round":
             return np.floor(self.rate * real + draws.uniform("count", 1)[:, 0]).astype(np.int64)
         return np.rint(self.rate * real).astype(np.int64)  # halves to even, as Python's round in BERT's code
 
     def hide(self, tokens: Tokens, chosen: np.ndarray, vocabulary: Vocabulary, draws: Draws) -> Tokens:
-        """The tokens as the model sees them: a copy with the chosen positions replaced."""
+        """The input of the model: a copy of the tokens with the chosen positions replaced."""
         columns = chosen.shape[1]
         fate = draws.uniform("replace", columns)
         ids = tokens.ids.numpy()
@@ -85,9 +89,9 @@ class Masking(Settings):
         return replace(tokens, ids=torch.from_numpy(ids))
 
     def expected_predictions(self, length: int) -> float:
-        """Predictions in a full sequence of ``length`` positions, for counting FLOPs.
+        """Expected predictions of a full sequence of ``length`` positions, for FLOPs.
 
-        ``bernoulli`` draws from all but the special positions; those few are counted here all the same.
+        ``bernoulli`` never draws the few special positions, but they are included here.
         """
         predicted = max(1.0, float(np.rint(self.rate * length)) if self.count == "round" else self.rate * length)
         return predicted if self.cap is None else min(predicted, float(self.cap))

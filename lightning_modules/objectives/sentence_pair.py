@@ -1,7 +1,7 @@
-"""Two segments: do they belong together (NSP, Devlin et al. 2019), are they in order (SOP, Lan et al. 2020)?
+"""Sentence objectives: next-sentence prediction (NSP, Devlin et al. 2019) and sentence order (SOP, Lan et al. 2020).
 
-The two are one objective, a two-way question about a pair of segments; what makes them different is what the input
-format puts in the place of half of the second segments (``format.negatives``).
+Both are one binary classification of segment pairs; they differ in the negatives that the input format makes
+(``format.negatives``).
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ class PairHead(nn.Module):
 
 
 class SentencePair(Settings):
-    """Tell pairs of segments that follow each other (0) from those that do not (1), from the first position."""
+    """Classify pairs of segments from the first position: they follow each other (0) or not (1)."""
 
     corrupts: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"full"})
@@ -42,11 +42,11 @@ class SentencePair(Settings):
     weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
 
     def heads(self, size: Size) -> nn.ModuleDict:
-        """The parameters this objective adds."""
+        """The head of this objective."""
         return nn.ModuleDict({"pair": PairHead(size)})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """Adds the target ``sentence`` at the first position of each row; the input stays as it is."""
+        """Adds the target ``sentence`` at the first position of each row; the input is unchanged."""
         rows, length = example.inputs.ids.shape
         target = Target(where=torch.arange(rows) * length, ids=example.inputs.labels["sentence"])
         return replace(example, targets=example.targets | {"sentence": target})

@@ -1,4 +1,4 @@
-"""From a state to a word: the output layer of every language model here, and what is summed over its predictions."""
+"""The output layer of all language models, and its summed losses and measures."""
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from lightning_modules.layers.activations import ACTIVATIONS
 class VocabularyHead(nn.Module):
     """BERT's output layer: dense, activation, LayerNorm, the tied word table, and a bias for each word.
 
-    Runs at the predicted positions only. The table itself belongs to the backbone and comes with `Encoded`.
+    It runs at the predicted positions only. The table belongs to the backbone and comes with `Encoded`.
     """
 
     def __init__(self, size: Size, activation: str, norm_eps: float) -> None:
@@ -36,7 +36,7 @@ def summed_loss(logits: Float[Tensor, "n v"], target: Target) -> tuple[Tensor, T
 
 
 def measured(logits: Float[Tensor, "n v"], target: Target, prefix: str = "") -> dict[str, tuple[Tensor, Tensor]]:
-    """Held-out loss in nats and accuracy, each as (sum, count), their names behind ``prefix``."""
+    """Held-out loss in nats and accuracy, each as (sum, count), with ``prefix`` before their names."""
     nats, count = summed_loss(logits, target)
     right = (logits.argmax(-1) == target.ids).sum().float()
     return {f"{prefix}loss": (nats, count), f"{prefix}accuracy": (right, count)}

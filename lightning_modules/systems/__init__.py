@@ -1,4 +1,4 @@
-"""One short page a paper, each a value. Whatever is listed here can be a grid's base."""
+"""Systems of papers, one module per paper. Every system listed here can be a grid's base."""
 
 from lightning_modules.system import System
 from lightning_modules.systems.albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE

@@ -1,14 +1,14 @@
 """ALBERT: a lite BERT for self-supervised learning of language representations (Lan et al. 2020).
 
-arXiv 1909.11942, section 3 and Table 1, first release: narrow embeddings, one layer used throughout, the order of
-two segments instead of whether they belong together, LAMB and large batches.
+arXiv 1909.11942, section 3 and Table 1, first release: factorised embeddings, one shared layer, sentence-order
+prediction instead of next-sentence prediction, LAMB and large batches.
 
-Differs from the paper in four things. Pieces are WordPiece where it has SentencePiece's unigram model, of the same
-size. Single pieces are masked where it masks n-grams of up to three words. Pairs of one sentence, which have no
-order, are left out; the released code gives them a second segment from elsewhere (``format.lone_negatives``). The
-head that predicts pieces keeps the exact GELU, which is within 0.0005 of the encoder's.
+It differs from the paper in four ways. Pieces are WordPiece, where the paper has SentencePiece's unigram model of the
+same size. Single pieces are masked, where the paper masks n-grams of up to three words. Pairs of one sentence, which
+have no order, are left out; the released code gives them a second segment from another document
+(``format.lone_negatives``). The masked-LM head keeps the exact GELU, which is within 0.0005 of the encoder's.
 
-The released code also stops at 20 predictions a sequence (``objectives.mlm.masking.cap``), 4 % of 512 positions;
+The released code also allows at most 20 predictions a sequence (``objectives.mlm.masking.cap``), 4 % of 512 positions;
 the paper says 15 %.
 """
 

@@ -1,11 +1,10 @@
 """BERT: pre-training of deep bidirectional transformers for language understanding (Devlin et al. 2019).
 
-arXiv 1810.04805, section 3.1 and appendix A.2, with what the paper leaves open from the released code: the text is
-arranged and masked ten times before training, a tenth of the sequences are short, and AdamW does not correct its
-moments.
+arXiv 1810.04805, section 3.1 and appendix A.2, with details of the released code: the text is arranged
+and masked ten times before training, a tenth of the sequences are short, and AdamW has no bias correction.
 
-Differs from the paper in the length of the sequences: it trains 90 % of the steps at 128 positions and the rest at
-512, here all are at 512. The released code's cap on predictions is left out, as at 15 % of 512 it does not bind.
+It differs from the paper in sequence length: the paper trains 90 % of the steps at 128 positions and the rest at 512,
+here all steps use 512. The released code's maximum of predictions is left out, because it has no effect at 15 % of 512.
 """
 
 from lightning_modules.backbones import Transformer

@@ -1,7 +1,7 @@
 """Well-read students learn better: on the importance of pre-training compact models (Turc et al. 2019).
 
-arXiv 1908.08962, and the small models released with it: BERT's recipe in four smaller shapes, their heads 64 wide.
-They are the models that are pre-trained only, without distillation. They differ from the paper as `bert` does.
+arXiv 1908.08962, and its released models: BERT's recipe in four smaller sizes, with heads of width 64. These are the
+models with pre-training only, without distillation. They differ from the paper as `bert` does.
 """
 
 from lightning_modules.system import System

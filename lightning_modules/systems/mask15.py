@@ -2,9 +2,8 @@
 
 Wettig et al. 2023, arXiv 2202.08005.
 
-The efficient pretraining recipe of its section 2 and the released training script: a BERT-large body with
-LayerNorm first, short blocks that ignore sentence borders, few large steps at a high rate, and [MASK] alone in
-place of the hidden tokens.
+The efficient pretraining recipe of its section 2 and the released training script: a pre-norm BERT-large, short blocks
+that ignore sentence boundaries, few large batches at a high learning rate, and [MASK] only as replacement.
 """
 
 from lightning_modules.backbones import Transformer

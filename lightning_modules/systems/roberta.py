@@ -1,9 +1,9 @@
 """RoBERTa: a robustly optimized BERT pretraining approach (Liu et al. 2019, arXiv 1907.11692).
 
 Table 9 of the paper and the released fairseq code: full sentences without a sentence objective, dynamic masking
-with a stochastic count, byte-level BPE, every parameter decayed, no gradient clipping.
+with a stochastic count, byte-level BPE, weight decay on every parameter, no gradient clipping.
 
-Differs from the released code in that special tokens are never chosen for prediction.
+Unlike in the released code, special tokens are never predicted.
 """
 
 from lightning_modules.backbones import Transformer

@@ -1,4 +1,4 @@
-"""Downstream tasks: what pretrained models are fine-tuned on, and how.
+"""Downstream tasks: data sets, how they are read and scored, and fine-tuning settings.
 
 A data set of a known shape is one row of ``TASKS`` and a pin from ``python -m lightning_modules.tasks.pin NAME``.
 

@@ -1,8 +1,8 @@
 """Batches of a task for Lightning: which examples are seen when, as a function of seed and epoch alone.
 
-Examples of similar length share a batch, so that little of it is padding: an epoch's random order is cut into windows
-of some batches, each window sorted by length and cut into batches, and the batches come in random order. The last
-batch of an epoch may be short; each example is seen once an epoch.
+Examples of similar length share a batch, which keeps padding small: an epoch's random order is cut into windows of
+several batches, each window is sorted by length and cut into batches, and the batches are shuffled. The last batch of
+an epoch may be short; each example is seen once per epoch.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ class Batches(Resumable):
         inputs: The encoded examples.
         seed: The order follows from it.
         epochs: How often each item is seen.
-        batch_size: Items of a batch.
-        steps: How many batches in all, instead of ``epochs``; the last epoch may be broken off.
+        batch_size: Items per batch.
+        steps: Number of batches in all, instead of ``epochs``; the last epoch may be incomplete.
     """
 
     def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int, steps: int | None = None) -> None:
@@ -47,14 +47,14 @@ class Batches(Resumable):
 
     @property
     def each_epoch(self) -> int:
-        """Batches of an epoch."""
+        """Batches per epoch."""
         return -(-len(self.inputs) // self.batch_size)
 
     def __len__(self) -> int:
         return self.steps
 
     def __iter__(self) -> Iterator[Example]:
-        if self.position >= len(self):  # a finished loader starts anew
+        if self.position >= len(self):  # a finished loader starts again
             self.position = 0
         while self.position < len(self):
             epoch, done = divmod(self.position, self.each_epoch)
@@ -72,17 +72,17 @@ class Batches(Resumable):
 
     @cached_property
     def shapes(self) -> np.ndarray:
-        """Of each batch of the training: rows, positions of a row, and positions that are not padding ``[n 3]``."""
+        """For each training batch: rows, positions per row, and positions that are not padding ``[n 3]``."""
         epochs = range(-(-len(self) // self.each_epoch))
         sizes = [self.inputs.sizes[indices] for number in epochs for indices in self.epoch(number)]
-        return np.array([(found.size, found.max(), found.sum()) for found in sizes[: len(self)]])
+        return np.array([(batch.size, batch.max(), batch.sum()) for batch in sizes[: len(self)]])
 
     def _portions(self) -> dict:
         return {"seed": self.seed, "batch_size": self.batch_size, "examples": len(self.inputs)}
 
 
 class InOrder:
-    """Every item once, sorted by length: nothing depends on a seed."""
+    """Every item once, sorted by length; independent of any seed."""
 
     def __init__(self, inputs: Inputs, batch_size: int) -> None:
         self.inputs = inputs
@@ -105,11 +105,11 @@ class TaskData(pl.LightningDataModule):
     """The examples of a task for Lightning.
 
     Attributes:
-        data: The text the model was pretrained on, whose tokenizer encodes the examples.
-        task: What it is.
-        settings: Batch size, epochs, greatest length.
-        seed: The order of the training examples follows from it.
-        own: A published checkpoint's own tokenizer, where there is one.
+        data: The pretraining text, whose tokenizer encodes the examples.
+        task: The task.
+        settings: Batch size, epochs, maximum length.
+        seed: Determines the order of the training examples.
+        own: The tokenizer of a published checkpoint, which replaces that of ``data``.
     """
 
     data: Data
@@ -122,7 +122,7 @@ class TaskData(pl.LightningDataModule):
         super().__init__()
 
     def setup(self, stage: str) -> None:
-        """Encodes the examples, so that no time of a training goes into it."""
+        """Encodes the examples, so that training time does not include it."""
         _ = self.train, self.dev
 
     @cached_property
@@ -141,9 +141,9 @@ class TaskData(pl.LightningDataModule):
         return self._inputs("dev")
 
     def _inputs(self, split: Split) -> Inputs:
-        examples, few = checked(self.task.name, split), self.settings.train_examples
-        if split == "train" and few is not None and few < len(examples):
-            examples = examples.take(permutation(self.seed, "few examples", 0, len(examples))[:few])
+        examples, limit = checked(self.task.name, split), self.settings.train_examples
+        if split == "train" and limit is not None and limit < len(examples):
+            examples = examples.take(permutation(self.seed, "few examples", 0, len(examples))[:limit])
         pieces = Pieces.of(examples.texts(), self.encoder)
         return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)
 

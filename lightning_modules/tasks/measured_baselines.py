@@ -1,4 +1,4 @@
-"""What a task gives without any pretraining: the commonest answer, and a linear model of word counts."""
+"""Scores of a task without a network: majority class, TF-IDF + logistic regression and the like, cached."""
 
 import json
 
@@ -10,14 +10,14 @@ from lightning_modules.places import cache
 from lightning_modules.tasks.pins import checked, fingerprint
 from lightning_modules.tasks.table import task_named
 
-_RECIPE = 1  # bumped when the same examples would give other scores
+_RECIPE = 1  # raise when the same examples would give different scores
 
 
 def baselines(name: str) -> dict[str, dict[str, float]]:
-    """The metrics of a task on its dev examples for answerers without a network, computed once and cached.
+    """The metrics of a task's baselines on its dev examples, computed once and cached.
 
-    ``majority`` answers with the commonest answer of the training examples, in regression with their mean; ``tfidf``
-    is a linear model of words, for shapes that have one.
+    ``majority`` predicts the majority class of the training examples (for real labels their mean); the others are
+    those of the shape, see `Shape.baselines`.
     """
     path = cache() / "task-baselines" / f"{identity([fingerprint(name), _RECIPE])[:24]}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,6 +25,6 @@ def baselines(name: str) -> dict[str, dict[str, float]]:
         if not path.is_file():
             task, train, dev = task_named(name), checked(name, "train"), checked(name, "dev")
             answers = task.shape.baselines(train, dev)
-            found = {who: task.score(given, dev).metrics for who, given in answers.items()}
-            write_atomically(path, lambda file: file.write(json.dumps(found).encode()))
+            metrics = {name: task.score(values, dev).metrics for name, values in answers.items()}
+            write_atomically(path, lambda file: file.write(json.dumps(metrics).encode()))
     return json.loads(path.read_text(encoding="utf-8"))

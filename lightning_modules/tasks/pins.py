@@ -1,7 +1,7 @@
-"""Pinned fingerprints of tasks, so that a score means the same examples everywhere; compare ``data.pins``.
+"""Pinned fingerprints of tasks, so that scores everywhere are on the same examples; compare ``data.pins``.
 
-``pins.json`` holds, for each task of ``TASKS``, the SHA-256 and the size of its splits as they leave
-``Task.examples``. Planning and tables read the pins and open no data.
+``pins.json`` holds, for each task of ``TASKS``, the SHA-256 and the size of its splits as ``Task.examples``
+returns them. Planning and tables read the pins and open no data.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Part:
     @classmethod
     def of(cls, examples: Examples) -> "Part":
         """The fingerprint of some examples: texts, labels and their order."""
-        digest = hashlib.sha256(json.dumps(examples.plain()).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(examples.items_for_pin()).encode()).hexdigest()
         return cls(digest, len(examples), examples.words())
 
 
@@ -50,12 +50,12 @@ def pinned() -> dict[str, dict[str, Part]]:
 def pin(names: Iterable[str]) -> None:
     """Measures tasks and writes their pins into ``pins.json``."""
     pins = pinned() | {name: measured(name) for name in names}
-    plain = {n: {split: asdict(part) for split, part in pins[n].items()} for n in sorted(pins)}
-    write_atomically(_PINS, lambda file: file.write(json.dumps(plain, indent=2).encode() + b"\n"))
+    content = {n: {split: asdict(part) for split, part in pins[n].items()} for n in sorted(pins)}
+    write_atomically(_PINS, lambda file: file.write(json.dumps(content, indent=2).encode() + b"\n"))
 
 
 def expected(name: str) -> dict[str, Part]:
-    """The fingerprints of a task's splits: the pins, or measured once and cached for a task that has none yet."""
+    """The fingerprints of a task's splits: its pins, or, for a task without a pin, measured once and cached."""
     task = task_named(name)
     pins = pinned()
     if name in pins:
@@ -64,13 +64,13 @@ def expected(name: str) -> dict[str, Part]:
         return measured(name)
     path = _kept(task)
     if not path.is_file():
-        plain = {split: asdict(part) for split, part in measured(name).items()}
-        write_atomically(path, lambda file: file.write(json.dumps(plain).encode()))
+        content = {split: asdict(part) for split, part in measured(name).items()}
+        write_atomically(path, lambda file: file.write(json.dumps(content).encode()))
     return {split: Part(**part) for split, part in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def at_hand(name: str) -> bool:
-    """Whether the fingerprint of a task can be said from here: pinned, measured before, or its files are there."""
+    """Whether the fingerprint of a task is available: it is pinned, was measured before, or its files exist."""
     task = task_named(name)
     if name in pinned() or task.origin is None or _kept(task).is_file():
         return True
@@ -83,14 +83,14 @@ def _kept(task: Task) -> Path:
 
 
 def _state(task: Task) -> list:
-    """What tells, without reading it, that a data set has changed: sizes and times of its files; the hub's name."""
+    """What shows, without reading it, that a data set has changed: file sizes and times, its name on the hub."""
     files = [path for split in ("train", "dev") for path in task.origin.find(split)]
     stats = [(path, path.stat()) for path in files]
     return [task.name, str(task.origin.hub), [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]]
 
 
 def fingerprint(name: str) -> str:
-    """The fingerprint of a task's examples. A pinned task is not opened.
+    """The fingerprint of a task's examples; pinned tasks are not opened.
 
     Raises:
         ConfigError: For an unknown task.
@@ -99,21 +99,21 @@ def fingerprint(name: str) -> str:
 
 
 def checked(name: str, split: Split) -> Examples:
-    """The examples of a split, compared with their pin.
+    """The examples of a split, checked against their pin.
 
     Raises:
-        DataMismatch: When they are others, naming both.
-        ConfigError: When they are not at hand.
+        DataMismatch: When they differ from the pin, naming both.
+        ConfigError: When they are missing.
     """
     examples = task_named(name).examples(split)
-    found, wanted = Part.of(examples), expected(name)[split]
-    if found != wanted:
+    actual, pinned_part = Part.of(examples), expected(name)[split]
+    if actual != pinned_part:
         raise DataMismatch(
             [
-                f"the examples of '{name}' ({split}) are not the pinned ones: sha256 {found.sha256[:16]}, "
-                f"{found.examples:,} examples, {found.words:,} words instead of {wanted.sha256[:16]}, "
-                f"{wanted.examples:,} examples, {wanted.words:,} words. Another version of the data set? Scores would "
-                "not be comparable with those recorded; to pin these examples: "
+                f"the examples of '{name}' ({split}) are not the pinned ones: sha256 {actual.sha256[:16]}, "
+                f"{actual.examples:,} examples, {actual.words:,} words instead of {pinned_part.sha256[:16]}, "
+                f"{pinned_part.examples:,} examples, {pinned_part.words:,} words. Scores on another version of the "
+                "data set do not compare with those recorded. To pin these examples: "
                 f"python -m lightning_modules.tasks.pin {name}"
             ]
         )

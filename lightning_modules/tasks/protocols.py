@@ -1,9 +1,9 @@
-"""How papers fine-tuned, task by task: published hyper-parameters as data.
+"""The fine-tuning hyper-parameters of papers, task by task.
 
-A grid names one (``protocol: albert``); its own ``finetuning.*`` knobs come on top. The key "" holds what a paper
-used for every task that it does not list. Papers that chose among several values on the dev set have one here, named
-in the note: a choice made by the score that is reported flatters it, so none is made. A rebuilt data set or own split
-of an official one, ``<task>_own``, is listed where the published settings of that suit its size.
+A grid names a protocol (``protocol: albert``); its own ``finetuning.*`` knobs override it. The key "" holds the
+settings for every task that the paper does not list. Where a paper chose among several values on the dev set, one of
+them is fixed here and named in the note: choosing by the reported score would inflate it. A rebuilt data set or own
+split, ``<task>_own``, is listed if the published settings suit its size.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Protocol:
 
     Attributes:
         source: Paper, and section or table.
-        note: What it leaves open, and what is done here.
+        note: What the paper leaves open, and what is done here.
         tasks: Task -> knobs of `FineTuning`; "" for every other task.
     """
 
@@ -80,7 +80,7 @@ _STABLE = {"epochs": 20, "schedule.warmup_fraction": 0.1, "optimizer.bias_correc
 PROTOCOLS: dict[str, Protocol] = {
     "bert": Protocol(
         source="Devlin et al. 2019, section 4 and appendix A.3; released run_classifier and run_squad",
-        note="GLUE rates were chosen among 2e-5 to 5e-5 on each dev set; here 3e-5 for all.",
+        note="The paper chose rates from 2e-5 to 5e-5 on each GLUE dev set; here 3e-5 for all.",
         tasks={
             "": _bert(3e-5, 32, 3),
             **dict.fromkeys(("squad1", "squad1_own"), _bert(5e-5, 32, 3, max_length=384, dropout=0.0)),
@@ -90,7 +90,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "roberta": Protocol(
         source="Liu et al. 2019, section 5 and released fine-tuning configurations",
-        note="Early stopping on the dev set and starting from MNLI are left out; others by appendix C: 10 epochs.",
+        note="No early stopping on the dev set, no start from MNLI; other tasks as in appendix C: 10 epochs.",
         tasks={
             "": _settings(1e-5, 16, epochs=10, **{"schedule.warmup_fraction": 0.06, "optimizer.weight_decay": 0.1}),
             "cola": _roberta(1e-5, 16, 5336, 320),
@@ -105,7 +105,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "albert": Protocol(
         source="Lan et al. 2020, Table 14",
-        note="Tasks that it does not list: as RTE. squad2_own: the three epochs of SQuAD 2.0, in fewer steps.",
+        note="Unlisted tasks use the settings of RTE. squad2_own: three epochs as on SQuAD 2.0, in fewer steps.",
         tasks={
             "": _albert(3e-5, 32, 800, 200, encoder=0.1),
             "cola": _albert(1e-5, 16, 5336, 320, encoder=0.0),
@@ -125,7 +125,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "spanbert": Protocol(
         source="Joshi et al. 2020, appendix B",
-        note="Rates and batch sizes were chosen on each dev set among five and two; here 2e-5 and 32.",
+        note="The paper chose among five rates and two batch sizes on each dev set; here 2e-5 and 32.",
         tasks={
             "": _spanbert(10),
             "cola": _spanbert(4),
@@ -134,14 +134,14 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "sane": Protocol(
         source="after Geiping and Goldstein 2023, section 4.4: one setting for all tasks",
-        note="Five epochs, batches of 16, rate 4e-5, cosine decay after a tenth of warm-up, whatever the task.",
+        note="Five epochs, batches of 16, rate 4e-5, 10 % warm-up, then cosine decay, for every task.",
         tasks={
             "": _settings(4e-5, 16, epochs=5, **{"schedule.decay": "cosine", "schedule.warmup_fraction": 0.1}),
         },
     ),
     "stable": Protocol(
-        source="Mosbach et al. 2021, section 6: 20 epochs, bias correction, a tenth of warm-up",
-        note="Read over 20 seeds or more; runs no better than the majority answer count as degenerate.",
+        source="Mosbach et al. 2021, section 6: 20 epochs, bias correction, 10 % warm-up",
+        note="Use 20 seeds or more; runs no better than the majority class count as degenerate.",
         tasks={"": _settings(2e-5, 16, **_STABLE)},
     ),
 }

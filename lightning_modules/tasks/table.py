@@ -1,4 +1,4 @@
-"""Every task. A data set of a known shape is a row in a module of its kind; the rows of all modules are joined here."""
+"""The table of all tasks, joined from the rows of the modules of data sets."""
 
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.tasks.datasets import arct, columns, copa, gap, glue, qnli, race, sentences, squad, swag
@@ -24,7 +24,7 @@ def task_named(name: str) -> Task:
     """The task of that name.
 
     Raises:
-        ConfigError: For an unknown name, with the nearest one.
+        ConfigError: For an unknown name, with the nearest valid one.
     """
     if name not in TASKS:
         raise ConfigError([f"there is no task '{name}'.{did_you_mean(name, TASKS)}"])

@@ -1,4 +1,4 @@
-"""What a task is: a data set of some shape in two splits, and how answers to it are scored."""
+"""Tasks: labelled data sets of some shape, with a training and a dev split."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ Split = Literal["train", "dev"]
 
 @dataclass(frozen=True)
 class Task:
-    """A labelled data set. Training examples are trained on and dev examples evaluated; test sets are left alone.
+    """A labelled data set. Models train on its training examples and are scored on its dev examples.
 
     Attributes:
-        name: What grids call it; metrics are called ``<name>.<metric>``.
-        title: Its published name and what is asked, in a line.
-        source: Where it was published.
-        shape: How it is asked and answered.
-        metrics: Measures of the shape, the one papers report first.
-        rows: Split -> its examples as the source has them, always in the same order.
-        licence: Its terms, in a few words.
-        own_split: How its splits differ from the official ones, so that scores do not compare with published ones;
+        name: Its name in grids; metrics are called ``<name>.<metric>``.
+        title: Published name and question, in one line.
+        source: Publication.
+        shape: Form of its examples and answers.
+        metrics: Metrics of the shape, the one that papers report first.
+        rows: Split -> examples as in the source, always in the same order.
+        licence: Terms of use, in a few words.
+        own_split: How its splits differ from the official ones, which makes scores incomparable with published ones;
             empty for official splits.
-        official: How many examples the published splits have, train and dev; None for a split of our own.
-        settings: Fine-tuning settings that its shape needs, such as a greatest length; grids may set others.
-        files: Where its data are had; by default where ``rows.origin`` says, or nowhere: it is made from a corpus.
+        official: Sizes of the published splits, train and dev; None for a split of our own.
+        settings: Fine-tuning settings that its examples need, such as the maximum length; grids may override them.
+        files: Where its data come from; by default ``rows.origin``, or None for a task made from a corpus.
     """
 
     name: str
@@ -43,22 +43,22 @@ class Task:
 
     @property
     def main(self) -> str:
-        """The metric that is compared."""
+        """The metric that comparisons use."""
         return self.metrics[0]
 
     @property
     def origin(self) -> Origin | None:
-        """Where its data are had; None for a task that is made from a corpus."""
+        """Where its data come from; None for a task made from a corpus."""
         return self.files or getattr(self.rows, "origin", None)
 
     def examples(self, split: Split) -> Any:
         """The examples of a split, checked and cleaned.
 
         Raises:
-            ConfigError: When the data are not at hand or are not what they should be.
+            ConfigError: When the data are missing or malformed.
         """
         return self.shape.read(self.rows(split), self.name)
 
     def score(self, answers: Any, examples: Any) -> Scored:
-        """Every metric of some answers, in the form that `Shape.answers` gives."""
+        """Every metric of answers in the form of `Shape.answers`."""
         return self.shape.score(answers, examples, self.metrics)

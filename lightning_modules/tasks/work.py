@@ -1,4 +1,4 @@
-"""What a fine-tuning will take, estimated from pinned counts: planning opens no data."""
+"""The expected work of a fine-tuning, estimated from pinned counts, so that planning opens no data."""
 
 import math
 
@@ -7,16 +7,16 @@ from lightning_modules.tasks.pins import expected
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.table import task_named
 
-_PIECES = 1.6  # a word: 1.5 to 1.8 with a vocabulary of 4,096
+_PIECES = 1.6  # per word; 1.5 to 1.8 with a vocabulary of 4,096
 
 
 def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int, int, float]:
-    """Optimiser steps (exactly where an example is an item); about how many positions and FLOPs they take.
+    """Optimiser steps (exact if an item is an example), and approximate positions and FLOPs.
 
     Args:
-        system: What was pretrained.
+        system: The pretrained system.
         name: The task.
-        settings: How it is fine-tuned.
+        settings: The fine-tuning settings.
     """
     train, shape = expected(name)["train"], task_named(name).shape
     share = min(1.0, (settings.train_examples or train.examples) / train.examples)

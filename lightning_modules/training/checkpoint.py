@@ -1,7 +1,7 @@
-"""Checkpoints that survive anything, and training that resumes to the bit.
+"""Crash-safe checkpoints, and training that resumes bit for bit.
 
-Lightning writes checkpoints through the system's temporary folder and moves them over, which across file systems
-is neither atomic nor safe when the disk is full; and it saves no random state. Both are mended here.
+Lightning writes checkpoints to the system's temporary folder and moves them, which across file systems is neither
+atomic nor safe on a full disk, and it saves no random state. This module adds both.
 """
 
 import ast
@@ -19,7 +19,7 @@ from lightning_modules.files import write_atomically
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
-    """Lightning's checkpoint format, written atomically in the folder where it belongs."""
+    """Lightning's checkpoint format, written atomically in its destination folder."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Writes a checkpoint; an interrupted or failed write leaves the previous one intact."""
@@ -27,7 +27,7 @@ class AtomicCheckpoints(TorchCheckpointIO):
 
 
 class RandomState(pl.Callback):
-    """Saves every generator's state with a checkpoint, and restores it when training goes on."""
+    """Saves the state of every random generator in checkpoints and restores it on resume."""
 
     def __init__(self) -> None:
         self._restored: Mapping[str, Any] | None = None
@@ -45,11 +45,11 @@ class RandomState(pl.Callback):
         return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Keeps the states until training starts: setting up consumes random numbers."""
+        """Keeps the states until training starts, because setup consumes random numbers."""
         self._restored = state_dict
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restores the states as the first step is about to run."""
+        """Restores the states just before the first step."""
         if self._restored is None:
             return
         state, self._restored = self._restored, None

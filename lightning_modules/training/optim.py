@@ -1,4 +1,4 @@
-"""Optimisers, schedules and parameter groups, as the papers describe them."""
+"""Optimisers, schedules and parameter groups of the papers."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -13,19 +13,21 @@ from lightning_modules.config import Settings, knob
 class Optimizer(Settings):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), or LAMB (You et al. 2020)."""
 
-    algorithm: Literal["adamw", "lamb"] = knob("adamw", "adamw, or lamb as ALBERT uses it.", neutral="adamw")
+    algorithm: Literal["adamw", "lamb"] = knob("adamw", "Optimiser: adamw, or lamb as in ALBERT.", neutral="adamw")
     bias_correction: bool = knob(
         True,
-        "Whether the moments are corrected for their start at zero; BERT's AdamWeightDecay and ALBERT's LAMB do not.",
+        "Correct the moments for their start at zero; BERT's AdamWeightDecay and ALBERT's LAMB do not.",
         neutral=True,
     )
 
     peak_lr: float = knob(1e-4, "Learning rate at the end of the warm-up.", gt=0)
-    beta1: float = knob(0.9, "Decay of the first moment.", ge=0, lt=1)
-    beta2: float = knob(0.999, "Decay of the second moment.", ge=0, lt=1)
-    eps: float = knob(1e-6, "Added to the denominator.", gt=0)
-    weight_decay: float = knob(0.01, "Decoupled decay, multiplied by the learning rate.", ge=0)
-    decay_all: bool = knob(False, "Decay biases and LayerNorm too, as RoBERTa's released code does; BERT spares them.")
+    beta1: float = knob(0.9, "Decay rate of the first moment.", ge=0, lt=1)
+    beta2: float = knob(0.999, "Decay rate of the second moment.", ge=0, lt=1)
+    eps: float = knob(1e-6, "Epsilon in the denominator of the update.", gt=0)
+    weight_decay: float = knob(0.01, "Decoupled weight decay, multiplied by the learning rate.", ge=0)
+    decay_all: bool = knob(
+        False, "Apply weight decay to biases and LayerNorm too, as in RoBERTa's released code; BERT exempts them."
+    )
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter)."""
@@ -38,9 +40,9 @@ class Optimizer(Settings):
 
 
 def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) -> list[dict]:
-    """Weights, then biases and LayerNorm, told apart by the type of their module rather than by their name.
+    """Two groups, weights and then biases and LayerNorm, distinguished by module type rather than by name.
 
-    The second group is decayed only with ``decay_all``.
+    Weight decay applies to the second group only with ``decay_all``.
     """
     spared: set[int] = set()
     for part in module.modules():
@@ -55,25 +57,25 @@ def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) ->
 
 
 class UncorrectedAdamW(torch.optim.AdamW):
-    """AdamW whose moments are not corrected for their start at zero: BERT's ``AdamWeightDecayOptimizer``.
+    """AdamW without bias correction of the moments: BERT's ``AdamWeightDecayOptimizer``.
 
     ::
 
     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr (m / (sqrt(v) + eps) + wd p)
 
-    torch's kernel divides the moments by ``1 - b**step``, which is 1 for a step count of infinity.
+    torch's kernel divides the moments by ``1 - b**step``, which is 1 for an infinite step count.
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters, their moments at zero."""
+        """Adds parameters with moments of zero."""
         super().add_param_group(param_group)
         for p in self.param_groups[-1]["params"]:
-            endless = torch.tensor(math.inf, device=p.device)
-            self.state[p] = {"step": endless, "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            infinite = torch.tensor(math.inf, device=p.device)
+            self.state[p] = {"step": infinite, "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB (You et al. 2020, algorithm 2) as ALBERT's released code has it: Adam's update, scaled tensor by tensor.
+    """LAMB (You et al. 2020, algorithm 2) as in ALBERT's released code: Adam's update, scaled per tensor.
 
     ::
 
@@ -85,9 +87,9 @@ class Lamb(torch.optim.Optimizer):
         params: Parameters or groups of them; r is 1 in groups whose ``adapt`` is False.
         lr: Learning rate.
         betas: Decay of the two moments.
-        eps: Added to the denominator.
-        weight_decay: Decoupled decay, part of the update that is scaled.
-        bias_correction: Whether the moments are corrected for their start at zero.
+        eps: Epsilon in the denominator.
+        weight_decay: Decoupled decay, part of the scaled update.
+        bias_correction: Whether to correct the moments for their start at zero.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update of all parameters that have a gradient."""
+        """One update of all parameters with a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -142,7 +144,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
-    """Norm of each parameter over that of its update."""
+    """The norm of each parameter divided by that of its update."""
     weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
     return list(torch.where((weight > 0) & (update > 0), weight / update, 1.0).unbind())
 
@@ -150,18 +152,18 @@ def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tenso
 class Schedule(Settings):
     """Linear warm-up from zero, then decay to zero at the last step."""
 
-    warmup_fraction: float = knob(0.01, "Share of all steps spent warming up.", ge=0, lt=1)
+    warmup_fraction: float = knob(0.01, "Share of all steps used for linear warm-up.", ge=0, lt=1)
     decay: Literal["linear", "cosine", "constant"] = knob("linear", "Shape of the decay after the warm-up.")
     decay_origin: Literal["zero", "warmup_end"] = knob(
         "warmup_end",
-        "Where the decay line starts: at the end of the warm-up, or at step zero as in BERT's released code, "
-        "whose rate drops at the end of the warm-up.",
+        "Where the decay starts: at the end of the warm-up, or at step zero as in BERT's released code, "
+        "where the rate drops at the end of the warm-up.",
     )
 
     def factor(self, step: int, steps: int) -> float:
-        """The multiple of peak_lr used for optimiser step ``step`` (counted from 0) of ``steps``.
+        """The factor on peak_lr of optimiser step ``step`` (counted from 0) of ``steps``.
 
-        The first step uses 1/warmup rather than BERT's 0, so that no step is wasted in short runs.
+        The first step uses 1/warmup instead of BERT's 0, which would waste a step in short runs.
         """
         warmup = round(self.warmup_fraction * steps)
         if step < warmup:
@@ -174,13 +176,13 @@ class Schedule(Settings):
 
 
 def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps: int) -> dict[str, Any]:
-    """What Lightning's ``configure_optimizers`` returns: the optimiser, its rate set at each of its steps."""
+    """The result of Lightning's ``configure_optimizers``: the optimiser, with the rate set at each step."""
     built = optimizer.build(module)
     rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
     return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
 
 
 def clip(module: nn.Module, norm: float) -> None:
-    """Scales a module's gradients down to a global norm where theirs is larger; 0 leaves them alone."""
+    """Scales a module's gradients down to a maximum global norm; 0 disables clipping."""
     if norm:
         torch.nn.utils.clip_grad_norm_(module.parameters(), norm)

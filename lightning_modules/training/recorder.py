@@ -1,4 +1,4 @@
-"""A training that is recordable and resumable: the Trainer, and the callback that keeps curve and checkpoints."""
+"""Recording and resuming of trainings: the Trainer, and the callback that keeps curve and checkpoints."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
 @dataclass
 class Progress:
-    """Where a training stands."""
+    """The progress of a training."""
 
     step: int
     steps: int
@@ -28,8 +28,8 @@ class Progress:
 
 @dataclass
 class Fitted:
-    """What a training leaves: final metrics, a curve of at most 64 points, statistics by layer, scores of examples
-    (packed), and what it cost.
+    """The results of a training: final metrics, a curve of at most 64 points, statistics by layer, packed scores of
+    examples, and costs.
     """
 
     metrics: dict[str, float | bool] = field(default_factory=dict)
@@ -48,20 +48,20 @@ class Diverged(Exception):
 
 
 class Interrupted(Exception):
-    """The training was asked to stop; a checkpoint from which it goes on has been written."""
+    """The training was asked to stop and has written a checkpoint to resume from."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """The plan of a training, as far as trainer and recorder need it.
+    """The part of a training's plan that trainer and recorder use.
 
     Attributes:
         steps: Optimiser steps.
         every: Steps between two measurements.
-        tokens: Positions presented in the first so many steps.
-        measured: What the names of measurements start with.
-        precision: fp32, or bfloat16 autocast over fp32 weights.
-        micro_batches: Forward passes of an optimiser step.
+        tokens: Number of steps -> positions presented in them.
+        measured: Prefix of the names of measurements.
+        precision: fp32, or bf16 for bfloat16 autocast over fp32 weights.
+        micro_batches: Forward passes per optimiser step.
     """
 
     steps: int
@@ -73,10 +73,10 @@ class Course:
 
 
 class Recorder(pl.Callback):
-    """Keeps the curve, watches for divergence, reports progress, writes checkpoints, and stops when asked.
+    """Keeps the curve, detects divergence, reports progress, writes checkpoints, and stops on request.
 
-    Nothing here waits for the device at every step: the loss is read at ``tick`` steps, 64 times a training or
-    more often where that is cheap.
+    It does not synchronise with the device at every step: the loss is read every ``tick`` steps, at least 64 times per
+    training.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Recorder(pl.Callback):
         self._first_step = self._step = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed training must go on from."""
+        """The state that a resumed training needs."""
         return {"curve": self.curve, "seconds": self.elapsed(), "window": self._window}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -115,18 +115,18 @@ class Recorder(pl.Callback):
         self._first_step = self._step = trainer.global_step
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """After each micro-batch; acts at the end of an optimiser step, at a tick, or when asked to stop."""
+        """Runs after each micro-batch; acts at the end of an optimiser step."""
         step = trainer.global_step
-        if step == self._step:  # a micro-batch that is accumulated
+        if step == self._step:  # an accumulated micro-batch
             return
         self._step = step
         if step % self.tick == 0 or step == self.course.steps:
             self._read(step, module)
         if step % self.course.every:
-            self._pause(trainer)  # else once the measurement is made, so that a resumed training has it
+            self._pause(trainer)  # at a measurement step afterwards, so that the checkpoint includes it
 
     def _pause(self, trainer: pl.Trainer) -> None:
-        """Writes a checkpoint when it is time, or when asked to stop."""
+        """Writes a checkpoint when it is due or a stop is requested."""
         stop = self.stop()
         if stop or time.monotonic() - self._saved > self.checkpoint_seconds:
             trainer.save_checkpoint(self.checkpoint)
@@ -145,7 +145,7 @@ class Recorder(pl.Callback):
         self.on_progress(Progress(step, self.course.steps, sum(losses.values()), speed))
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """One point of the curve: measurements, and the mean training losses since the last point."""
+        """Adds a point to the curve: measurements, and the mean training losses since the last point."""
         if trainer.sanity_checking or not trainer.global_step:
             return
         point = {"step": trainer.global_step, "tokens": self.course.tokens(trainer.global_step)}
@@ -159,13 +159,13 @@ class Recorder(pl.Callback):
 
 
 def keep_weights(module: pl.LightningModule, folder: Path) -> None:
-    """Leaves a module's weights in ``folder``, whole or not at all."""
+    """Writes a module's weights to ``folder`` atomically."""
     tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
     write_atomically(folder / WEIGHTS, lambda file: file.write(save(tensors)))
 
 
 def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
-    """The Trainer of a recorder's course; what it writes by itself goes below ``folder``."""
+    """The Trainer for a recorder's course; its own files go below ``folder``."""
     course = recorder.course
     return pl.Trainer(
         max_steps=course.steps,

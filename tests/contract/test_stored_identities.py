@@ -71,5 +71,5 @@ def test_there_are_a_dozen_and_each_is_stored():
 if __name__ == "__main__":
     rows = stored()
     for name, run in runs().items():
-        rows.setdefault(name, {"id": run.id, "config": run.plain()})
+        rows.setdefault(name, {"id": run.id, "config": run.to_dict()})
     STORED.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items()) + "\n}\n")

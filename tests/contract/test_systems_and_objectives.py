@@ -29,7 +29,7 @@ class TestSystem:
         system = SYSTEMS[name]
         assert system.name == name
         assert system.paper
-        assert System.read(json.loads(json.dumps(system.plain()))) == system
+        assert System.read(json.loads(json.dumps(system.to_dict()))) == system
 
     def test_every_parameter_gets_a_gradient(self, name):
         system = SYSTEMS[name].but(**SHRUNK)

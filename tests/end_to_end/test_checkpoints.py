@@ -153,7 +153,7 @@ def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_p
 
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setattr(pins, "pinned", dict)
-    monkeypatch.setattr("lightning_modules.finetuning.run.tune", broken)
+    monkeypatch.setattr("lightning_modules.finetuning.run.finetune", broken)
     options = ["--task", "toy", "--set", "finetuning.max_length=16", "--output", tmp_path / "found"]
     done = command("evaluate", "--from", exported[0], *options)
     assert (done.exit_code, list((tmp_path / "found").glob("*.json"))) == (code, [])

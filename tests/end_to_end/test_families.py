@@ -162,7 +162,7 @@ def test_in_processes_a_diverged_parent_leaves_orphans_and_the_rest_goes_on(fold
     found = plan(asked, "smoke", records=records)
     tampered = found.cells[1].runs[0].parent
     said = {"heldout.loss": 99.0}
-    records.put(Record(id=tampered.id, kind="pretrain", config=tampered.plain(), outcome="done", metrics=said))
+    records.put(Record(id=tampered.id, kind="pretrain", config=tampered.to_dict(), outcome="done", metrics=said))
     summary = execute(plan(asked, "smoke", records=records), records, "local", retries=0, deadline=600)
     assert summary.outcomes == {"done": 3, "diverged": 1, "orphaned": 1, "failed": 1}
     assert not summary.problems

@@ -7,7 +7,7 @@ import torch
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data import DataMismatch
-from lightning_modules.finetuning.run import Tuning, tune
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.datasets import bigram_shift
@@ -26,7 +26,7 @@ def tuning(tiny, monkeypatch):
     """A fine-tuning of random weights, with dropout, on a task that is learnt in a second."""
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setattr(pins, "pinned", dict)
-    return Tuning(tiny, "toy", SETTINGS, 0, None)
+    return FinetuningRun(tiny, "toy", SETTINGS, 0, None)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def _stop_after(steps):
 
 def test_what_it_leaves(tuning, tmp_path):
     seen = []
-    fitted = tune(tuning, tmp_path, on_progress=seen.append)
+    fitted = finetune(tuning, tmp_path, on_progress=seen.append)
     data = tuning.data
     assert set(fitted.metrics) == {
         *(f"toy.{name}" for name in ("accuracy", "f1", "dev_loss", "train_loss")),
@@ -71,8 +71,8 @@ def test_what_it_leaves(tuning, tmp_path):
 
 
 def test_a_run_repeats_and_a_seed_matters(tuning, tmp_path):
-    other = Tuning(tuning.system, "toy", SETTINGS, 1, None)
-    one, again, third = (tune(t, tmp_path / str(n)) for n, t in enumerate((tuning, tuning, other)))
+    other = FinetuningRun(tuning.system, "toy", SETTINGS, 1, None)
+    one, again, third = (finetune(t, tmp_path / str(n)) for n, t in enumerate((tuning, tuning, other)))
     assert (one.metrics, one.curve) == (again.metrics, again.curve)
     assert one.metrics["toy.dev_loss"] != third.metrics["toy.dev_loss"]
 
@@ -81,12 +81,12 @@ def test_a_run_repeats_and_a_seed_matters(tuning, tmp_path):
 def test_resuming_is_bitwise_equal(tuning, tmp_path, stop, straight):
     """Stopped after any step, at an epoch's end too, with a fresh process's generators, all comes out the same."""
     if not straight:
-        straight[0] = tune(tuning, tmp_path / "straight")
+        straight[0] = finetune(tuning, tmp_path / "straight")
     with pytest.raises(Interrupted):
-        tune(tuning, tmp_path / "run", stop=_stop_after(stop))
+        finetune(tuning, tmp_path / "run", stop=_stop_after(stop))
     assert (tmp_path / "run" / CHECKPOINT).exists()
     torch.manual_seed(999)
-    resumed = tune(tuning, tmp_path / "run")
+    resumed = finetune(tuning, tmp_path / "run")
     assert resumed.metrics == straight[0].metrics
     assert resumed.curve == straight[0].curve
 
@@ -94,13 +94,13 @@ def test_resuming_is_bitwise_equal(tuning, tmp_path, stop, straight):
 def test_divergence_is_noticed(tuning, tmp_path):
     wild = SETTINGS.but(**{"optimizer.peak_lr": 1e30, "clip_norm": 0.0, "schedule.warmup_fraction": 0.0})
     with pytest.raises(Diverged) as caught:
-        tune(Tuning(tuning.system, "toy", wild, 0, None), tmp_path)
+        finetune(FinetuningRun(tuning.system, "toy", wild, 0, None), tmp_path)
     assert 1 <= caught.value.step <= STEPS
 
 
 def test_bf16_stays_close_to_fp32(tuning, tmp_path):
-    half = Tuning(tuning.system, "toy", SETTINGS.but(precision="bf16"), 0, None)
-    losses = [tune(t, tmp_path / t.settings.precision).curve["toy.train_loss"][0] for t in (tuning, half)]
+    half = FinetuningRun(tuning.system, "toy", SETTINGS.but(precision="bf16"), 0, None)
+    losses = [finetune(t, tmp_path / t.settings.precision).curve["toy.train_loss"][0] for t in (tuning, half)]
     assert not math.isclose(*losses, rel_tol=1e-7)
     assert math.isclose(*losses, rel_tol=0.05)
 
@@ -110,13 +110,13 @@ def test_other_examples_than_the_pinned_ones_are_refused(tuning, tmp_path, monke
     changed = {"toy": {**kept, "dev": kept["train"]}}
     monkeypatch.setattr(pins, "pinned", lambda: changed)
     with pytest.raises(DataMismatch, match=r"'toy' \(dev\)"):
-        tune(tuning, tmp_path)
+        finetune(tuning, tmp_path)
 
 
 def test_missing_data_are_named(tuning, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(ConfigError, match="CoLA is not at hand"):
-        tune(Tuning(tuning.system, "cola", SETTINGS, 0, None), tmp_path)
+    with pytest.raises(ConfigError, match="CoLA was not found"):
+        finetune(FinetuningRun(tuning.system, "cola", SETTINGS, 0, None), tmp_path)
 
 
 def test_a_pretrained_model_is_tuned_on_bigram_shift_offline(tiny, tmp_path, monkeypatch):
@@ -126,8 +126,8 @@ def test_a_pretrained_model_is_tuned_on_bigram_shift_offline(tiny, tmp_path, mon
     monkeypatch.setattr(pins, "pinned", dict)
     system = tiny.but(**{"data.corpora": [corpus], "model.max_positions": 32, "training.steps": 6})
     fit(system, 0, tmp_path / "pretrained")
-    tuning = Tuning(system, "bigram_shift", SETTINGS.but(epochs=1), 0, tmp_path / "pretrained" / WEIGHTS)
-    one, again = (tune(tuning, tmp_path / name) for name in ("one", "again"))
+    tuning = FinetuningRun(system, "bigram_shift", SETTINGS.but(epochs=1), 0, tmp_path / "pretrained" / WEIGHTS)
+    one, again = (finetune(tuning, tmp_path / name) for name in ("one", "again"))
     assert one.metrics == again.metrics
     assert one.metrics["bigram_shift.accuracy.majority"] == 0.5
     assert 0.0 <= one.metrics["bigram_shift.accuracy"] <= 1.0

@@ -44,7 +44,7 @@ def contents(records: Records) -> dict[str, dict]:
     """What each record says apart from time and place, with the costs that are counted rather than measured."""
     said = {}
     for record in records.all():
-        data = record.plain()
+        data = record.to_dict()
         costs = {name: record.cost.get(name) for name in ("tokens", "flops", "parameters")}
         said[record.id] = {name: data[name] for name in COUNTED} | {"costs": costs}
     return said

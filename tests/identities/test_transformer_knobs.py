@@ -5,7 +5,7 @@ import torch
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Visibility
-from lightning_modules.layers.attention import attend, explicit_attention, score_bias
+from lightning_modules.layers.attention import attend, attention_bias, explicit_attention
 from lightning_modules.layers.positions import sided_linear_bias, sided_slopes
 from tests.conftest import make_tokens
 
@@ -166,7 +166,7 @@ def test_kernels_agree(masked, biased):
     if mask is not None:
         mask[..., 0] = True
     bias = torch.randn(1, 3, 7, 7, dtype=torch.float64) if biased else None
-    added = score_bias(mask, bias, torch.float64)
+    added = attention_bias(mask, bias, torch.float64)
     results = []
     for kernel in (explicit_attention, attend):
         inputs = [x.clone().requires_grad_() for x in (q, k, v)]

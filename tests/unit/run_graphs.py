@@ -25,4 +25,4 @@ def planned(folder, records=None, **options):
 
 
 def put(records, run, outcome="done", **changes):
-    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), outcome=outcome, **changes))
+    return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), outcome=outcome, **changes))

@@ -68,7 +68,7 @@ def make_grid(**changes: Any) -> Grid:
         "figure": {"x": RATE, "y": "heldout.loss"},
     }
     claims = changes.pop("claims", [make_claim()])
-    return Grid.read(data | changes | {"claims": [claim.plain() for claim in claims]})
+    return Grid.read(data | changes | {"claims": [claim.to_dict() for claim in claims]})
 
 
 def make_cell(values: dict[str, Any], seeds: int = 5, label: str = "", *, printed: Any = None, task: str = "") -> Cell:

@@ -123,7 +123,7 @@ class Origin:
             if home
             else "ABLATIONS_DATA is not set"
         )
-        text = f"{self.what} is not at hand: {why}. {self.advice}"
+        text = f"{self.what} was not found: {why}. {self.advice}"
         if hub_says:
             text += f", or read it from the Hugging Face hub: {self.hub} {hub_says}"
         return ConfigError([f"{text}. {self.otherwise}"])

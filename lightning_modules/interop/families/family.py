@@ -128,8 +128,8 @@ class Family:
         pairs = {"kind": "segment_pairs", "negatives": self.negatives} if pooler else {}
         return System.read(
             {
-                "model": model.plain(),
-                "objectives": objectives.plain(),
+                "model": model.to_dict(),
+                "objectives": objectives.to_dict(),
                 "format": {"sequence_length": length, **pairs},
                 "data": {"tokenizer": {"kind": self.pieces}},
             }

@@ -1,1 +1,1 @@
-"""Methods without a network that a shape of tasks is compared with."""
+"""Baselines of tasks that need no network."""

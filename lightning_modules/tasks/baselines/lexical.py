@@ -1,4 +1,4 @@
-"""Choosing between options by their words: what is worth beating by a model that reads."""
+"""A TF-IDF baseline for multiple choice: a model that reads should beat it."""
 
 from itertools import chain
 from typing import Protocol
@@ -9,19 +9,19 @@ from sklearn.linear_model import LogisticRegression
 
 
 class Options(Protocol):
-    """Questions with options, as far as their words go.
+    """The texts of multiple-choice questions.
 
     Attributes:
         context: Number of each question's context ``[n]``; None where contexts are hidden.
         rows: Number of each option among the texts ``[n k]``.
         labels: Number of the right option ``[n]``.
-        plainly: Question and options apart ``n x (question, options)``.
+        questions: Question and options, not joined ``n x (question, options)``.
     """
 
     context: np.ndarray | None
     rows: np.ndarray
     labels: np.ndarray
-    plainly: list[tuple[str, tuple[str, ...]]]
+    questions: list[tuple[str, tuple[str, ...]]]
 
     def __len__(self) -> int:
         """Questions."""
@@ -37,29 +37,29 @@ class Options(Protocol):
 
 
 def by_words(train: Options, dev: Options) -> np.ndarray:
-    """Number of the option whose TF-IDF weights are most like those of context and question ``[n]``.
+    """Number of the option whose TF-IDF vector is most similar to that of context and question ``[n]``.
 
-    Weights of words are fitted on the training texts; likeness is the cosine, the first of equals is chosen. Nothing
-    is learnt of which options are right. Where contexts are hidden nothing is there to be like: then a logistic
-    regression on the difference between right and wrong options says which words right options have.
+    The IDF weights are fitted on the training texts; similarity is the cosine, and the first of equal options wins.
+    No labels are used. Without contexts there is nothing to compare with: then a logistic regression on the
+    differences between right and wrong options learns which words right options have.
     """
     weigh = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]").fit(train.texts())
     count = dev.rows.shape[1]
-    options = weigh.transform(chain.from_iterable(options for _, options in dev.plainly))
+    options = weigh.transform(chain.from_iterable(options for _, options in dev.questions))
     if dev.context is None:
         return _learned(weigh, train).decision_function(options).reshape(-1, count).argmax(1)
-    asked = weigh.transform(
-        f"{text} {question}" for text, (question, _) in zip(dev.contexts(), dev.plainly, strict=True)
+    queries = weigh.transform(
+        f"{text} {question}" for text, (question, _) in zip(dev.contexts(), dev.questions, strict=True)
     )
-    likeness = options.multiply(asked[np.repeat(np.arange(len(dev)), count)]).sum(1)
-    # rounded, so that which of equals comes first does not depend on the order of a sum
-    return np.round(np.asarray(likeness), 9).reshape(-1, count).argmax(1)
+    similarity = options.multiply(queries[np.repeat(np.arange(len(dev)), count)]).sum(1)
+    # rounded, so that ties do not depend on the order of summation
+    return np.round(np.asarray(similarity), 9).reshape(-1, count).argmax(1)
 
 
 def _learned(weigh: TfidfVectorizer, train: Options) -> LogisticRegression:
-    """A linear model of how right options differ from wrong ones, each difference in both directions."""
+    """A logistic regression on the differences between right and wrong options, each in both directions."""
     count = train.rows.shape[1]
-    options = weigh.transform(chain.from_iterable(options for _, options in train.plainly))
+    options = weigh.transform(chain.from_iterable(options for _, options in train.questions))
     place = np.arange(count * len(train)).reshape(-1, count)
     wrong = np.arange(count) != train.labels[:, None]
     right = np.repeat(place[np.arange(len(train)), train.labels], count - 1)

@@ -1,4 +1,4 @@
-"""The simplest classifier of texts that is worth beating: word weights and a linear model."""
+"""TF-IDF + logistic regression (ridge for real labels): the simplest text classifier worth beating."""
 
 from typing import Protocol
 
@@ -27,9 +27,9 @@ class Labelled(Protocol):
 
 
 def linear(train: Labelled, dev: Labelled) -> np.ndarray:
-    """A logistic regression, in regression a ridge, on TF-IDF weights of words and pairs of neighbouring words.
+    """Logistic regression, or ridge regression for real labels, on TF-IDF weights of word unigrams and bigrams.
 
-    For pairs of texts on how the weights of the two differ and agree.
+    For pairs of texts, on the differences and products of the two weight vectors.
 
     Returns:
         Class numbers, or real numbers ``[n]``.
@@ -41,7 +41,7 @@ def linear(train: Labelled, dev: Labelled) -> np.ndarray:
 
 
 def _features(weigh: TfidfVectorizer, examples: Labelled) -> csr_matrix:
-    """Weights of the text; of a pair how far they differ, their products, and the sum of those: the cosine."""
+    """TF-IDF weights of a text; for a pair their absolute differences, their products and their cosine."""
     first = weigh.transform(examples.first)
     if examples.second is None:
         return first

@@ -1,9 +1,8 @@
-"""Answers to questions about passages without any training: what stands nearest to the question's words.
+"""The sliding-window baseline of reading comprehension: the candidate nearest to the question's words.
 
-After the sliding window of Richardson et al. (2013, section 4), which Rajpurkar et al. (2016, section 5.1) use on
-SQuAD. Differs from both in its candidates, which are not the constituents of a parse but runs of words that start
-with a capital or a digit, and in that a word counts the less the further it is from the candidate, instead of
-everything in a window alike.
+After Richardson et al. (2013, section 4), which Rajpurkar et al. (2016, section 5.1) use on SQuAD. It differs from
+both in two ways: candidates are runs of words that start with a capital or a digit, not constituents of a parse; and
+a word's weight falls with its distance from the candidate, where theirs is the same throughout the window.
 """
 
 from collections import Counter
@@ -20,27 +19,29 @@ _CLOSING = ",.;:!?)]\"'”"
 
 class _Passage(NamedTuple):
     text: str
-    words: list[tuple[int, int]]  # where each is
-    places: dict[str, np.ndarray]  # normalised word -> which words it is
+    words: list[tuple[int, int]]  # start and end of each
+    places: dict[str, np.ndarray]  # normalised word -> its word numbers
     candidates: np.ndarray  # first word, and the one after the last [k 2]
 
 
 def nearest(dev: SpanExamples) -> tuple[list[str], np.ndarray]:
-    """For each question the candidate that the rare words of the question stand nearest to.
+    """For each question, the candidate nearest to the question's rare words.
 
     Returns:
-        The answers, and how near: sums of a word's weight / (1 + words in between) ``[n]``.
+        The answers and their scores: sums of a word's weight / (1 + words in between) ``[n]``.
     """
-    bounds, known = dev.bounds, []
+    bounds, passages = dev.bounds, []
     for number, text in enumerate(dev.contexts):
         part = slice(bounds.texts[number], bounds.texts[number + 1])
-        known.append(_passage(text, list(zip(bounds.starts[part].tolist(), bounds.ends[part].tolist(), strict=True))))
-    counts = Counter(word for passage in known for word in passage.places)
+        passages.append(
+            _passage(text, list(zip(bounds.starts[part].tolist(), bounds.ends[part].tolist(), strict=True)))
+        )
+    counts = Counter(word for passage in passages for word in passage.places)
     answers, scores = [], np.zeros(len(dev))
     for number, (question, where) in enumerate(zip(dev.questions, dev.where.tolist(), strict=True)):
-        asked = set(normalised(question).split())
-        weights = {word: np.log(1 + len(known) / counts[word]) for word in asked if word in counts}
-        answer, scores[number] = _best(known[where], asked, weights)
+        question_words = set(normalised(question).split())
+        weights = {word: np.log(1 + len(passages) / counts[word]) for word in question_words if word in counts}
+        answer, scores[number] = _best(passages[where], question_words, weights)
         answers.append(answer)
     return answers, scores
 
@@ -64,10 +65,10 @@ def _passage(text: str, words: list[tuple[int, int]]) -> _Passage:
         else:
             open_ = False
     runs = runs or [[n, n + 1] for n in range(len(words))]
-    return _Passage(text, words, {word: np.array(found) for word, found in places.items()}, np.array(runs))
+    return _Passage(text, words, {word: np.array(numbers) for word, numbers in places.items()}, np.array(runs))
 
 
-def _best(passage: _Passage, asked: set[str], weights: dict[str, float]) -> tuple[str, float]:
+def _best(passage: _Passage, question_words: set[str], weights: dict[str, float]) -> tuple[str, float]:
     first, stop = passage.candidates.T
     scores = np.zeros(len(first))
     for word, weight in weights.items():
@@ -76,6 +77,6 @@ def _best(passage: _Passage, asked: set[str], weights: dict[str, float]) -> tupl
             apart = np.maximum(first[:, None] - places, places - stop[:, None] + 1)
             scores += weight / (1 + np.maximum(apart, 0).min(1))
     texts = [passage.text[passage.words[a][0] : passage.words[b - 1][1]] for a, b in passage.candidates.tolist()]
-    new = np.array([not set(normalised(text).split()) <= asked for text in texts])
+    new = np.array([not set(normalised(text).split()) <= question_words for text in texts])
     chosen = int(np.where(new, scores, -1.0).argmax())
     return texts[chosen].strip(_CLOSING + "(\"'“["), float(scores[chosen])

@@ -1,1 +1,1 @@
-"""Readers of data sets, and the rows that make tasks of them."""
+"""Readers of data sets, and the table rows that define their tasks."""

@@ -1,11 +1,11 @@
 """Argument reasoning comprehension: which warrant leads from the reason to the claim (Habernal et al. 2018)?
 
 Claim and reason are the first text, a warrant the second (Niven and Kao 2019, section 3). ``arct_warrants`` hides
-claim and reason: what it scores above chance is given away by the warrants alone. ``arct_adversarial`` is scored on
-the dev questions of Niven and Kao (2019, section 5), each of them there a second time with its claim negated and the
-other warrant right, so that words of warrants tell nothing; its training questions are there a second time with the
-warrants swapped. Claims were negated by hand, so the published files are needed: ``train-adv-swapped.csv`` and
-``dev-adv-negated.csv``.
+claim and reason: a score above chance comes from cues in the warrants alone. ``arct_adversarial`` is scored on the
+dev questions of Niven and Kao (2019, section 5), where each question occurs twice, the second time with its claim
+negated and the other warrant right, so that the words of warrants are no cue; training questions occur a second time
+with their warrants swapped. Claims were negated by hand, so this task needs the published files:
+``train-adv-swapped.csv`` and ``dev-adv-negated.csv``.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _COLUMNS = ("warrant0", "warrant1", "correctLabelW0orW1", "reason", "claim")
 
 @dataclass(frozen=True)
 class Arguments:
-    """Tab-separated questions, read by calling with a split.
+    """A reader of tab-separated questions; call it with a split.
 
     Attributes:
         origin: Where the files are.
@@ -35,7 +35,7 @@ class Arguments:
         """The questions of a split.
 
         Raises:
-            ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
+            ConfigError: When the data are missing (the message says how to get them) or a line is malformed.
         """
         for path in self.origin.needed(split):
             yield from made(path, table(path, _COLUMNS, quoted=self.quoted), _question)
@@ -67,7 +67,7 @@ ROWS = (
     _task("arct", "ARCT: which warrant leads from the reason to the claim?", Choice(2), _OFFICIAL, _HABERNAL),
     _task(
         "arct_warrants",
-        "ARCT, warrants alone: can the right one be told without reason and claim?",
+        "ARCT, warrants alone: can a model choose without reason and claim?",
         Choice(2, context=False),
         _OFFICIAL,
         f"{_HABERNAL}; {_NIVEN}",
@@ -78,6 +78,6 @@ ROWS = (
         Choice(2),
         _ADVERSARIAL,
         _NIVEN,
-        "the published adversarial copy, whose sizes were not at hand to check",
+        "the published adversarial copy; its sizes are unchecked",
     ),
 )

@@ -1,9 +1,9 @@
-"""A task that needs no download: has a sentence two neighbouring words swapped?
+"""Bigram shift, a task that needs no download: were two neighbouring words of the sentence swapped?
 
 One of the probing tasks of Conneau et al. (2018, section 2), made from the articles of ``wikipedia-mini``: training
-sentences from its train part, dev sentences from its held-out part. Half the sentences are swapped, no sentence
-occurs twice. Differs from the paper, whose text is split into tokens: only words made of letters are swapped, so that
-no comma moves, and never the first, whose capital would tell.
+sentences from its train part, dev sentences from its held-out part. Half the sentences are swapped; no sentence
+occurs twice. Unlike the paper, whose text is tokenised, it swaps only words made of letters, so that no comma moves,
+and never the first word, whose capital would give the swap away.
 """
 
 import itertools
@@ -24,23 +24,25 @@ _WORDS = range(5, 29)  # of a sentence, as in the paper
 
 
 def rows(split: Split) -> Iterator[Row]:
-    """The examples of a split, kept in the cache once they are made: that takes seconds."""
+    """The examples of a split, cached because making them takes seconds."""
     path = cache() / "tasks" / f"bigram_shift-{split}-{digest(expected(_CORPUS))[:16]}.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")  # several processes may make it at once
+        temporary = path.with_suffix(f".{os.getpid()}")  # several processes may write it at once
         temporary.write_text(json.dumps(list(_made(split)), ensure_ascii=False), encoding="utf-8")
         os.replace(temporary, path)
     return (Row(*row) for row in json.loads(path.read_bytes()))
 
 
 def _made(split: Split) -> Iterator[Row]:
-    """A fixed sample of sentences, every other one swapped at a fixed place."""
+    """A fixed sample of sentences, every second one with a swap at a fixed place."""
     documents = corpus(_CORPUS).documents("train" if split == "train" else "heldout")
-    found = {sentence: None for document in documents for sentence in document}
-    able = [(words, places) for words in map(str.split, found) if (places := swappable(words))]
-    for number, chosen in enumerate(permutation(0, f"bigram shift {split}", 0, len(able))[: _SIZES[split]].tolist()):
-        words, places = able[chosen]
+    sentences = {sentence: None for document in documents for sentence in document}
+    candidates = [(words, places) for words in map(str.split, sentences) if (places := swappable(words))]
+    for number, chosen in enumerate(
+        permutation(0, f"bigram shift {split}", 0, len(candidates))[: _SIZES[split]].tolist()
+    ):
+        words, places = candidates[chosen]
         if number % 2:
             place = places[permutation(0, f"bigram shift place {split}", chosen, len(places))[0]]
             words[place : place + 2] = words[place + 1], words[place]
@@ -48,8 +50,12 @@ def _made(split: Split) -> Iterator[Row]:
 
 
 def swappable(words: list[str]) -> list[int]:
-    """The places of words that may change places with the next: both of letters, different, and not the first."""
+    """Where a word may be swapped with the next: both made of letters, different, and not the first of the sentence."""
     if len(words) not in _WORDS:
         return []
     pairs = enumerate(itertools.pairwise(words[1:]), 1)
-    return [i for i, (one, other) in pairs if one.isalpha() and other.isalpha() and one.lower() != other.lower()]
+    return [
+        i
+        for i, (word, following) in pairs
+        if word.isalpha() and following.isalpha() and word.lower() != following.lower()
+    ]

@@ -1,4 +1,4 @@
-"""Files of one word a line in columns, its tag in the last: CoNLL-2003 and WNUT-17."""
+"""Files with one word per line in columns, its tag in the last: CoNLL-2003 and WNUT-17."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ from lightning_modules.tasks.reading.lines import Fault, made, numbered
 from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
 from lightning_modules.tasks.task import Split, Task
 
-_DOCUMENT = "-DOCSTART-"  # the word of a line that begins a document
+_DOCUMENT = "-DOCSTART-"  # first column of the line that begins a document
 _TAG = re.compile(r"O|[BI]-\S+")
 
 
 def bio(tags: Sequence[str]) -> tuple[str, ...]:
-    """Tags of one sentence with B at the start of every name, whether they were IOB1 or BIO (IOB2) before.
+    """The tags of one sentence as BIO (IOB2), from IOB1 or BIO.
 
-    Tags that are BIO stay as they are; the names that conlleval finds are the same before and after.
+    BIO tags stay as they are; conlleval finds the same names before and after.
 
     >>> bio(["I-PER", "I-PER", "B-PER", "O", "I-LOC", "I-ORG"])
     ('B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'B-ORG')
@@ -31,14 +31,14 @@ def bio(tags: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Columns:
-    """Tagged sentences, read by calling with a split.
+    """A reader of tagged sentences; call it with a split.
 
-    A line holds a word, what else a source says of it, and its tag, separated by spaces or tabs; a blank line ends a
+    A line holds a word, possibly other columns, and its tag, separated by spaces or tabs; a blank line ends a
     sentence. A line whose word is -DOCSTART- begins a document; in a file without one each sentence is a document.
 
     Attributes:
         origin: Where the files are.
-        count: Columns of a line.
+        count: Number of columns.
     """
 
     origin: Origin
@@ -48,37 +48,37 @@ class Columns:
         """The sentences of a split.
 
         Raises:
-            ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
+            ConfigError: When the data are missing (the message says how to get them) or a line is malformed.
         """
         for path in self.origin.needed(split):
             yield from self._read(path)
 
     def _read(self, path: Path) -> list[Sentence]:
-        found, words, tags, document, marked = [], [], [], 0, False
+        sentences, words, tags, document, marked = [], [], [], 0, False
         for word, tag in made(path, numbered(path, blank=True), self._word):
             if tag:
                 words.append(word)
                 tags.append(tag)
             elif words:
-                found.append(Sentence(tuple(words), bio(tags), document))
+                sentences.append(Sentence(tuple(words), bio(tags), document))
                 words, tags = [], []
             if word == _DOCUMENT:
                 document, marked = document + 1, True
         if words:
-            found.append(Sentence(tuple(words), bio(tags), document))
-        if not found:
+            sentences.append(Sentence(tuple(words), bio(tags), document))
+        if not sentences:
             raise ConfigError([f"{path} holds no sentence."])
-        return found if marked else [row._replace(document=number) for number, row in enumerate(found)]
+        return sentences if marked else [row._replace(document=number) for number, row in enumerate(sentences)]
 
     def _word(self, line: str) -> tuple[str, str]:
-        """The word and its tag, which blank lines and beginnings of documents have none of."""
+        """The word and its tag; the tag is empty for blank lines and starts of documents."""
         columns = re.split(r"[ \t]+", line.strip(" \t"))
         if columns[0] in ("", _DOCUMENT):
             return columns[0], ""
         if len(columns) != self.count:
             raise Fault(f"{len(columns)} columns instead of {self.count}")
         if not _TAG.fullmatch(columns[-1]):
-            raise Fault(f"the tag {columns[-1]!r} is none of O, B-<type> and I-<type>")
+            raise Fault(f"the tag {columns[-1]!r} is not O, B-<type> or I-<type>")
         return columns[0], columns[-1]
 
 
@@ -90,7 +90,7 @@ _NAMED = "Tjong Kim Sang and De Meulder 2003, Introduction to the CoNLL-2003 Sha
 _F1 = ("entity_f1", "precision", "recall", "accuracy")
 
 ROWS = (
-    # not from the hub, whose copies have lost the borders of documents
+    # not from the hub, whose copies have lost the document boundaries
     Task(
         name="conll2003",
         title="CoNLL-2003: which words name persons, organisations, places and others, with the document around?",

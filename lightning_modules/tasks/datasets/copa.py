@@ -1,9 +1,9 @@
 """COPA with mirrored questions: which alternative is the more plausible cause or effect?
 
 Each of the 500 dev questions of Roemmele et al. (2011) has a mirrored one (Kavumba et al. 2019), whose premise makes
-the other alternative right, so that no words of an alternative give it away. COPA has no training set, and its test
-questions are not among these: the dev questions are split here, both of a mirrored pair on one side. The words
-"because" and "so" stand for the questions "What was the CAUSE of this?" and "What happened as a RESULT?".
+the other alternative right, so that the words of an alternative are no cue. COPA has no training set, and its test
+questions are not included: the dev questions are split here, with both of a mirrored pair in the same part. The words
+"because" and "so" replace the questions "What was the CAUSE of this?" and "What happened as a RESULT?".
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from lightning_modules.tasks.task import Split, Task
 _FILES = ("copa/balanced-copa-dev-all.xml",)
 _ORIGIN = Origin("The data set Balanced COPA", {"train": _FILES, "dev": _FILES})
 _ATTRIBUTES, _TEXTS = ("id", "asks-for", "most-plausible-alternative"), ("p", "a1", "a2")
-_ASKED = {"cause": "because", "effect": "so"}
-_MIRRORED = 1000  # the number of a mirrored question is that of its original and 1,000
-_EVERY = 5  # pairs whose number this divides are dev examples
+_CONNECTIVES = {"cause": "because", "effect": "so"}
+_MIRRORED = 1000  # a mirrored question has the number of its original plus 1,000
+_EVERY = 5  # every fifth pair is a dev example
 
 
 def rows(split: Split) -> Iterator[Question]:
     """The questions of a split, in the order of the file.
 
     Raises:
-        ConfigError: When the data are not at hand, naming the ways to get them, or when questions are not as expected.
+        ConfigError: When the data are missing (the message says how to get them) or a question is malformed.
     """
     for path in _ORIGIN.needed(split):
         for number, question in _read(path):
@@ -40,7 +40,7 @@ def _read(path: Path) -> Iterator[tuple[int, Question]]:
     try:
         items = ElementTree.parse(path).getroot().findall("item")
     except ElementTree.ParseError as error:
-        raise ConfigError([f"{path}, line {error.position[0]}: this is no XML ({error})."]) from None
+        raise ConfigError([f"{path}, line {error.position[0]}: not valid XML ({error})."]) from None
     if not items:
         raise ConfigError([f"{path} is empty: it holds no item."])
     lines = (
@@ -50,16 +50,16 @@ def _read(path: Path) -> Iterator[tuple[int, Question]]:
     return made(path, lines, _question, "item")
 
 
-def _question(number: str, asked: str, right: str, *texts: str) -> tuple[int, Question]:
+def _question(number: str, relation: str, right: str, *texts: str) -> tuple[int, Question]:
     if not number.isdecimal():
-        raise Fault(f"the id {number!r} is no number")
-    if asked not in _ASKED:
-        raise Fault(f"asks-for of id {number} is {asked!r}, which is none of {', '.join(_ASKED)}")
+        raise Fault(f"the id {number!r} is not a number")
+    if relation not in _CONNECTIVES:
+        raise Fault(f"asks-for of id {number} is {relation!r}, which is not one of {', '.join(_CONNECTIVES)}")
     if right not in ("1", "2"):
         raise Fault(f"most-plausible-alternative of id {number} is {right!r}, which is neither 1 nor 2")
     if not all(text.strip() for text in texts):
         raise Fault(f"p, a1 or a2 of id {number} is missing or empty")
-    return int(number), Question(texts[0], _ASKED[asked], texts[1:], int(right) - 1)
+    return int(number), Question(texts[0], _CONNECTIVES[relation], texts[1:], int(right) - 1)
 
 
 ROWS = (
@@ -73,6 +73,6 @@ ROWS = (
         rows=rows,
         files=_ORIGIN,
         licence="CC BY 4.0",
-        own_split="the dev questions and their mirrored ones, every fifth pair to evaluate: 800 and 200",
+        own_split="the dev questions and their mirrored ones; every fifth pair is for evaluation: 800 and 200",
     ),
 )

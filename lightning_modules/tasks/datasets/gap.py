@@ -1,7 +1,7 @@
 """GAP: gendered ambiguous pronouns of Wikipedia (Webster et al. 2018).
 
-Its "development" file, 2,000 texts, trains, and its "validation" file, 454, is evaluated, as is usual; the 2,000 of the
-test file are left alone. The published systems were trained on none of it.
+As usual, models train on its "development" file (2,000 texts) and are evaluated on its "validation" file (454); the
+test file (2,000) is not used. The published systems were not trained on any of it.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def rows(split: Split) -> Iterator[Mentioned]:
     """The texts of a split.
 
     Raises:
-        ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected:
-            most of all when a mention is not where its offset says.
+        ConfigError: When the data are missing (the message says how to get them) or a line is malformed, in
+            particular when a mention is not at its offset.
     """
     for path in _ORIGIN.needed(split):
         yield from made(path, table(path, _COLUMNS), _mentioned)
@@ -32,24 +32,24 @@ def _mentioned(name: str, text: str, *rest: str) -> Mentioned:
     *mentions, a, b = rest
     answer = a.upper(), b.upper()
     if answer not in _LABELS:
-        raise Fault(f"A-coref is {answer[0]}, B-coref {answer[1]}; each is TRUE or FALSE, at most one TRUE")
-    spans = tuple(_span(text, *found) for found in zip(_MENTIONS, mentions[:3], mentions[3:], strict=True))
+        raise Fault(f"A-coref is {answer[0]}, B-coref {answer[1]}; each must be TRUE or FALSE, at most one TRUE")
+    spans = tuple(_span(text, *fields) for fields in zip(_MENTIONS, mentions[:3], mentions[3:], strict=True))
     return Mentioned(name, text, spans, _LABELS[answer])
 
 
-def _span(text: str, mention: str, said: str, offset: str) -> tuple[int, int]:
+def _span(text: str, column: str, mention: str, offset: str) -> tuple[int, int]:
     if not offset.isdecimal():
-        raise Fault(f"{mention}-offset is {offset!r}, which is no number from 0")
-    start, end = int(offset), int(offset) + len(said)
-    if not said.strip() or text[start:end] != said:
-        raise Fault(f"at {mention}-offset {start} stands {text[start:end]!r}, not {said!r}")
+        raise Fault(f"{column}-offset is {offset!r}, which is not a number from 0")
+    start, end = int(offset), int(offset) + len(mention)
+    if not mention.strip() or text[start:end] != mention:
+        raise Fault(f"the text at {column}-offset {start} is {text[start:end]!r}, not {mention!r}")
     return start, end
 
 
 ROWS = (
     Task(
         name="gap",
-        title="GAP: which of the two names does the pronoun mean, if either?",
+        title="GAP: which of two names does the pronoun refer to, if either?",
         source="Webster et al. 2018, Mind the GAP: A Balanced Corpus of Gendered Ambiguous Pronouns",
         shape=Coreference(),
         metrics=("f1", "masculine_f1", "feminine_f1", "accuracy"),

@@ -1,4 +1,4 @@
-"""The tasks of GLUE (Wang et al. 2019) with one text or two; sizes are those of its Table 1 as released."""
+"""The tasks of GLUE (Wang et al. 2019) with one text or two; sizes are those of its Table 1, as released."""
 
 from lightning_modules.tasks.datasets.files import EachItsOwn, Files, Hub
 from lightning_modules.tasks.datasets.own_split import Held, nearest
@@ -45,7 +45,7 @@ ROWS = (
         source="Dolan and Brockett 2005, Automatically Constructing a Corpus of Sentential Paraphrases",
         shape=Texts(labels=("not_equivalent", "equivalent"), pair=True),
         metrics=("accuracy", "f1"),  # accuracy in the ablations of BERT (Table 5), F1 in its Table 1
-        # not from the hub, whose copy is split into tokens ("does n't") and so other text for a model
+        # not from the hub, whose copy is tokenised ("does n't") and therefore another text
         rows=Files("MRPC", label="Quality", first="#1 String", second="#2 String"),
         licence="Microsoft Research licence: research only, not passed on",
         official=(3668, 408),
@@ -69,7 +69,7 @@ ROWS = (
         source="Iyer et al. 2017, First Quora Dataset Release: Question Pairs",
         shape=Texts(labels=("not_duplicate", "duplicate"), pair=True),
         metrics=("f1", "accuracy"),
-        # the released training file has a few questions with a line's end in them, which break their line in pieces
+        # a few questions of the released training file contain a line break, which splits their line
         rows=Files(
             "QQP", label="is_duplicate", first="question1", second="question2", identifier="id", broken=16,
             hub=Hub(_GLUE, "qqp", "question1", "question2"),
@@ -93,8 +93,8 @@ ROWS = (
         ),
         licence="Quora's terms of service: not commercial",
         own_split=(
-            "18,840 of the released pairs to train, the 10,000 dev pairs of Wang et al. 2017, split into tokens, to "
-            "evaluate; their test pairs are left alone. Half are duplicates; of QQP a third"
+            "18,840 of the released pairs to train, the 10,000 dev pairs of Wang et al. 2017, tokenised, to "
+            "evaluate; their test pairs are not used. Half of these are duplicates, a third of QQP"
         ),
     ),
     Task(
@@ -102,7 +102,7 @@ ROWS = (
         title="MNLI: does the premise entail the hypothesis, contradict it, or neither?",
         source="Williams et al. 2018, A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference",
         shape=Texts(labels=_NLI, pair=True),
-        metrics=("accuracy", "mismatched_accuracy"),  # one fine-tuning answers both dev sets; the first is the matched
+        metrics=("accuracy", "mismatched_accuracy"),  # one model answers both dev sets; the first is the matched one
         rows=Files(
             "MNLI", label="gold_label", first="sentence1", second="sentence2", identifier="index",
             dev=("dev_matched.tsv", "dev_mismatched.tsv"), parts=("", "mismatched"),
@@ -141,9 +141,9 @@ ROWS = (
     ),
     Task(
         name="wnli",
-        # The dev set is adversarial: its sentences occur in training with the other answer, so that what memorises
-        # stays below the majority answer, 56.3 %. BERT leaves the task out; RoBERTa recasts it.
-        title="WNLI (dev set adversarial, read against its majority answer): does the sentence follow when its "
+        # The dev set is adversarial: its sentences occur in training with the other label, so a model that memorises
+        # scores below the majority class, 56.3 %. BERT leaves the task out; RoBERTa recasts it.
+        title="WNLI (adversarial dev set: compare with the majority class): does the sentence follow when its "
         "pronoun is replaced?",
         source="Levesque et al. 2012, The Winograd Schema Challenge, as recast by Wang et al. 2019 (GLUE)",
         shape=Texts(labels=("not_entailment", "entailment"), pair=True),

@@ -1,4 +1,4 @@
-"""Splits of our own, where the official one is not at hand or its dev part is a test set."""
+"""Splits of our own, for data whose official split is unavailable or has a test set in place of a dev set."""
 
 import hashlib
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from lightning_modules.tasks.task import Split
 
 @dataclass(frozen=True)
 class Held:
-    """Splits what one reader reads as its training examples: the digest of an example's first text decides.
+    """Splits the training examples of a reader by the digest of an example's first text.
 
-    Examples with the same first text, such as the hypotheses of one premise, go to the same side. Both sides are in the
-    order of digests, so neither the split nor the order depends on how the source orders its examples.
+    Examples with the same first text, such as the hypotheses of one premise, go to the same side. Both sides are
+    ordered by digest, so neither the split nor the order depends on the order of the source.
 
     Attributes:
         reader: Reads all the examples.
-        share: About how much of them is held out.
+        share: Approximate share that is held out.
     """
 
     reader: Files
@@ -27,34 +27,36 @@ class Held:
 
     @property
     def origin(self) -> Origin:
-        """Where the files are: both sides come from the same ones."""
+        """Where the files come from; both sides use the same ones."""
         origin = self.reader.origin
         return Origin(origin.what, dict.fromkeys(("train", "dev"), origin.files["train"]), origin.hub)
 
     def __call__(self, split: Split) -> Iterator[Row]:
-        """The examples of a side; those that cannot be read are on both, so that each names them."""
-        found = []
+        """The examples of a side; malformed ones are on both, so that each side reports them."""
+        rows = []
         for row in self.reader("train"):
             if row.fault:
                 yield row
             elif (self._fraction(row.first) < self.share) == (split == "dev"):
-                found.append(row)
-        yield from sorted(found, key=lambda row: [_digest(text or "") for text in row[:3]])
+                rows.append(row)
+        yield from sorted(rows, key=lambda row: [_digest(text or "") for text in row[:3]])
 
     @staticmethod
     def _fraction(text: str) -> float:
-        """A number from 0 to 1 that looks random and follows from the text."""
+        """A pseudo-random number in [0, 1) that is a function of the text."""
         return int(_digest(text)[:12], 16) / 16**12
 
 
 def nearest(name: str, what: str) -> str:
-    """What an official data set that is not at hand says of the task that stands nearest.
+    """The hint of a missing official data set about the most similar task that is available.
 
     Args:
-        name: The task of an own split.
-        what: How it differs, a clause that begins with "which" or "whose".
+        name: The task with the own split.
+        what: How it differs, as a clause that begins with "which" or "whose".
     """
-    return f"The nearest task is '{name}', {what}: no score of it compares with published ones. {Origin.otherwise}"
+    return (
+        f"The most similar task is '{name}', {what}; its scores do not compare with published ones. {Origin.otherwise}"
+    )
 
 
 def _digest(text: str) -> str:

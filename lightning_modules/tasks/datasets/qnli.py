@@ -1,12 +1,11 @@
-"""QNLI: does the sentence hold the answer to the question?
+"""QNLI: does the sentence contain the answer to the question?
 
-``qnli`` is the official pairs. ``qnli_own`` has their dev pairs, and training pairs made again from SQuAD 1.1. Wang et
-al. (2019, section 3.3) pair each question of SQuAD with sentences of its paragraph, filter out pairs with few words in
-common, and balance the two classes. Here the same is made of each question: one pair with the sentence that holds the
-marked answer, and one with the sentence, of those that do not hold its text, which shares most words with the question.
-Questions whose answer crosses sentences, or that no other sentence stands beside, are left out, as is every paragraph
-that has a sentence of the dev set. Theirs are 104,743 pairs; how much overlap they asked for and how they chose is not
-published.
+``qnli`` has the official pairs. ``qnli_own`` has the official dev pairs, and training pairs rebuilt from SQuAD 1.1.
+Wang et al. (2019, section 3.3) pair each question of SQuAD with sentences of its paragraph, filter out pairs with
+little lexical overlap, and balance the classes. Here each question makes two pairs: one with the sentence that contains
+the marked answer, and one with the sentence, of those without the answer's text, that shares most words with the
+question. Questions whose answer crosses sentences, or without a second sentence, are left out, as is every paragraph
+with a sentence of the dev set. The official pairs are 104,743; their overlap threshold and selection are not published.
 """
 
 import hashlib
@@ -30,28 +29,28 @@ _RECIPE = 1  # bumped when the same files would give other pairs
 _LABELS = ("entailment", "not_entailment")
 OFFICIAL = Files(
     "QNLI", label="label", first="question", second="sentence", hub=Hub("nyu-mll/glue", "qnli", "question", "sentence"),
-    otherwise=nearest("qnli_own", "whose training pairs are made again from SQuAD 1.1"),
+    otherwise=nearest("qnli_own", "whose training pairs are rebuilt from SQuAD 1.1"),
 )  # fmt: skip
 
 
 class MadeAgain:
-    """The official dev pairs, and training pairs made from the training file of SQuAD 1.1; called with a split.
+    """A reader of the official dev pairs, and of training pairs made from SQuAD 1.1; call it with a split.
 
-    The rebuilt copy of that file comes before the official one, as the pin was taken of it.
+    The rebuilt copy of SQuAD's training file takes precedence over the official one, since the pin is of that copy.
     """
 
     @property
     def origin(self) -> Origin:
-        """Where both files are."""
-        squad = next((known for known in (REBUILT, PUBLISHED) if known.origin.find("train")), PUBLISHED)
+        """Where both files come from."""
+        squad = next((reader for reader in (REBUILT, PUBLISHED) if reader.origin.find("train")), PUBLISHED)
         files = {"train": squad.origin.files["train"], "dev": OFFICIAL.origin.files["dev"]}
         return Origin("QNLI made from SQuAD 1.1", files, otherwise="The official pairs are the task 'qnli'.")
 
     def __call__(self, split: Split) -> Iterator[Row]:
-        """The pairs of a split; those made for training are kept in the cache.
+        """The pairs of a split; the training pairs are cached.
 
         Raises:
-            ConfigError: When a file is not at hand, or is not as expected.
+            ConfigError: When a file is missing or malformed.
         """
         self.origin.needed("dev")
         if split == "dev":
@@ -69,10 +68,10 @@ class MadeAgain:
 def _from_squad(source: Path, dev: list[Row]) -> Iterator[Row]:
     questions = placed((row for _, row in read(source)), "train", str(source))
     held_out = {_key(row.second or "") for row in dev}
-    for context, asked in groupby(questions, lambda row: row.context):
+    for context, group in groupby(questions, lambda row: row.context):
         sentences = segmented(context)
         if not held_out & {_key(context[start:end]) for start, end in sentences}:
-            for question in asked:
+            for question in group:
                 yield from pairs(question, sentences)
 
 
@@ -81,20 +80,20 @@ def _key(sentence: str) -> str:
 
 
 def segmented(context: str) -> list[tuple[int, int]]:
-    """Where the sentences of a passage start, and where they end."""
+    """Start and end of each sentence of a passage."""
     from sentencex import segment
 
-    found, place = [], 0
+    spans, place = [], 0
     for sentence in segment("en", context):
         if text := sentence.strip():
             start = context.index(text, place)
             place = start + len(text)
-            found.append((start, place))
-    return found
+            spans.append((start, place))
+    return spans
 
 
 def pairs(question: Question, sentences: list[tuple[int, int]]) -> list[Row]:
-    """A question with the sentence that holds its answer, and with the likest that does not; none if one is missing.
+    """A question with the sentence that contains its answer and the most similar one that does not; [] if either lacks.
 
     >>> context = "Ann left. Bob came home. Tim slept."
     >>> where = [(0, 9), (10, 24), (25, 35)]
@@ -107,9 +106,9 @@ def pairs(question: Question, sentences: list[tuple[int, int]]) -> list[Row]:
     others = [text for text in texts if answer.lower() not in text.lower()]
     if not right or not others:
         return []
-    asked = set(normalised(question.text).split())
-    likest = max(others, key=lambda text: len(asked & set(normalised(text).split())))
-    return [Row(question.text, right[0], _LABELS[0]), Row(question.text, likest, _LABELS[1])]
+    words = set(normalised(question.text).split())
+    nearest_other = max(others, key=lambda text: len(words & set(normalised(text).split())))
+    return [Row(question.text, right[0], _LABELS[0]), Row(question.text, nearest_other, _LABELS[1])]
 
 
 _SOURCE = "Rajpurkar et al. 2016, as recast by Wang et al. 2019 (GLUE)"
@@ -117,7 +116,7 @@ _SOURCE = "Rajpurkar et al. 2016, as recast by Wang et al. 2019 (GLUE)"
 ROWS = (
     Task(
         name="qnli",
-        title="QNLI: does the sentence hold the answer to the question?",
+        title="QNLI: does the sentence contain the answer to the question?",
         source=_SOURCE,
         shape=Texts(labels=_LABELS, pair=True),
         metrics=("accuracy",),
@@ -127,12 +126,12 @@ ROWS = (
     ),
     Task(
         name="qnli_own",
-        title="QNLI, training pairs made again from SQuAD 1.1: does the sentence hold the answer to the question?",
+        title="QNLI, training pairs rebuilt from SQuAD 1.1: does the sentence contain the answer to the question?",
         source=_SOURCE,
         shape=Texts(labels=_LABELS, pair=True),
         metrics=("accuracy",),
         rows=MadeAgain(),
         licence="CC BY-SA 4.0",
-        own_split="official dev; the training pairs are made again from SQuAD 1.1, two of each question",
+        own_split="official dev; the training pairs are rebuilt from SQuAD 1.1, two per question",
     ),
 )

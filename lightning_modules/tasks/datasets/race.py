@@ -12,23 +12,23 @@ from lightning_modules.tasks.task import Split, Task
 
 _LETTERS = "ABCD"
 _KEYS = ("article", "questions", "options", "answers")
-# all four pieces of question and option are kept up to 128, passages cut to 512, as in ALBERT's released code
+# question and option keep up to 128 pieces, rows have up to 512, as in ALBERT's released code
 _SHAPE = Choice(options=4, last=128, blank=True)
 
 
 @dataclass(frozen=True)
 class Exams:
-    """Passages with their questions, one JSON object a line, read by calling with a split.
+    """A reader of passages with their questions, one JSON object per line; call it with a split.
 
     Attributes:
-        levels: Of ``middle`` and ``high``, those that are read.
+        levels: Which of ``middle`` and ``high`` to read.
     """
 
     levels: tuple[str, ...]
 
     @property
     def origin(self) -> Origin:
-        """Where the files of all levels are."""
+        """Where the files of all levels come from."""
         files = {part: tuple(f"race/{part}.{level}.jsonl" for level in self.levels) for part in ("train", "dev")}
         return Origin("The data set RACE", files, Hub("ehovy/race", self.levels[0] if len(self.levels) == 1 else "all"))
 
@@ -36,7 +36,7 @@ class Exams:
         """The questions of a split.
 
         Raises:
-            ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
+            ConfigError: When the data are missing (the message says how to get them) or a line is malformed.
         """
         for level in self.levels:
             origin = Exams((level,)).origin
@@ -49,16 +49,16 @@ class Exams:
 
 
 def _questions(line: str) -> list[Question]:
-    found = json_object(line, _KEYS)
-    article, *lists = (found[key] for key in _KEYS)
+    exam = json_object(line, _KEYS)
+    article, *lists = (exam[key] for key in _KEYS)
     if not isinstance(article, str) or not all(isinstance(items, list) for items in lists):
-        raise Fault(f"{_KEYS[0]} must be a string, {', '.join(_KEYS[1:])} lists")
+        raise Fault(f"{_KEYS[0]} must be a string, {', '.join(_KEYS[1:])} must be lists")
     if len(set(map(len, lists))) > 1:
         counts = ", ".join(f"{len(items)} {key}" for key, items in zip(_KEYS[1:], lists, strict=True))
-        raise Fault(f"{counts}; they must be equally many")
+        raise Fault(f"{counts}; the counts must be equal")
     for options, answer in zip(*lists[1:], strict=True):
         if _number(answer) not in range(len(options)):
-            raise Fault(f"the answer {answer!r} is none of {', '.join(_LETTERS[: len(options)])}")
+            raise Fault(f"the answer {answer!r} is not one of {', '.join(_LETTERS[: len(options)])}")
     return [
         Question(article, question, tuple(options), _number(answer))
         for question, options, answer in zip(*lists, strict=True)

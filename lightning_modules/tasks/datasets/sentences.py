@@ -55,7 +55,7 @@ ROWS = (
         source="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis",
         shape=Texts(labels=("negative", "positive")),
         metrics=("accuracy",),
-        # published scores are those of its test set, which it has in the place of a dev set and which is left alone
+        # it has a test set in place of a dev set; published scores are on that test set, which is not used here
         rows=Held(
             Files("imdb", label="label", first="text", train="train.jsonl", within="",
                   hub=Hub("stanfordnlp/imdb", None, "text")),
@@ -71,7 +71,7 @@ ROWS = (
         shape=Texts(labels=("original", "swapped")),
         metrics=("accuracy",),
         rows=bigram_shift.rows,
-        licence="CC BY-SA 3.0, as the articles of Wikipedia that it is made from",
-        own_split="a sample of our own: other sentences than the paper's",
+        licence="CC BY-SA 3.0, like the Wikipedia articles it is made from",
+        own_split="a sample of our own; the sentences are not the paper's",
     ),
 )  # fmt: skip

@@ -1,10 +1,10 @@
 """SQuAD 1.1 and 2.0: the official JSON files below ``ABLATIONS_DATA/squad``, or else the Hugging Face hub.
 
-``squad1`` and ``squad2`` are the files under their official names (``train-v1.1.json``), and nothing else. Copies
-rebuilt from published pages (``train-v1.1.reconstructed.json``) have tasks of their own. In that of the training
-questions of 1.1, for ``squad1_own``, ids are not the official ones, and an answer that its passage holds several times
-may be marked at another place. Both splits of ``squad2_own`` are articles of the official dev set of 2.0. Copies of dev
-sets hold the official questions under their ids and serve where the official file is not at hand.
+``squad1`` and ``squad2`` read only files with the official names (``train-v1.1.json``). Copies rebuilt from published
+pages (``train-v1.1.reconstructed.json``) have tasks of their own. In the rebuilt training questions of 1.1
+(``squad1_own``) ids differ from the official ones, and an answer that occurs several times in its passage may be marked
+at another occurrence. Both splits of ``squad2_own`` are articles of the official dev set of 2.0. Rebuilt dev sets hold
+the official questions under their ids and are used when the official file is missing.
 """
 
 import hashlib
@@ -27,20 +27,20 @@ from lightning_modules.tasks.task import Split, Task
 
 _HOME = "squad"  # the folder of ABLATIONS_DATA
 _PUBLISHED, _REBUILT = "{split}-v{version}.json", "{split}-v{version}.reconstructed.json"
-_DEV_SHARE = 3  # of the articles of the dev set of 2.0 every third is one of the own dev split
+_DEV_SHARE = 3  # every third article of the dev set of 2.0 belongs to the own dev split
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Squad:
-    """Reads a version of SQuAD; called with a split.
+    """A reader of a version of SQuAD; call it with a split.
 
     Attributes:
         version: Of the files.
-        hub: Its name on the hub; empty where files alone serve.
-        train: What the file of the training questions may be called, the first that is at hand counts.
-        dev: The same of the dev questions.
-        otherwise: What works without, in a sentence.
+        hub: Its name on the hub; empty if only files are read.
+        train: Possible names of the training file; the first that exists is read.
+        dev: The same for the dev file.
+        otherwise: An alternative when the data are missing, as a sentence.
     """
 
     version: str
@@ -50,15 +50,15 @@ class Squad:
     otherwise: str = Origin.otherwise
 
     def __call__(self, split: Split) -> Iterator[Question]:
-        """The questions of a split, their answers where they are said to be.
+        """The questions of a split, with answers at their marked positions.
 
-        An answer that is elsewhere in its passage is moved to the nearest place, white space aside. A training
-        question whose first answer is nowhere is left out, as in BERT's ``run_squad.py``. A warning of the log counts
-        both.
+        An answer that is not at its marked position is moved to its nearest occurrence, ignoring white space. A
+        training question whose first answer does not occur is skipped, as in BERT's ``run_squad.py``. A log warning
+        counts both.
 
         Raises:
-            ConfigError: When the data are nowhere, naming the ways to get them; when a file is not as expected,
-                naming the places in it; for dev questions whose answer is nowhere, naming them.
+            ConfigError: When the data are missing (the message says how to get them), when a file is malformed (it
+                names the places), and when the answer of a dev question does not occur in its passage.
         """
         for path in self.origin.find(split):
             return iter(placed((row for _, row in read(path)), split, str(path)))
@@ -66,7 +66,7 @@ class Squad:
 
     @property
     def origin(self) -> Origin:
-        """Where the files are: those at hand, or else the first of their names."""
+        """Where the files come from: those that exist, or else the first of their names."""
         home, files = data_home(), {}
         for split, names in (("train", self.train), ("dev", self.dev)):
             paths = [f"{_HOME}/{name.format(split=split, version=self.version)}" for name in names]
@@ -82,7 +82,7 @@ class Squad:
 
 @dataclass(frozen=True)
 class Divided:
-    """Both splits from the dev questions of a version, by article; called with a split.
+    """Both splits from the dev questions of a version, by article; call it with a split.
 
     Attributes:
         whole: Reads the version.
@@ -92,7 +92,7 @@ class Divided:
 
     @property
     def origin(self) -> Origin:
-        """Where the file of the dev questions is: it serves for both splits."""
+        """Where the dev file comes from, which serves for both splits."""
         origin = self.whole.origin
         return replace(origin, files=dict.fromkeys(("train", "dev"), origin.files["dev"]))
 
@@ -106,16 +106,18 @@ def read(path: Path) -> list[tuple[str, Question]]:
     """The questions of a file in the official form, each with the title of its article.
 
     Raises:
-        ConfigError: When it is no JSON, naming line and column, or not of that form, naming every place (a dozen).
+        ConfigError: When it is not JSON (naming line and column) or malformed (naming the first dozen places).
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise ConfigError([f"{path}, line {error.lineno}, column {error.colno}: no JSON ({error.msg})."]) from None
+        raise ConfigError(
+            [f"{path}, line {error.lineno}, column {error.colno}: not valid JSON ({error.msg})."]
+        ) from None
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path} is not UTF-8 text (byte {error.start + 1})."]) from None
     faults: list[str] = []
-    rows = list(_questions(found, faults))
+    rows = list(_questions(content, faults))
     if not rows and not faults:
         faults.append("has no questions")
     if faults:
@@ -123,24 +125,24 @@ def read(path: Path) -> list[tuple[str, Question]]:
     return rows
 
 
-def _questions(found: Any, faults: list[str]) -> Iterator[tuple[str, Question]]:
-    for a, article in _listed(found, "", "data", faults):
+def _questions(content: Any, faults: list[str]) -> Iterator[tuple[str, Question]]:
+    for a, article in _listed(content, "", "data", faults):
         title = _value(article, a, "title", str, faults)
         for p, paragraph in _listed(article, a, "paragraphs", faults):
             context = _value(paragraph, p, "context", str, faults)
-            for q, asked in _listed(paragraph, p, "qas", faults):
-                row = _question(asked, q, context or "", faults)
+            for q, item in _listed(paragraph, p, "qas", faults):
+                row = _question(item, q, context or "", faults)
                 if row:
                     yield title or "", row
 
 
-def _question(asked: Any, place: str, context: str, faults: list[str]) -> Question | None:
-    name, text = (_value(asked, place, key, str, faults) for key in ("id", "question"))
+def _question(item: Any, place: str, context: str, faults: list[str]) -> Question | None:
+    name, text = (_value(item, place, key, str, faults) for key in ("id", "question"))
     answers = [
         (_value(answer, a, "answer_start", int, faults), _value(answer, a, "text", str, faults))
-        for a, answer in _listed(asked, place, "answers", faults)
+        for a, answer in _listed(item, place, "answers", faults)
     ]
-    impossible = asked.get("is_impossible", not answers) if isinstance(asked, dict) else False
+    impossible = item.get("is_impossible", not answers) if isinstance(item, dict) else False
     if impossible != (not answers):
         which = "has answers" if answers else "has no answer"
         faults.append(f"{place} {which}, but is_impossible is {json.dumps(impossible)}")
@@ -158,7 +160,7 @@ def _listed(holder: Any, place: str, key: str, faults: list[str]) -> list[tuple[
 def _value(holder: Any, place: str, key: str, kind: type, faults: list[str]) -> Any:
     name = place or "the file"
     if not isinstance(holder, dict):
-        fault = f"{name} is no object"
+        fault = f"{name} is not an object"
         if fault not in faults[-2:]:
             faults.append(fault)
     elif key not in holder:
@@ -172,7 +174,7 @@ def _value(holder: Any, place: str, key: str, kind: type, faults: list[str]) -> 
 
 
 def placed(rows: Iterator[Question], split: Split, source: str) -> list[Question]:
-    """The questions with their answers where they are; see `Squad.__call__`."""
+    """The questions with their answers at positions where they occur; see `Squad.__call__`."""
     kept, moved, lost = [], 0, []
     for row in rows:
         answers = [located(row.context, start, text) for start, text in row.answers]
@@ -185,16 +187,18 @@ def placed(rows: Iterator[Question], split: Split, source: str) -> list[Question
     if lost and split == "dev":
         more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
         names = ", ".join(lost[:MOST_NAMED])
-        raise ConfigError([f"{source}: {len(lost)} questions have an answer that their passage lacks: {names}{more}."])
+        raise ConfigError(
+            [f"{source}: {len(lost)} dev questions have an answer that does not occur in their passage: {names}{more}."]
+        )
     if lost:
-        _log.warning("%s: %d questions are left out, as their passages lack the answers.", source, len(lost))
+        _log.warning("%s: skipped %d questions whose answer does not occur in their passage.", source, len(lost))
     if moved:
-        _log.warning("%s: the answers of %d questions are moved to where their passages have them.", source, moved)
+        _log.warning("%s: moved the answers of %d questions to where they occur in their passages.", source, moved)
     return kept
 
 
 def located(context: str, start: int, text: str) -> tuple[int, str] | None:
-    """An answer where the passage has it nearest to ``start``, white space aside; None if it is nowhere.
+    """The occurrence of an answer nearest to ``start``, ignoring white space; None if it does not occur.
 
     >>> located("a cat, a  dog, a cat", 12, "a cat"), located("a cat, a  dog", 7, "a dog"), located("a cat", 0, "dog")
     ((15, 'a cat'), (7, 'a  dog'), None)
@@ -203,15 +207,15 @@ def located(context: str, start: int, text: str) -> tuple[int, str] | None:
         return start, text
     if not text.split():
         return None
-    found = [match.span() for match in re.finditer(r"\s+".join(map(re.escape, text.split())), context)]
-    if not found:
+    spans = [match.span() for match in re.finditer(r"\s+".join(map(re.escape, text.split())), context)]
+    if not spans:
         return None
-    first, end = min(found, key=lambda span: abs(span[0] - start))
+    first, end = min(spans, key=lambda span: abs(span[0] - start))
     return first, context[first:end]
 
 
 def own_split(rows: list[tuple[str, Question]], split: Split) -> Iterator[Question]:
-    """The questions of about two thirds of the articles to train, of the others as dev: by a hash of the title."""
+    """The questions of about two thirds of the articles (train) or of the others (dev), by a hash of the title."""
     titles = sorted({title for title, _ in rows}, key=lambda title: hashlib.sha256(title.encode()).digest())
     dev = set(titles[::_DEV_SHARE])
     return (row for title, row in rows if (title in dev) == (split == "dev"))
@@ -249,7 +253,7 @@ ROWS = (
         licence="CC BY-SA 4.0",
         own_split=(
             "official dev; the training questions, as many as the official ones, are rebuilt from published pages: ids "
-            "are others, and an answer that its passage holds several times may be marked at another place"
+            "differ, and an answer that occurs several times in its passage may be marked at another occurrence"
         ),
         settings={"max_length": 384},
     ),

@@ -1,8 +1,8 @@
 """SWAG: what happens next in the scene (Zellers et al. 2018).
 
-The first sentence is the given one; the second sentence is its beginning, which all endings share, and an ending. So
-sentence A of BERT's input is a caption and sentence B a whole continuation ("the given sentence" and "a possible
-continuation", Devlin et al. 2019, section 4.4).
+The context is the first sentence; an option is the beginning of the second sentence, which all endings share, plus an
+ending. So sentence A of BERT's input is a caption and sentence B a whole continuation ("the given sentence" and
+"a possible continuation", Devlin et al. 2019, section 4.4).
 """
 
 from collections.abc import Iterator
@@ -22,19 +22,19 @@ def rows(split: Split) -> Iterator[Question]:
     """The questions of a split, from the official CSV files or the hub.
 
     Raises:
-        ConfigError: When the data are not at hand, naming the ways to get them, or when lines are not as expected.
+        ConfigError: When the data are missing (the message says how to get them) or a line is malformed.
     """
     paths = _ORIGIN.find(split)
     for path in paths:
         yield from made(path, table(path, _COLUMNS, delimiter=",", quoted=True), _question)
-    for found in [] if paths else _ORIGIN.from_hub(split):
-        lines = (Line(number, [str(row[name]) for name in _COLUMNS]) for number, row in enumerate(found, 1))
+    for part in [] if paths else _ORIGIN.from_hub(split):
+        lines = (Line(number, [str(row[name]) for name in _COLUMNS]) for number, row in enumerate(part, 1))
         yield from made(_ORIGIN.hub, lines, _question, "row")
 
 
 def _question(first: str, second: str, label: str, *endings: str) -> Question:
     if label not in ("0", "1", "2", "3"):
-        raise Fault(f"the label {label!r} is none of 0 to 3")
+        raise Fault(f"the label {label!r} is not one of 0 to 3")
     return Question(first, second, endings, int(label))
 
 

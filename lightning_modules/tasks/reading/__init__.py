@@ -1,1 +1,1 @@
-"""From a task's texts to rows of pieces: lines, passages, spelling, windows, layout."""
+"""From files to rows of pieces: lines, passages, spelling, windows, layout."""

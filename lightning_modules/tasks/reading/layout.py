@@ -1,4 +1,4 @@
-"""Rows of special tokens and texts, ``[CLS] a [SEP]``, ``[CLS] a [SEP] b [SEP]``, and whose state stands for a row."""
+"""Rows ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]``, and the position whose state represents a row."""
 
 from functools import cached_property
 
@@ -59,9 +59,9 @@ class Segments:
 
 
 def places(tokens: Tokens, pooling: str | None) -> Int[Tensor, " n"] | Int[Tensor, "n 2"]:
-    """The flat positions whose states stand for rows, by `FineTuning.pooling`; None is the first.
+    """The flat positions whose states represent rows, by `FineTuning.pooling`; None means the first.
 
-    A model that looks left only has seen nothing at its first position and all of a row at its last real one.
+    A left-to-right model has seen nothing at the first position and the whole row at the last real one.
     """
     rows, length = tokens.ids.shape
     first = torch.arange(rows) * length
@@ -72,11 +72,11 @@ def places(tokens: Tokens, pooling: str | None) -> Int[Tensor, " n"] | Int[Tenso
 
 
 def states_at(hidden: Float[Tensor, "b t d"], where: Int[Tensor, " n"] | Int[Tensor, "n 2"]) -> Float[Tensor, "n d"]:
-    """The states that stand for rows. Of two positions the last gives the first half of a state, what has been read
-    from the left, and the first gives the second half.
+    """The states that represent rows. With two positions per row, the last one provides the first half of the state
+    (read from the left) and the first one the second half (read from the right).
     """
-    found = hidden.flatten(0, 1)[where]
+    states = hidden.flatten(0, 1)[where]
     if where.ndim == 1:
-        return found
+        return states
     half = hidden.shape[-1] // 2
-    return torch.cat([found[:, 1, :half], found[:, 0, half:]], -1)
+    return torch.cat([states[:, 1, :half], states[:, 0, half:]], -1)

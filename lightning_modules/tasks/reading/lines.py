@@ -1,7 +1,7 @@
-"""Lines of data files, each with its number, and what is wrong with it.
+"""Lines of data files, each with its number and its fault, if it has one.
 
-Nothing is dropped in silence: a line that cannot be read is yielded with its fault, so that `made`, or else the shape's
-``read``, names all faulty lines of a file together.
+No line is dropped silently: a malformed line is yielded with its fault, and `made`, or else the shape's ``read``,
+reports all malformed lines of a file together.
 """
 
 import csv
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lightning_modules.config import ConfigError
 
-LONGEST = 1 << 20  # bytes of a line: a hundred times the longest example of any data set here
+LONGEST = 1 << 20  # bytes of a line; a hundred times the longest example of any data set here
 MOST_NAMED = 12  # faults of a file that an error lists
 _Made = TypeVar("_Made")
 
@@ -22,8 +22,8 @@ class Line(NamedTuple):
 
     Attributes:
         number: From 1.
-        fields: The columns that were asked for, or the whole line.
-        fault: What is wrong with it, as an error says it after the place; empty where nothing is.
+        fields: The requested columns, or the whole line.
+        fault: What is wrong, worded to follow the place in a message; empty for a valid line.
         short: Whether the fault is that it has too few fields.
     """
 
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 class Fault(Exception):
-    """What is wrong with a line, as an error says it after the place."""
+    """What is wrong with a line, worded to follow the place in a message."""
 
 
 def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind: str = "line") -> Iterator[_Made]:
@@ -43,11 +43,11 @@ def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind
     Args:
         source: The file that holds the lines.
         lines: From `numbered`, `table` ...
-        make: Takes the fields, and raises `Fault` for those that are not as expected.
+        make: Takes the fields; raises `Fault` if they are malformed.
         kind: What a line is called in errors.
 
     Raises:
-        ConfigError: After the last line, naming the faults of all.
+        ConfigError: After the last line, with the faults of all.
     """
     faults = []
     for line in lines:
@@ -68,13 +68,13 @@ def refused(faults: Sequence[str], what: str = "examples are wrong") -> ConfigEr
 
 
 def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
-    r"""The lines of a UTF-8 text file without their ends, which are \n or \r\n; a byte order mark is left out.
+    r"""The lines of a UTF-8 text file without line ends (\n or \r\n) and byte order mark.
 
-    A line that is too long, not UTF-8 or holds a NUL is a fault, and so is an empty one unless lines may be ``blank``;
-    empty lines at the end of the file are no lines.
+    A line that is too long, not UTF-8 or contains NUL is a fault, and so is an empty one unless ``blank``; empty lines
+    at the end of the file are ignored.
 
     Raises:
-        ConfigError: For a folder, a file that may not be read, and one without any line.
+        ConfigError: For a folder, an unreadable file and an empty file.
     """
     if path.is_dir():
         raise ConfigError([f"{path} is a folder; it must be a file."])
@@ -98,9 +98,9 @@ def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
 
 def _decoded(number: int, raw: bytes) -> Line:
     if len(raw) > LONGEST:
-        return Line(number, [""], f"has {len(raw):,} bytes; an example has {LONGEST:,} at most")
+        return Line(number, [""], f"has {len(raw):,} bytes; at most {LONGEST:,} are allowed")
     if b"\0" in raw:
-        return Line(number, [""], f"holds a NUL (byte {raw.index(0) + 1})")
+        return Line(number, [""], f"contains NUL (byte {raw.index(0) + 1})")
     try:
         return Line(number, [raw.decode()])
     except UnicodeDecodeError as error:
@@ -110,28 +110,28 @@ def _decoded(number: int, raw: bytes) -> Line:
 def table(path: Path, columns: Sequence[str | int], delimiter: str = "\t", quoted: bool = False) -> Iterator[Line]:
     """Columns of a file whose fields are separated by tabs, or another delimiter.
 
-    A column is a heading of the first line, or a number from 0 in files without headings. A line with fewer fields
-    than are asked for is a fault; under headings it must have as many as those, since a tab in a text has moved what
-    follows. A quote character stands for itself, unless fields may be ``quoted`` as in CSV: a quote that its line does
-    not close is then a fault.
+    A column is a heading of the first line, or a number from 0 in files without headings. A line with too few fields is
+    a fault; below headings it must have as many fields as there are headings, since a tab inside a text shifts the
+    others. Quote characters are ordinary text, unless fields may be ``quoted`` as in CSV: then a quote that is not
+    closed on its line is a fault.
 
     Raises:
-        ConfigError: When a heading is missing or there twice, or nothing follows the headings; and as `numbered`.
+        ConfigError: When a heading is missing or repeated, or nothing follows the headings; and as `numbered`.
     """
     lines = (_split(line, delimiter, quoted) for line in numbered(path))
-    places, most = list(columns), None
+    places, width = list(columns), None
     if isinstance(columns[0], str):
-        places, most = _placed(path, next(lines), columns)
-    needed, some = most or max(places) + 1, False
+        places, width = _placed(path, next(lines), columns)
+    needed, has_lines = width or max(places) + 1, False
     for line in lines:
-        some, count = True, len(line.fields)
+        has_lines, count = True, len(line.fields)
         if line.fault:
             yield line
-        elif count < needed or (most and count > most):
+        elif count < needed or (width and count > width):
             yield line._replace(fault=f"{count} fields instead of {needed}", short=count < needed)
         else:
             yield line._replace(fields=[line.fields[place] for place in places])
-    if not some:
+    if not has_lines:
         raise ConfigError([f"{path} has headings but no examples."])
 
 
@@ -151,16 +151,15 @@ def _placed(path: Path, heading: Line, columns: Sequence[str]) -> tuple[list[int
     if absent := [name for name in columns if name not in names]:
         shown = ", ".join(names)[:200]
         raise ConfigError([f"{path} has no column {', '.join(absent)}; it has {shown}."])
-    if twice := [name for name in columns if names.count(name) > 1]:
-        raise ConfigError([f"{path} has the column {', '.join(twice)} more than once."])
+    if repeated := [name for name in columns if names.count(name) > 1]:
+        raise ConfigError([f"{path} has the column {', '.join(repeated)} more than once."])
     return [names.index(name) for name in columns], len(names)
 
 
 def objects(path: Path, texts: Sequence[str], label: str) -> Iterator[Line]:
     """The values of some keys of JSON objects, one object a line, in the order ``texts``, ``label``.
 
-    A text is a string, a label a string or a whole number. Other values, absent keys and keys that are there twice are
-    faults.
+    A text is a string, a label a string or a whole number. Other values, absent keys and repeated keys are faults.
 
     Raises:
         ConfigError: As `numbered`.
@@ -173,40 +172,40 @@ def objects(path: Path, texts: Sequence[str], label: str) -> Iterator[Line]:
 
 
 def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
-    """The object that a text in JSON stands for.
+    """The JSON object of a text.
 
     Raises:
-        Fault: For what is no JSON or no object, a key that is missing, and one that is there twice.
+        Fault: For invalid JSON, another value than an object, a missing key and a repeated key.
     """
     try:
-        found = json.loads(text, object_pairs_hook=_once)
+        value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise Fault(f"is no JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise Fault(f"is JSON, but no object: {json.dumps(found)[:40]}")
-    if absent := [key for key in keys if key not in found]:
-        raise Fault(f"has no {', '.join(absent)}; it has {', '.join(found)[:200]}")
-    return found
+        raise Fault(f"is not valid JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise Fault(f"is JSON but not an object: {json.dumps(value)[:40]}")
+    if absent := [key for key in keys if key not in value]:
+        raise Fault(f"has no {', '.join(absent)}; it has {', '.join(value)[:200]}")
+    return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
-    return found
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return values
 
 
 def _values(text: str, texts: Sequence[str], label: str) -> list[str]:
-    found = json_object(text, [*texts, label])
+    values = json_object(text, [*texts, label])
     for key in (*texts, label):
-        if type(found[key]) is not str and (key in texts or type(found[key]) is not int):
+        if type(values[key]) is not str and (key in texts or type(values[key]) is not int):
             kind = "a string" if key in texts else "a string or a whole number"
-            raise Fault(f"{key} is {json.dumps(found[key])[:40]} instead of {kind}")
-    if any("\0" in found[key] for key in texts):
-        raise Fault("holds a NUL")
+            raise Fault(f"{key} is {json.dumps(values[key])[:40]} instead of {kind}")
+    if any("\0" in values[key] for key in texts):
+        raise Fault("contains NUL")
     try:
-        "".join(found[key] for key in texts).encode()
+        "".join(values[key] for key in texts).encode()
     except UnicodeEncodeError:
-        raise Fault("holds half of a surrogate pair") from None
-    return [str(found[key]) for key in (*texts, label)]
+        raise Fault("contains half of a surrogate pair") from None
+    return [str(values[key]) for key in (*texts, label)]

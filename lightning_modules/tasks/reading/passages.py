@@ -1,4 +1,4 @@
-"""Questions about passages, each answered by a stretch of its passage: the examples of the shape ``Spans``."""
+"""Questions about passages, each answered by a span of its passage: the examples of the shape ``Spans``."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ _WORD = re.compile(r"\S+")
 
 
 class Question(NamedTuple):
-    """One question as its source spells it.
+    """One question as in its source.
 
     Attributes:
-        id: Its name in the data set.
-        text: What is asked.
-        context: The passage that is asked of.
-        answers: Where each marked answer starts in the passage, in characters, and its text; none where the passage
-            does not hold an answer.
+        id: Its id in the data set.
+        text: The question.
+        context: The passage.
+        answers: Start in the passage (in characters) and text of each marked answer; empty if the passage has no
+            answer.
     """
 
     id: str
@@ -32,11 +32,11 @@ class SpanExamples:
     """The questions of a split.
 
     Attributes:
-        ids: Names of the questions ``[n]``.
-        questions: What is asked, words separated by single spaces ``[n]``.
-        contexts: The passages as their source has them, each once.
-        where: Which passage each question asks of ``[n]``.
-        answers: Of each question the starts and texts of its marked answers ``[n]``.
+        ids: Ids of the questions ``[n]``.
+        questions: The questions, words separated by single spaces ``[n]``.
+        contexts: The passages as in their source, each once.
+        where: Number of each question's passage ``[n]``.
+        answers: Starts and texts of each question's marked answers ``[n]``.
     """
 
     ids: list[str]
@@ -49,15 +49,15 @@ class SpanExamples:
         return len(self.ids)
 
     @classmethod
-    def of(cls, found: list[Question]) -> Self:
+    def of(cls, rows: list[Question]) -> Self:
         """The examples, with each passage once."""
         numbers: dict[str, int] = {}
-        where = np.array([numbers.setdefault(row.context, len(numbers)) for row in found], dtype=np.int64)
-        questions = [" ".join(row.text.split()) for row in found]
-        return cls([row.id for row in found], questions, list(numbers), where, [tuple(row.answers) for row in found])
+        where = np.array([numbers.setdefault(row.context, len(numbers)) for row in rows], dtype=np.int64)
+        questions = [" ".join(row.text.split()) for row in rows]
+        return cls([row.id for row in rows], questions, list(numbers), where, [tuple(row.answers) for row in rows])
 
-    def plain(self) -> list[list[Any]]:
-        """Id, question, number of the passage, its text where it comes first, answers."""
+    def items_for_pin(self) -> list[list[Any]]:
+        """Id, question, number of the passage, its text at its first occurrence, answers."""
         seen: set[int] = set()
         rows = []
         for n, context in enumerate(self.where.tolist()):
@@ -71,7 +71,7 @@ class SpanExamples:
         return self.questions + [" ".join(context.split()) for context in self.contexts]
 
     def words(self) -> int:
-        """Words of all questions and of the passage of each."""
+        """Words of all questions and of each question's passage."""
         of_context = np.array([len(context.split()) for context in self.contexts], dtype=np.int64)
         return sum(question.count(" ") + 1 for question in self.questions) + int(of_context[self.where].sum())
 
@@ -95,12 +95,12 @@ class SpanExamples:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Where the words of some texts are: runs of characters other than white space.
+    """The bounds of the words of some texts; a word is a run of characters other than white space.
 
     Attributes:
-        starts: First character of each word, counted in its text ``[w]``.
-        ends: The character after its last ``[w]``.
-        texts: Where each text's words start among all, and the end ``[n + 1]``.
+        starts: First character of each word in its text ``[w]``.
+        ends: The character after its last one ``[w]``.
+        texts: Where each text's words start among all words, and the end ``[n + 1]``.
     """
 
     starts: np.ndarray
@@ -109,15 +109,15 @@ class Words:
 
     @classmethod
     def of(cls, texts: list[str]) -> "Words":
-        """The words of texts; a text without any has an empty one, as where it is encoded."""
-        found = [[match.span() for match in _WORD.finditer(text)] or [(0, 0)] for text in texts]
-        flat = np.array([span for spans in found for span in spans], dtype=np.int32).reshape(-1, 2)
+        """The words of texts; a text without any has one empty word, as in the encoder."""
+        words = [[match.span() for match in _WORD.finditer(text)] or [(0, 0)] for text in texts]
+        flat = np.array([span for spans in words for span in spans], dtype=np.int32).reshape(-1, 2)
         return cls(
-            flat[:, 0], flat[:, 1], np.concatenate([[0], np.cumsum([len(spans) for spans in found])]).astype(int)
+            flat[:, 0], flat[:, 1], np.concatenate([[0], np.cumsum([len(spans) for spans in words])]).astype(int)
         )
 
     def covering(self, text: int, start: int, end: int) -> tuple[int, int]:
-        """The first and the last word of the characters ``start`` to before ``end`` of a text, counted among all."""
+        """The first and last word of a text that characters ``start`` (inclusive) to ``end`` (exclusive) touch."""
         first, stop = self.texts[text], self.texts[text + 1]
         left = first + np.searchsorted(self.ends[first:stop], start, side="right")
         right = first + np.searchsorted(self.starts[first:stop], end, side="left") - 1

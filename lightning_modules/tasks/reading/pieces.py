@@ -1,4 +1,4 @@
-"""The pieces of a task's texts, made once for a tokenizer and kept in the cache."""
+"""The pieces of a task's texts, made once per tokenizer and cached."""
 
 import hashlib
 import os
@@ -10,18 +10,18 @@ import numpy as np
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.places import cache
 
-_RECIPE = 1  # bumped when the same texts would give other pieces
+_RECIPE = 1  # raise when the same texts would give different pieces
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Token ids of many texts in a row, without special tokens.
+    """Token ids of many texts, concatenated, without special tokens.
 
     Attributes:
         ids: Token ids ``[m]``.
         words: Where each word's pieces start in ``ids``, and the end ``[w + 1]``.
-        texts: Where each text's words start in ``words``, and the end ``[n + 1]``; every text has a word, which may
-            be empty.
+        texts: Where each text's words start in ``words``, and the end ``[n + 1]``; every text has at least one
+            word, which may be empty.
     """
 
     ids: np.ndarray
@@ -35,16 +35,16 @@ class Pieces:
 
     @classmethod
     def of(cls, texts: list[str], encoder: Encoder) -> "Pieces":
-        """Encodes texts, or reads from the cache what was made of the same ones."""
+        """Encodes texts, or reads the cached result for the same texts."""
         key = hashlib.sha256(encoder.path.read_bytes())
-        key.update(f"{_RECIPE} {encoder.kind}\0".encode() + "\n".join(texts).encode())  # no text has a line's end
+        key.update(f"{_RECIPE} {encoder.kind}\0".encode() + "\n".join(texts).encode())  # no text contains a line break
         path = cache() / "pieces" / f"{key.hexdigest()[:24]}.npz"
         if path.is_file():
             with np.load(path) as stored:
                 return cls(**{name: stored[name] for name in ("ids", "words", "texts")})
         made = cls(*encoder.by_word(texts))
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")  # several processes may make it at once
+        temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")  # several processes may write it at once
         np.savez(temporary, **asdict(made))
         os.replace(temporary, path)
         return made

@@ -1,7 +1,7 @@
-"""Which characters of a word each of its pieces stands for.
+"""The alignment of a word's pieces with its characters.
 
-Tokenizers lower-case, strip accents and cut at punctuation, so that the pieces of "(São)" are "(", "sao", ")". An
-answer of pieces is turned into text of the passage, and a marked answer into pieces, by spelling the word again.
+Tokenizers lower-case, strip accents and split at punctuation, so the pieces of "(São)" are "(", "sao", ")". The
+alignment turns predicted pieces into text of the passage, and marked answers into pieces.
 """
 
 import re
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 
 from lightning_modules.data.text.tokenizer import Vocabulary
 
-_MOST_UNKNOWN = 4  # unknown pieces of a word that are looked for
+_MOST_UNKNOWN = 4  # unknown pieces of a word that are aligned
 
 
 class Spelling:
-    """Spells words in the pieces of a vocabulary, WordPiece or byte-level BPE.
+    """Aligns words with the pieces of a vocabulary, WordPiece or byte-level BPE.
 
-    `get_final_text` of BERT's ``run_squad.py`` does the same by comparing an answer without its spaces with the text
-    it came from. Like there, the whole word is taken where pieces and characters cannot be matched.
+    `get_final_text` of BERT's ``run_squad.py`` does the same by comparing an answer without its spaces with its source
+    text. As there, the whole word is used if pieces and characters cannot be matched.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -34,10 +34,10 @@ class Spelling:
         self._known: dict[tuple[str, tuple[int, ...]], list[tuple[int, int]]] = {}
 
     def characters(self, word: str, ids: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Where each piece of a word starts in it, and where it ends; everywhere the whole word if that is not clear.
+        """Start and end of each piece in its word; the whole word for every piece if they cannot be matched.
 
-        An unknown piece stands for what its neighbours leave. The space that byte-level BPE puts in front of a word
-        is no character of it.
+        An unknown piece covers what its neighbours leave. The space that byte-level BPE puts before a word is not a
+        character of it.
 
         >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "(", ")", "sa", "##o"]
         >>> vocabulary = Vocabulary.of(pieces, "wordpiece")
@@ -46,18 +46,18 @@ class Spelling:
         """
         key = (word, ids)
         if key not in self._known:
-            ways = (self._match(word, ids, change) for change in self._changes())
-            self._known[key] = next((found for found in ways if found), [(0, len(word))] * len(ids))
+            matches = (self._match(word, ids, change) for change in self._changes())
+            self._known[key] = next((match for match in matches if match), [(0, len(word))] * len(ids))
         return self._known[key]
 
     def _changes(self) -> Iterator[Callable[[str], str]]:
-        """What a tokenizer may do to a character: nothing, lower-case it, lower-case it and strip its accents."""
+        """What a tokenizer may do to a character: keep it, lower-case it, or lower-case it and strip its accents."""
         if self._byte_level:
             yield lambda letter: letter.encode("utf-8", "surrogatepass").decode("latin-1")
             yield lambda letter: letter.lower().encode("utf-8", "surrogatepass").decode("latin-1")
         else:
             yield lambda letter: "" if _control(letter) else letter
-            yield lambda letter: "" if _control(letter) else _plain(letter)
+            yield lambda letter: "" if _control(letter) else _without_accents(letter)
 
     def _match(self, word: str, ids: tuple[int, ...], change: Callable[[str], str]) -> list[tuple[int, int]] | None:
         changed = [change(letter) for letter in word]
@@ -103,10 +103,10 @@ def _mark(letter: str) -> bool:
     return letter in string.punctuation or unicodedata.category(letter).startswith("P")
 
 
-def _plain(letter: str) -> str:
-    """Lower-cased and without accents, as BERT's tokenizer does it."""
-    found = unicodedata.normalize("NFD", letter)
-    return "".join(part for part in found if unicodedata.category(part) != "Mn").lower()
+def _without_accents(letter: str) -> str:
+    """Lower-cased and without accents, as in BERT's tokenizer."""
+    decomposed = unicodedata.normalize("NFD", letter)
+    return "".join(part for part in decomposed if unicodedata.category(part) != "Mn").lower()
 
 
 def _sums(sizes: Iterator[int]) -> Iterator[int]:

@@ -1,9 +1,9 @@
 """Questions and passages as rows ``[CLS] question [SEP] window [SEP]``: the inputs of the shape ``Spans``.
 
-A passage that is too long for a row is asked of in windows that overlap, as in BERT's ``run_squad.py``: they start
-every ``doc_stride`` pieces until the end is covered. Two differences, neither of which does anything at its settings
-(384 positions, 64 of them for the question, a stride of 128): a question has at most half of the positions, and a
-stride at most half of a window, so that in short rows too an answer of up to half a window is whole in one of them.
+A passage that is too long for a row is split into overlapping windows, as in BERT's ``run_squad.py``: one starts every
+``doc_stride`` pieces until the end is covered. There are two differences, without effect at its settings (384
+positions, 64 of them for the question, stride 128): a question has at most half of the positions, and a stride is at
+most half a window, so that also in short rows an answer of up to half a window lies whole in one of them.
 """
 
 from functools import cached_property
@@ -23,21 +23,21 @@ _SPECIAL = 3  # positions of special tokens in a row
 
 
 class SpanInputs:
-    """The windows of a split, those of a question one after the other.
+    """The windows of a split, grouped by question.
 
     Args:
-        examples: What is asked.
+        examples: The questions.
         pieces: The pieces of `SpanExamples.texts`.
-        vocabulary: What they are.
-        max_length: Positions of a row at most.
-        max_query: Pieces of a question that are shown at most.
+        vocabulary: Their vocabulary.
+        max_length: Maximum positions of a row.
+        max_query: Maximum pieces of a question.
         stride: Pieces from the start of a window to that of the next.
 
     Attributes:
         of: The question of each window ``[m]``.
         bounds: Where each question's windows start, and the end ``[n + 1]``.
-        begins: Each window's first piece, counted in ``pieces.ids`` ``[m]``.
-        ends: The piece after its last ``[m]``.
+        begins: Each window's first piece in ``pieces.ids`` ``[m]``.
+        ends: The piece after its last one ``[m]``.
         offsets: The position of its first piece in its row ``[m]``.
         sizes: Positions of each row ``[m 1]``.
     """
@@ -53,9 +53,9 @@ class SpanInputs:
     ) -> None:
         self.examples, self.pieces, self.spelling = examples, pieces, Spelling(vocabulary)
         count, starts, sizes = len(examples), pieces.bounds[:-1], np.diff(pieces.bounds)
-        asked = np.minimum(sizes[:count], min(max_query, (max_length - _SPECIAL) // 2))
+        question_sizes = np.minimum(sizes[:count], min(max_query, (max_length - _SPECIAL) // 2))
         context = count + examples.where
-        room = max_length - _SPECIAL - asked
+        room = max_length - _SPECIAL - question_sizes
         step = np.minimum(stride, np.maximum(1, room // 2))
         windows = 1 + np.maximum(0, -(-(sizes[context] - room) // step))
         self.of = np.repeat(np.arange(count), windows)
@@ -63,9 +63,9 @@ class SpanInputs:
         place = np.arange(len(self.of)) - self.bounds[self.of]
         self.begins = starts[context][self.of] + place * step[self.of]
         self.ends = np.minimum(self.begins + room[self.of], (starts + sizes)[context][self.of])
-        self.offsets = asked[self.of] + 2
+        self.offsets = question_sizes[self.of] + 2
         question = starts[:count][self.of]
-        parts = np.array([(question, question + asked[self.of]), (self.begins, self.ends)])
+        parts = np.array([(question, question + question_sizes[self.of]), (self.begins, self.ends)])
         self.rows = Segments(pieces.ids, parts, vocabulary)
         self.sizes = self.rows.lengths[:, None]
 
@@ -74,21 +74,21 @@ class SpanInputs:
 
     @cached_property
     def answers(self) -> np.ndarray:
-        """The first and the last piece of the first marked answer of each question, -1 without one ``[n 2]``.
+        """The first and last piece of the first marked answer of each question, -1 without one ``[n 2]``.
 
-        The fewest pieces that hold the answer's characters. ``_improve_answer_span`` of BERT's ``run_squad.py`` looks
-        for the pieces of the answer inside its words and so finds the same; it keeps the whole words where an answer
-        is a part of a piece or is cut into other pieces by itself, and takes the first place of several.
+        These are the fewest pieces that contain the answer's characters. ``_improve_answer_span`` of BERT's
+        ``run_squad.py`` searches the answer's pieces inside its words, with the same result; it keeps whole words if
+        an answer is part of a piece or is split differently on its own, and takes the first of several matches.
         """
-        found = np.full((len(self.examples), 2), -1)
+        spans = np.full((len(self.examples), 2), -1)
         for number, answers in enumerate(self.examples.answers):
             if answers:
                 start, text = answers[0]
-                found[number] = self._pieces_of(int(self.examples.where[number]), start, start + len(text))
-        return found
+                spans[number] = self._pieces_of(int(self.examples.where[number]), start, start + len(text))
+        return spans
 
     def _pieces_of(self, context: int, start: int, end: int) -> tuple[int, int]:
-        """The first and the last piece of some characters of a passage, (-1, -1) if they have none."""
+        """The first and last piece of some characters of a passage, (-1, -1) if they have none."""
         bounds, shift = self.examples.bounds, len(self.examples)
         words = bounds.covering(context, start, end)
         base = int(self.pieces.texts[shift + context] - bounds.texts[context])
@@ -110,7 +110,7 @@ class SpanInputs:
         return self.spelling.characters(text, tuple(self.pieces.ids[first:stop].tolist()))
 
     def text(self, number: int, first: int, last: int) -> str:
-        """What the passage of a question has from one piece to another: its own characters, spaces included."""
+        """The text of a question's passage from one piece to another, with its original characters and spaces."""
         context = int(self.examples.where[number])
         bounds, base = self.examples.bounds, self.pieces.texts[len(self.examples) + context]
         ends = []
@@ -124,20 +124,20 @@ class SpanInputs:
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """Positions of the answer's first and last piece in each row, (0, 0) where it is not whole ``[m 2]``.
+        """Positions of the answer's first and last piece in each row, (0, 0) if the row lacks part of it ``[m 2]``.
 
-        Windows without the answer are trained on too, in SQuAD 1.1 as in 2.0: so does the released code, whose comment
-        says that they are left out.
+        Windows without the answer are trained on too, in SQuAD 1.1 and 2.0. The released code does the same, although
+        its comment says that it skips them.
         """
         first, last = self.answers[self.of].T
         inside = (first >= self.begins) & (last < self.ends)
-        found = np.stack([first, last], axis=1) - self.begins[:, None] + self.offsets[:, None]
-        return np.where(inside[:, None], found, 0)
+        positions = np.stack([first, last], axis=1) - self.begins[:, None] + self.offsets[:, None]
+        return np.where(inside[:, None], positions, 0)
 
     def batch(self, indices: np.ndarray) -> Example:
         """The windows with these numbers as rows ``[b t]``, padded to the longest of them.
 
-        Two targets, ``start`` and ``end``, say which position of each row is right.
+        The targets ``start`` and ``end`` hold the right position of each row.
         """
         indices = np.asarray(indices, dtype=np.int64)
         example = Example.of(self.rows.tokens(indices))

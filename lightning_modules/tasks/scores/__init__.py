@@ -1,1 +1,1 @@
-"""How answers are scored: metrics, averages, decoding of spans, what a record keeps."""
+"""Scoring of answers: metrics, averages, decoding of spans, what a record keeps per example."""

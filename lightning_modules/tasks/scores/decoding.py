@@ -1,4 +1,4 @@
-"""From logits of starts and ends to texts, as BERT's ``run_squad.py`` does it."""
+"""From logits of starts and ends to texts, as in BERT's ``run_squad.py``."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,10 +12,9 @@ class SpanAnswers(NamedTuple):
     """The best answers to the questions of a split.
 
     Attributes:
-        texts: The best stretch of each passage, "" where there is none ``[n]``.
-        nulls: How much better than that it is to say that the passage holds no answer: the smallest
-            start + end logit of the first position over the question's windows, less the start + end logit of the
-            best stretch ``[n]``.
+        texts: The best span of each passage, "" without candidates ``[n]``.
+        nulls: Null scores: the smallest start + end logit of the first position over the question's windows, minus
+            the start + end logit of the best span ``[n]``.
     """
 
     texts: list[str]
@@ -25,26 +24,26 @@ class SpanAnswers(NamedTuple):
 def decoded(outputs: Sequence[np.ndarray], inputs: SpanInputs, n_best: int, max_answer: int) -> SpanAnswers:
     """The best answer to each question over its windows.
 
-    A stretch is a candidate if its start is among the ``n_best`` best starts of a row and its end among the best ends,
-    both lie in the window, no other window has more context around the start (that of the end is not looked at, as in
-    the released code), and it has ``max_answer`` pieces at most. Without any candidate the answer is "", where the
-    released code answers "empty", or fails in SQuAD 2.0.
+    A span is a candidate if its start is among the ``n_best`` best starts of a row and its end among the best ends,
+    both lie in the window, no other window has more context around the start (the end is not checked, as in the
+    released code), and it has at most ``max_answer`` pieces. Without candidates the answer is "", where the released
+    code answers "empty", or fails on SQuAD 2.0.
 
     Args:
-        outputs: Of each window the logits ``[t 2]``.
+        outputs: The logits of each window ``[t 2]``.
         inputs: The windows.
-        n_best: How many starts and ends of a row are looked at.
-        max_answer: Pieces of an answer at most.
+        n_best: How many starts and ends of a row are considered.
+        max_answer: Maximum pieces of an answer.
     """
     texts, nulls = [], np.zeros(len(inputs.examples))
     for number in range(len(inputs.examples)):
         windows = slice(*inputs.bounds[number : number + 2].tolist())
         central = most_central(inputs.begins[windows], inputs.ends[windows])
         best, chosen, null = -np.inf, None, np.inf
-        for window, here in enumerate(central, windows.start):
+        for window, is_central in enumerate(central, windows.start):
             logits = outputs[window]
             null = min(null, float(logits[0, 0] + logits[0, 1]))
-            score, first, last = _best(logits, int(inputs.offsets[window]), here, n_best, max_answer)
+            score, first, last = _best(logits, int(inputs.offsets[window]), is_central, n_best, max_answer)
             if score > best:
                 begin = int(inputs.begins[window])
                 best, chosen = score, (begin + first, begin + last)
@@ -54,11 +53,11 @@ def decoded(outputs: Sequence[np.ndarray], inputs: SpanInputs, n_best: int, max_
 
 
 def most_central(begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
-    """For each window of a passage, whether each of its pieces has more context there than in the other windows.
+    """For each window of a passage, whether each of its pieces has more context in it than in any other window.
 
-    The context is min(pieces to the left, pieces to the right) + 0.01 x pieces of the window; of equals the first.
+    The context is min(pieces to the left, pieces to the right) + 0.01 x pieces of the window; ties go to the first.
 
-    >>> [found.tolist() for found in most_central(np.array([0, 2]), np.array([4, 6]))]
+    >>> [central.tolist() for central in most_central(np.array([0, 2]), np.array([4, 6]))]
     [[True, True, True, False], [False, True, True, True]]
     """
     if len(begins) == 1:
@@ -71,7 +70,7 @@ def most_central(begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
 
 
 def _best(logits: np.ndarray, offset: int, central: np.ndarray, n_best: int, most: int) -> tuple[float, int, int]:
-    """The score of the best candidate of a window and its first and last piece there; -inf if there is none."""
+    """The score of the best candidate of a window and its first and last piece in it; -inf without candidates."""
     starts, ends = np.argsort(-logits[: offset + len(central) + 1], axis=0, kind="stable")[:n_best].T - offset
     starts = starts[(starts >= 0) & (starts < len(central))]
     starts = starts[central[starts]]

@@ -1,4 +1,4 @@
-"""One number an example, small enough to lie in a record: answers for ensembles, scores for paired tests."""
+"""One number per example, packed for a record: answers for ensembles, scores for paired tests."""
 
 import base64
 import zlib
@@ -11,13 +11,13 @@ from lightning_modules.config import ConfigError
 def pack(values: np.ndarray) -> str:
     """``kind:count:base64`` of compressed bits (bool), whole numbers below 65,536, or numbers from 0 to 1.
 
-    The last are kept in steps of 1/255: for EM and F1 of one example that is finer than anything they decide.
+    The last are stored in steps of 1/255, which is precise enough for EM and F1 of one example.
 
     >>> unpack(pack(np.array([True, False, True]))).tolist()
     [True, False, True]
 
     Raises:
-        ValueError: For numbers that are none of these.
+        ValueError: For any other values.
     """
     if values.dtype == bool:
         kind, data = "bits", np.packbits(values).tobytes()
@@ -31,19 +31,21 @@ def pack(values: np.ndarray) -> str:
 
 
 def unpack(text: str) -> np.ndarray:
-    """What `pack` was given ``[n]``.
+    """The values that `pack` packed ``[n]``.
 
     Raises:
-        ConfigError: For anything else.
+        ConfigError: For a text that `pack` did not write.
     """
     try:
         kind, count, data = text.split(":", 2)
         size = {"bits": -(-int(count) // 8), "whole": 2 * int(count), "share": int(count)}[kind]
-        found = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), size + 1)
-        if len(found) != size:
-            raise ValueError(f"{len(found)} bytes instead of {size}")
+        content = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), size + 1)
+        if len(content) != size:
+            raise ValueError(f"{len(content)} bytes instead of {size}")
     except (ValueError, KeyError, zlib.error) as error:
-        raise ConfigError([f"{text[:40]!r} holds no numbers of examples: {error}"]) from None
+        raise ConfigError([f"{text[:40]!r} is not a packed array: {error}"]) from None
     if kind == "bits":
-        return np.unpackbits(np.frombuffer(found, np.uint8), count=int(count)).astype(bool)
-    return np.frombuffer(found, "<u2").astype(np.int64) if kind == "whole" else np.frombuffer(found, np.uint8) / 255.0
+        return np.unpackbits(np.frombuffer(content, np.uint8), count=int(count)).astype(bool)
+    return (
+        np.frombuffer(content, "<u2").astype(np.int64) if kind == "whole" else np.frombuffer(content, np.uint8) / 255.0
+    )

@@ -1,4 +1,4 @@
-"""How answers are scored. All are better when higher; for a constant answer correlations are 0 by convention."""
+"""Metrics of answers. All are better when higher; correlations of constant answers are 0 by convention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Metric:
-    """One measure of ``of(labels, answers)``.
+    """A metric ``of(labels, answers)``.
 
     Attributes:
         description: What it is and its range, in a line.
-        of: The measure itself.
+        of: The function.
     """
 
     description: str
@@ -20,12 +20,12 @@ class Metric:
 
 
 def accuracy(labels: np.ndarray, answers: np.ndarray) -> float:
-    """The share of right answers."""
+    """The share of correct answers."""
     return float((labels == answers).mean())
 
 
 def f1(labels: np.ndarray, answers: np.ndarray) -> float:
-    """The harmonic mean of precision and recall of class 1; 0 where nothing of it was found."""
+    """The harmonic mean of precision and recall of class 1; 0 if it is never predicted correctly."""
     from sklearn.metrics import f1_score  # seconds to import, which planning does without
 
     return float(f1_score(labels, answers, zero_division=0.0))
@@ -51,7 +51,7 @@ def pearson(labels: np.ndarray, answers: np.ndarray) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric("share of answers that are right, 0 to 1", accuracy),
+    "accuracy": Metric("share of correct answers, 0 to 1", accuracy),
     "f1": Metric("harmonic mean of precision and recall of class 1, 0 to 1", f1),
     "matthews": Metric("Matthews correlation of answers and labels, -1 to 1", matthews),
     "spearman": Metric("rank correlation of answers and labels, -1 to 1", spearman),

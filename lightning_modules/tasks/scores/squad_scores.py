@@ -1,6 +1,6 @@
-"""Exact match and F1 of answers in words, as the evaluation scripts of SQuAD 1.1 and 2.0 measure them.
+"""Exact match and word F1 of answers, as in the evaluation scripts of SQuAD 1.1 and 2.0.
 
-Rajpurkar et al. 2016, section 6.1, and 2018, section 5.1. Shares from 0 to 1 here, percentages there.
+Rajpurkar et al. 2016, section 6.1, and 2018, section 5.1. Here they are shares from 0 to 1, there percentages.
 """
 
 import hashlib
@@ -25,52 +25,52 @@ def normalised(text: str) -> str:
 
 
 def word_f1(answer: str, gold: str) -> float:
-    """The harmonic mean of precision and recall of words of two normalised texts, repetitions counted.
+    """The harmonic mean of word precision and recall of two normalised texts; repeated words count.
 
-    Without words on either side 1 if both have none, as in the script of 2.0; that of 1.1 gives 0.
+    If either text has no words, it is 1 if both have none (script of 2.0; that of 1.1 gives 0), else 0.
     """
-    found, wanted = answer.split(), gold.split()
-    if not found or not wanted:
-        return float(found == wanted)
-    same = sum((Counter(found) & Counter(wanted)).values())
-    return 2 * same / (len(found) + len(wanted))
+    predicted, marked = answer.split(), gold.split()
+    if not predicted or not marked:
+        return float(predicted == marked)
+    same = sum((Counter(predicted) & Counter(marked)).values())
+    return 2 * same / (len(predicted) + len(marked))
 
 
 def best_of(answer: str, golds: Sequence[str], unanswerable: bool) -> tuple[float, float]:
-    """Exact match and F1 of an answer with the marked answer that it is most like.
+    """The best exact match and F1 of an answer over the marked answers.
 
     Args:
-        answer: The answer; "" says that there is none.
-        golds: The marked answers; none where the passage holds no answer.
-        unanswerable: Whether that may be, as in 2.0: then marked answers that are empty once they are normalised do
-            not count, and without others "" is right.
+        answer: The answer; "" means "no answer".
+        golds: The marked answers; empty if the passage has no answer.
+        unanswerable: Whether passages may lack an answer, as in 2.0: then marked answers that are empty after
+            normalisation do not count, and if no others remain, "" is right.
     """
-    said, wanted = normalised(answer), [normalised(gold) for gold in golds]
+    predicted, marked = normalised(answer), [normalised(gold) for gold in golds]
     if unanswerable:
-        wanted = [gold for gold in wanted if gold] or [""]
-    exact = max(float(said == gold) for gold in wanted)
-    if not said and not unanswerable:
+        marked = [gold for gold in marked if gold] or [""]
+    exact = max(float(predicted == gold) for gold in marked)
+    if not predicted and not unanswerable:
         return exact, 0.0
-    return exact, max(word_f1(said, gold) for gold in wanted)
+    return exact, max(word_f1(predicted, gold) for gold in marked)
 
 
-def best_threshold(nulls: np.ndarray, given: np.ndarray, withheld: np.ndarray) -> float:
-    """The threshold that scores best: questions with a null score above it are answered with "".
+def best_threshold(nulls: np.ndarray, answered: np.ndarray, withheld: np.ndarray) -> float:
+    """The best threshold of the null score, above which a question is answered with "".
 
-    As ``find_best_thresh`` of the script of 2.0, but questions with the same null score stay together.
+    Like ``find_best_thresh`` of the script of 2.0, but questions with equal null scores stay together.
 
     Args:
-        nulls: How much speaks for there being no answer ``[n]``.
-        given: The score of each question if it is answered ``[n]``.
-        withheld: The same if it is answered with "" ``[n]``.
+        nulls: Null scores ``[n]``.
+        answered: The score of each question with its answer ``[n]``.
+        withheld: The score of each question with "" ``[n]``.
 
     Returns:
-        The null score of the last question that is answered; minus infinity if none had better be, 0 without any.
+        The null score of the last question that is answered; minus infinity if none should be, 0 without questions.
     """
     if not len(nulls):
         return 0.0
     order = np.argsort(nulls, kind="stable")
-    ranked, gain = nulls[order], np.cumsum((given - withheld)[order])
+    ranked, gain = nulls[order], np.cumsum((answered - withheld)[order])
     last = np.append(ranked[1:] != ranked[:-1], True)
     if gain[last].max() <= 0:
         return -np.inf
@@ -78,5 +78,5 @@ def best_threshold(nulls: np.ndarray, given: np.ndarray, withheld: np.ndarray) -
 
 
 def halves(ids: Sequence[str]) -> np.ndarray:
-    """In which of two halves each question is, by a hash of its id ``[n]``."""
+    """Which of two halves each question belongs to, by a hash of its id ``[n]``."""
     return np.array([hashlib.sha256(name.encode()).digest()[0] % 2 == 1 for name in ids], dtype=bool)

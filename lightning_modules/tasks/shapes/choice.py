@@ -1,8 +1,8 @@
-"""Questions with options: one score an option from the pooled first position, softmax over a question's options.
+"""Multiple choice: one score per option from the pooled first position, softmax over a question's options.
 
-An item has a row for each option: ``[CLS] context [SEP] question option [SEP]``. The score is the product of the
-pooled state with one vector, without bias (SWAG in Devlin et al. 2019, section 4.4); dropout lies between, as in the
-classifiers of section 4.1.
+An item has one row per option: ``[CLS] context [SEP] question option [SEP]``. The score is the product of the pooled
+state with one vector, without bias (SWAG in Devlin et al. 2019, section 4.4), after dropout as in the classifiers of
+section 4.1.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,14 +30,14 @@ BLANK = "_"
 
 
 class Question(NamedTuple):
-    """One question as its source has it.
+    """One question as in its source.
 
     Attributes:
-        context: What it is about.
-        question: What stands before each option, or has a blank for it; may be empty.
+        context: The passage or sentence that the question refers to.
+        question: The text before each option, or with a blank for it; may be empty.
         options: The options.
-        label: Number of the right one, from 0.
-        group: A part of the data set that has a score of its own.
+        label: Number of the right option, from 0.
+        group: The part of the data set, where parts have scores of their own.
     """
 
     context: str
@@ -48,7 +48,7 @@ class Question(NamedTuple):
 
 
 def joined(question: str, option: str, blank: bool) -> str:
-    """A question with an option in its blanks ("_"), if it has some that are to be filled; or else before it.
+    """A question with the option in its blanks ("_"), if ``blank`` and it has any; else followed by the option.
 
     >>> joined("He is _ .", "tall", blank=True), joined("Who is tall?", "He", blank=True)
     ('He is tall .', 'Who is tall? He')
@@ -63,12 +63,12 @@ class ChoiceExamples:
     """The questions of a split. Each distinct text is held, and encoded, once.
 
     Attributes:
-        known: Texts, their words separated by single spaces ``[m]``.
-        context: Number of each question's context among them ``[n]``; None where contexts are hidden.
+        known: The distinct texts, words separated by single spaces ``[m]``.
+        context: Number of each question's context among them ``[n]``; None if contexts are hidden.
         rows: Number of each option, joined with its question ``[n k]``.
         labels: Number of the right option ``[n]``.
-        groups: Part of the data set that each question belongs to ``[n]``.
-        plainly: Question and options apart, for baselines ``n x (question, options)``.
+        groups: Part of the data set of each question ``[n]``.
+        questions: Question and options, not joined, for baselines ``n x (question, options)``.
     """
 
     known: list[str]
@@ -76,17 +76,17 @@ class ChoiceExamples:
     rows: np.ndarray
     labels: np.ndarray
     groups: np.ndarray
-    plainly: list[tuple[str, tuple[str, ...]]]
+    questions: list[tuple[str, tuple[str, ...]]]
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def contexts(self) -> list[str]:
-        """The context of each question, empty where contexts are hidden."""
+        """The context of each question; empty if contexts are hidden."""
         return [""] * len(self) if self.context is None else [self.known[n] for n in self.context.tolist()]
 
-    def plain(self) -> list[list[Any]]:
-        """Context, the rows' other texts, number of the right one."""
+    def items_for_pin(self) -> list[list[Any]]:
+        """Context, questions joined with their options, number of the right option."""
         rows = [[self.known[n] for n in row] for row in self.rows.tolist()]
         return [list(item) for item in zip(self.contexts(), rows, self.labels.tolist(), strict=True)]
 
@@ -95,7 +95,7 @@ class ChoiceExamples:
         return self.known
 
     def words(self) -> int:
-        """Words of all rows: a context counts once an option."""
+        """Words of all rows; a context counts once per option."""
         sizes = np.array([text.count(" ") + 1 for text in self.known])
         shared = 0 if self.context is None else self.rows.shape[1] * sizes[self.context].sum()
         return int(sizes[self.rows].sum() + shared)
@@ -108,15 +108,15 @@ class ChoiceExamples:
             rows=self.rows[numbers],
             labels=self.labels[numbers],
             groups=self.groups[numbers],
-            plainly=[self.plainly[n] for n in numbers.tolist()],
+            questions=[self.questions[n] for n in numbers.tolist()],
         )
 
 
 class ChoiceInputs:
-    """The encoded questions of a split, a row an option.
+    """The encoded questions of a split, one row per option.
 
     Attributes:
-        examples: What they are.
+        examples: The questions.
         sizes: Positions of each row of each question ``[n k]``.
     """
 
@@ -149,7 +149,7 @@ class ChoiceInputs:
     def batch(self, indices: np.ndarray) -> Example:
         """The questions with these numbers ``[b t]``, question after question; a row's target is 1 for a right option.
 
-        Targets say where a model's answer is read, see `layout.places`.
+        The targets are at the positions that represent the rows, see `layout.places`.
         """
         indices = np.asarray(indices, dtype=np.int64)
         options = self.sizes.shape[1]
@@ -165,7 +165,7 @@ class ChoiceHead(Head):
 
     Args:
         hidden_size: Width d of the backbone.
-        options: Options of a question.
+        options: Options per question.
         dropout: Dropout on the pooled vector.
     """
 
@@ -182,7 +182,7 @@ class ChoiceHead(Head):
         return self.output(self.dropout(torch.tanh(self.pooler(chosen)))).view(-1, self.options)
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
-        """See `Head.adopt_pooler`."""
+        """Loads the pretrained pooler."""
         self.pooler.load_state_dict(weights)
 
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
@@ -191,22 +191,22 @@ class ChoiceHead(Head):
         return F.cross_entropy(outputs.float(), labels, reduction="sum")
 
     def count(self, example: Example) -> float:
-        """Questions."""
+        """Number of questions."""
         return example.targets[RIGHT].count() / self.options
 
 
 @dataclass(frozen=True)
 class Choice(Shape):
-    """Questions of which one option is right.
+    """Questions with exactly one right option.
 
     Attributes:
-        options: How many a question has.
-        last: Pieces that question and option keep, the last ones; the context is then cut at its end to what room is
-            left (RACE in ALBERT's released code: 128 of 512), of which it keeps at least half. At 0 the longer of the
-            two is cut at its end, as BERT's pairs are.
-        blank: Whether "_" in a question stands for the option.
-        context: Whether contexts are shown; without them a row is ``[CLS] question option [SEP]``: a control that
-            tells how far the options give themselves away.
+        options: Options per question.
+        last: Keep the last so many pieces of question and option and cut the context at its end to the remaining
+            room, at least half (RACE in ALBERT's released code: 128 of 512). At 0 the longer of the two is cut at its
+            end, as in BERT's pairs.
+        blank: Whether "_" in a question marks the place of the option.
+        context: Whether contexts are shown. Without them a row is ``[CLS] question option [SEP]``, a control for
+            cues in the options.
     """
 
     options: int
@@ -214,31 +214,35 @@ class Choice(Shape):
     blank: bool = False
     context: bool = True
     measures = {
-        "accuracy": "share of questions answered rightly, 0 to 1",
-        "middle_accuracy": "the same share of the questions of middle schools",
-        "high_accuracy": "the same share of the questions of high schools",
+        "accuracy": "share of questions answered correctly, 0 to 1",
+        "middle_accuracy": "the same share, questions for middle schools",
+        "high_accuracy": "the same share, questions for high schools",
     }
-    methods = {"majority": "majority answer", "tfidf": "option by its words alone"}
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """Name of each baseline -> what tables call it."""
+        return super().methods if not self.context else {**super().methods, "tfidf": "TF-IDF similarity"}
 
     @property
     def rows(self) -> int:
-        """Rows of an item."""
+        """Rows per item."""
         return self.options
 
     @property
     def classes(self) -> int:
-        """How many answers a question may have."""
+        """Number of possible answers of a question."""
         return self.options
 
     def read(self, rows: Iterable[Question], task: str) -> ChoiceExamples:
-        """See `Shape.read`. Contexts and options must have a word, options be as many as the shape says."""
-        found, wrong, known = list(rows), [], {}
-        contexts, numbers, plainly = [], [], []
-        for number, row in enumerate(found):
+        """Checks that contexts and options are not empty and that every question has the shape's number of options."""
+        source, wrong, known = list(rows), [], {}
+        contexts, numbers, questions = [], [], []
+        for number, row in enumerate(source):
             context, question, *options = (" ".join(text.split()) for text in (row.context, row.question, *row.options))
             if len(options) != self.options or row.label not in range(self.options):
                 wrong.append(
-                    f"example {number} of '{task}' has {len(options)} options, of which number {row.label} is right; "
+                    f"example {number} of '{task}' has {len(options)} options, and number {row.label} is right; "
                     f"it must have {self.options}, numbered from 0"
                 )
             elif not all(options) or (self.context and not context):
@@ -246,42 +250,42 @@ class Choice(Shape):
             contexts.append(known.setdefault(context, len(known)) if self.context else 0)
             texts = [joined(question, option, self.blank) for option in options]
             numbers.append([known.setdefault(text, len(known)) for text in texts])
-            plainly.append((question, tuple(options)))
+            questions.append((question, tuple(options)))
         if wrong:
             raise refused(wrong)
         return ChoiceExamples(
             list(known),
             np.array(contexts) if self.context else None,
             np.array(numbers),
-            np.array([row.label for row in found]),
-            np.array([row.group for row in found]),
-            plainly,
+            np.array([row.label for row in source]),
+            np.array([row.group for row in source]),
+            questions,
         )
 
     def inputs(
         self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> ChoiceInputs:
-        """See `Shape.inputs`: each row cut to ``max_length`` positions."""
+        """The questions as rows of at most ``max_length`` positions."""
         return ChoiceInputs(examples, pieces, vocabulary, settings, self.last)
 
     def head(self, hidden_size: int, settings: FineTuning) -> ChoiceHead:
-        """See `Shape.head`."""
+        """A new `ChoiceHead`."""
         return ChoiceHead(hidden_size, self.options, settings.dropout)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: ChoiceInputs) -> np.ndarray:
-        """Number of the option with the best score, the first of equals ``[n]``."""
+        """Number of the option with the highest score, the first of ties ``[n]``."""
         return np.stack(outputs).argmax(1)
 
     def score(self, answers: np.ndarray, examples: ChoiceExamples, metrics: Sequence[str]) -> Scored:
-        """See `Shape.score`. Kept of each question are ``answer`` and ``right``."""
-        right, found = answers == examples.labels, {}
+        """Accuracies over all questions or a group; keeps ``answer`` and ``right`` of each question."""
+        right, scores = answers == examples.labels, {}
         for name in metrics:
             group = name.removesuffix("accuracy").removesuffix("_")
-            found[name] = float(right[examples.groups == group].mean() if group else right.mean())
-        return Scored(found, {"answer": pack(answers.astype(np.int64)), "right": pack(right)})
+            scores[name] = float(right[examples.groups == group].mean() if group else right.mean())
+        return Scored(scores, {"answer": pack(answers.astype(np.int64)), "right": pack(right)})
 
     def baselines(self, train: ChoiceExamples, dev: ChoiceExamples) -> dict[str, np.ndarray]:
-        """``majority`` gives the commonest position; ``tfidf`` see `lexical.by_words`."""
+        """``majority``: the most frequent position of the right option; ``tfidf``: see `lexical.by_words`."""
         from lightning_modules.tasks.baselines.lexical import by_words  # seconds to import, which planning does without
 
         constant = np.bincount(train.labels, minlength=self.options).argmax()

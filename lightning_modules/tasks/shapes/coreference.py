@@ -1,12 +1,12 @@
-"""Which of two names a pronoun means, or neither: three-way, from the states of the three mentions.
+"""Which of two names a pronoun refers to, or neither: three classes, from the states of the three mentions.
 
-A mention is the states of its first and its last piece. Each name has a score from mention of the pronoun, its own,
-and their product, by the same small network for both; "neither" has the score 0, as the missing antecedent of Lee et
-al. (2017, section 3). So swapping the names swaps the answers. The head is ours: Webster et al. (2018) test systems,
-and train none.
+A mention is represented by the states of its first and last piece. A small network, the same for both names, scores
+each name from the pronoun's mention, its own, and their product; "neither" has the score 0, as the missing antecedent
+of Lee et al. (2017, section 3). So swapping the names swaps the answers. The head is ours: Webster et al. (2018) only
+evaluate systems.
 
-A text that is longer than a row is cut to the pieces around its mentions. Where these lie too far apart for a row, it
-holds the pronoun and the nearer name, or the pronoun alone, and a name outside is read at the first position.
+A text that is longer than a row is cut to the pieces around its mentions. If these are too far apart for a row, the
+row contains the pronoun and the nearer name, or the pronoun alone, and a name outside is read at the first position.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,18 +31,18 @@ from lightning_modules.tasks.shapes.tagging import filled
 
 ANSWER, MENTIONS = "answer", "mentions"  # the names of the targets
 CLASSES = ("A", "B", "neither")
-MASCULINE, FEMININE = ("he", "him", "his"), ("she", "her", "hers")  # those that the official scorer knows
+MASCULINE, FEMININE = ("he", "him", "his"), ("she", "her", "hers")  # the pronouns of the official scorer
 _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
 
 class Mentioned(NamedTuple):
-    """One text as its source has it.
+    """One text as in its source.
 
     Attributes:
-        name: What the source calls it.
-        text: The text, in any white space.
-        spans: Where pronoun, A and B start and end in it, in characters.
-        label: Number of what the pronoun means in ``CLASSES``.
+        name: Its id in the source.
+        text: The text, with any white space.
+        spans: Start and end of pronoun, A and B in characters.
+        label: Number of the answer in ``CLASSES``.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Mentioned(NamedTuple):
 
 
 def words_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[list[str], list[list[int]]]:
-    """The words of a text, cut also where a span starts or ends, and the words between which each span lies.
+    """The words of a text, also split where a span starts or ends, and the bounds of each span in words.
 
     >>> words_of("Ann (her mother) left.", [(5, 8), (0, 3), (4, 15)])
     (['Ann', '(', 'her', 'mother', ')', 'left.'], [[2, 3], [0, 1], [1, 4]])
@@ -70,11 +70,11 @@ class MentionExamples:
     """The texts of a split.
 
     Attributes:
-        names: What the source calls each ``[n]``.
-        passages: Words separated by single spaces ``[n]``.
-        spans: Between which words of its text each mention lies: pronoun, A and B ``[n 3 2]``.
-        labels: Number of what the pronoun means in ``CLASSES`` ``[n]``.
-        feminine: Whether the pronoun is ``[n]``.
+        names: Ids of the texts ``[n]``.
+        passages: Texts, words separated by single spaces ``[n]``.
+        spans: Bounds of pronoun, A and B in words ``[n 3 2]``.
+        labels: Numbers of the answers in ``CLASSES`` ``[n]``.
+        feminine: Whether the pronoun is feminine ``[n]``.
     """
 
     names: list[str]
@@ -86,7 +86,7 @@ class MentionExamples:
     def __len__(self) -> int:
         return len(self.names)
 
-    def plain(self) -> list[list[Any]]:
+    def items_for_pin(self) -> list[list[Any]]:
         """Text, spans in words, number of the answer."""
         items = zip(self.passages, self.spans.tolist(), self.labels.tolist(), strict=True)
         return [list(item) for item in items]
@@ -116,15 +116,15 @@ class MentionInputs:
     """The encoded texts of a split, one row each.
 
     Attributes:
-        examples: What they are.
-        sizes: Positions of each ``[n 1]``.
-        ends: Positions of the first and the last piece of pronoun, A and B; 0 for a mention outside ``[n 3 2]``.
+        examples: The texts.
+        sizes: Positions of each row ``[n 1]``.
+        ends: Positions of the first and last piece of pronoun, A and B; 0 for a mention outside the row ``[n 3 2]``.
     """
 
     def __init__(self, examples: MentionExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int) -> None:
         self.examples = examples
         spans = pieces.words[pieces.texts[:-1, None, None] + examples.spans]
-        own = np.array([_held(found, max_length - 2) for found in spans.tolist()]).reshape(-1, 2)
+        own = np.array([_required(mentions, max_length - 2) for mentions in spans.tolist()]).reshape(-1, 2)
         outer = np.stack([pieces.bounds[:-1], pieces.bounds[1:]], 1)
         runs = filled(own, outer, max_length - 2)
         start, end = runs[:, 0, None], runs[:, 1, None]
@@ -140,8 +140,8 @@ class MentionInputs:
     def batch(self, indices: np.ndarray) -> Example:
         """The texts with these numbers ``[b t]``.
 
-        Of each text there is one answer, and six places to be read: the two ends of pronoun, A and B, whose ids say
-        which of the six they are.
+        The target ``answer`` has one entry per text, ``mentions`` six: the two ends of pronoun, A and B, with their
+        number among the six as id.
         """
         indices = np.asarray(indices, dtype=np.int64)
         example = Example.of(self.rows.tokens(indices))
@@ -153,8 +153,8 @@ class MentionInputs:
         return example
 
 
-def _held(spans: list[list[int]], room: int) -> tuple[int, int]:
-    """The pieces that a row must hold: all mentions, or the pronoun and the nearer name, or its first pieces alone."""
+def _required(spans: list[list[int]], room: int) -> tuple[int, int]:
+    """The pieces that a row must contain: all mentions, or pronoun and nearer name, or the start of the pronoun."""
     pronoun, *names = spans
     names.sort(key=lambda name: max(pronoun[0] - name[1], name[0] - pronoun[1]))
     for mentions in (spans, [pronoun, names[0]]):
@@ -165,7 +165,7 @@ def _held(spans: list[list[int]], room: int) -> tuple[int, int]:
 
 
 class MentionHead(Head):
-    """A score for each name from a hidden layer with tanh and dropout; 0 for neither.
+    """One score per name from a hidden layer with tanh and dropout; 0 for neither.
 
     Args:
         hidden_size: Width d of the backbone and of the hidden layer.
@@ -185,24 +185,24 @@ class MentionHead(Head):
         mentions = hidden.flatten(0, 1)[example.targets[MENTIONS].where].view(len(hidden), 3, -1)
         names = mentions[:, 1:]
         pronoun = mentions[:, :1].expand_as(names)
-        found = torch.tanh(self.hidden(torch.cat([pronoun, names, pronoun * names], -1)))
-        return F.pad(self.output(self.dropout(found)).squeeze(-1), (0, 1))
+        states = torch.tanh(self.hidden(torch.cat([pronoun, names, pronoun * names], -1)))
+        return F.pad(self.output(self.dropout(states)).squeeze(-1), (0, 1))
 
     def loss(self, outputs: Float[Tensor, "b 3"], example: Example) -> Tensor:
         """The sum of the answers' cross-entropies in nats."""
         return F.cross_entropy(outputs.float(), example.targets[ANSWER].ids, reduction="sum")
 
     def count(self, example: Example) -> float:
-        """Texts."""
+        """Number of texts."""
         return example.targets[ANSWER].count()
 
 
 def f1(labels: np.ndarray, answers: np.ndarray) -> float:
-    """F1 as in the official scorer of GAP: each text is two questions, does the pronoun mean A, does it mean B.
+    """F1 as in the official scorer of GAP: each text is two binary questions, one per name.
 
     Args:
         labels: Numbers in ``CLASSES`` ``[n]``.
-        answers: As many.
+        answers: Numbers in ``CLASSES`` ``[n]``.
     """
     right = int(((labels == answers) & (labels < 2)).sum())
     return 2 * right / max(1, int((labels < 2).sum()) + int((answers < 2).sum()))
@@ -212,30 +212,31 @@ def f1(labels: np.ndarray, answers: np.ndarray) -> float:
 class Coreference(Shape):
     """Texts with a pronoun and two names.
 
-    The official ratio of feminine to masculine F1 is no measure here, since it is not better when higher; tables have
-    both its sides.
+    The official ratio of feminine to masculine F1 is left out, since higher is not better; both F1s are metrics.
     """
 
     measures = {
-        "f1": "F1 of the answers that a pronoun means A, or B, 0 to 1",
-        "masculine_f1": "the same of masculine pronouns",
-        "feminine_f1": "the same of feminine pronouns",
-        "accuracy": "share of pronouns whose name, or lack of one, is found, 0 to 1",
+        "f1": "F1 over the questions whether the pronoun refers to A and to B, 0 to 1",
+        "masculine_f1": "the same F1, masculine pronouns",
+        "feminine_f1": "the same F1, feminine pronouns",
+        "accuracy": "share of pronouns resolved correctly, neither included, 0 to 1",
     }
-    methods = {"majority": "majority answer", "nearest": "nearest name before the pronoun"}
+    methods = {"majority": "majority class", "nearest": "nearest name before the pronoun"}
 
     def read(self, rows: Iterable[Mentioned], task: str) -> MentionExamples:
-        """See `Shape.read`. Mentions must be words of the text, pronouns those of the official scorer."""
-        found, wrong, passages, spans, feminine = list(rows), [], [], [], []
-        for number, row in enumerate(found):
+        """Checks that mentions are not empty and that pronouns are known to the official scorer."""
+        source, wrong, passages, spans, feminine = list(rows), [], [], [], []
+        for number, row in enumerate(source):
             where = f"example {number} of '{task}' ({row.name})"
             pronoun = row.text[slice(*row.spans[0])].strip().lower()
             if any(not row.text[slice(*span)].strip() or span[0] < 0 for span in row.spans):
                 wrong.append(f"{where} has an empty mention")
             elif pronoun not in MASCULINE + FEMININE:
-                wrong.append(f"{where} asks for {pronoun!r}, which is none of {', '.join(MASCULINE + FEMININE)}")
+                wrong.append(
+                    f"{where} has the pronoun {pronoun!r}, which is not one of {', '.join(MASCULINE + FEMININE)}"
+                )
             elif row.label not in range(len(CLASSES)):
-                wrong.append(f"{where} has the answer {row.label}, which is no number below {len(CLASSES)}")
+                wrong.append(f"{where} has the answer {row.label}, which is not a number from 0 to {len(CLASSES) - 1}")
             else:
                 words, places = words_of(row.text, row.spans)
                 passages.append(" ".join(words))
@@ -243,18 +244,18 @@ class Coreference(Shape):
             feminine.append(pronoun in FEMININE)
         if wrong:
             raise refused(wrong)
-        labels = np.array([row.label for row in found], dtype=np.int64)
-        names = [row.name for row in found]
+        labels = np.array([row.label for row in source], dtype=np.int64)
+        names = [row.name for row in source]
         return MentionExamples(names, passages, np.array(spans), labels, np.array(feminine))
 
     def inputs(
         self, examples: MentionExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> MentionInputs:
-        """See `Shape.inputs`."""
+        """The texts as rows of at most ``max_length`` positions around their mentions."""
         return MentionInputs(examples, pieces, vocabulary, settings.max_length)
 
     def head(self, hidden_size: int, settings: FineTuning) -> MentionHead:
-        """See `Shape.head`."""
+        """A new `MentionHead`."""
         return MentionHead(hidden_size, settings.dropout)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: MentionInputs) -> np.ndarray:
@@ -262,27 +263,27 @@ class Coreference(Shape):
         return np.stack(outputs).argmax(1)
 
     def score(self, answers: np.ndarray, examples: MentionExamples, metrics: Sequence[str]) -> Scored:
-        """See `Shape.score`. Kept of each text are ``answer`` and ``right``; predictions are as the scorer reads them.
+        """F1 of the official scorer, and accuracy; keeps ``answer`` and ``right`` of each text.
 
         Returns:
-            Predictions map the name of a text to its columns ``A-coref`` and ``B-coref``.
+            Scores whose predictions map the id of a text to its columns ``A-coref`` and ``B-coref``.
         """
-        labels, her, right = examples.labels, examples.feminine, answers == examples.labels
-        found = {
+        labels, feminine, right = examples.labels, examples.feminine, answers == examples.labels
+        scores = {
             "f1": f1(labels, answers),
-            "masculine_f1": f1(labels[~her], answers[~her]),
-            "feminine_f1": f1(labels[her], answers[her]),
+            "masculine_f1": f1(labels[~feminine], answers[~feminine]),
+            "feminine_f1": f1(labels[feminine], answers[feminine]),
             "accuracy": float(right.mean()),
         }
         columns = [[str(answer == kind).upper() for kind in (0, 1)] for answer in answers.tolist()]
         return Scored(
-            {name: found[name] for name in metrics},
+            {name: scores[name] for name in metrics},
             {"answer": pack(answers.astype(np.int64)), "right": pack(right)},
             dict(zip(examples.names, columns, strict=True)),
         )
 
     def baselines(self, train: MentionExamples, dev: MentionExamples) -> dict[str, np.ndarray]:
-        """``majority``; ``nearest`` names the last name before the pronoun, the first after it if there is none."""
+        """``majority``: the majority class; ``nearest``: the last name before the pronoun, else the first after it."""
         start, end = dev.spans[..., 0], dev.spans[..., 1]
         distance = np.where(end[:, 1:] <= start[:, :1], start[:, :1] - end[:, 1:], 1_000_000 + start[:, 1:])
         constant = np.bincount(train.labels, minlength=len(CLASSES)).argmax()

@@ -1,7 +1,7 @@
-"""What a shape of tasks decides: how examples become inputs, what head answers them, how answers are scored.
+"""Shapes of tasks: how examples become inputs, which head answers them, how answers are scored.
 
-A data set is a row of ``table.TASKS`` and names its shape; a shape is written once and serves every data set of it.
-Loader, loop, pins, records and tables know shapes only through what stands here.
+A data set is a row of ``table.TASKS`` and names its shape; a shape serves all its data sets. Loader, loop, pins,
+records and tables use shapes only through the interfaces of this module.
 """
 
 from abc import ABC, abstractmethod
@@ -23,19 +23,19 @@ class Examples(Protocol):
     """The checked examples of a split, in the order of their source."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of examples."""
         ...
 
-    def plain(self) -> list[Any]:
-        """An item an example, as JSON would hold it: what pins are taken of, answers included."""
+    def items_for_pin(self) -> list[Any]:
+        """One JSON-ready item per example, answers included; pins are digests of these."""
         ...
 
     def texts(self) -> list[str]:
-        """Every text that is encoded, words separated by single spaces; `Shape.inputs` gets their pieces in order."""
+        """Every text to encode, words separated by single spaces; `Shape.inputs` gets their pieces in this order."""
         ...
 
     def words(self) -> int:
-        """Words of all rows that a model is shown in an epoch, repetitions counted: what costs are estimated from."""
+        """Words of all rows of an epoch, repetitions included; the basis of cost estimates."""
         ...
 
     def take(self, numbers: np.ndarray) -> Self:
@@ -46,11 +46,11 @@ class Examples(Protocol):
 class Inputs(Protocol):
     """The encoded examples of a split as items that a loader orders and batches.
 
-    An item is what is answered as a whole: an example, or one window of a long one. It has one row of positions, or
-    several that are compared with each other (the choices of a question).
+    An item gets one answer: it is an example, or one window of a long one. It has one row of positions, or several
+    that are compared with each other (the options of a question).
 
     Attributes:
-        examples: What the items were made of.
+        examples: The examples behind the items.
         sizes: Positions of each row of each item, special tokens included ``[n k]``.
     """
 
@@ -58,7 +58,7 @@ class Inputs(Protocol):
     sizes: np.ndarray
 
     def __len__(self) -> int:
-        """Items."""
+        """Number of items."""
         ...
 
     def batch(self, indices: np.ndarray) -> Example:
@@ -67,7 +67,7 @@ class Inputs(Protocol):
 
 
 class Head(nn.Module, ABC):
-    """Answers from the states of the last layer."""
+    """A network from the states of the last layer to answers."""
 
     @abstractmethod
     def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Tensor:
@@ -78,12 +78,12 @@ class Head(nn.Module, ABC):
         """The summed loss of a batch; `count` is its denominator."""
 
     def count(self, example: Example) -> float:
-        """How many answers the loss is summed over."""
+        """Number of answers that the loss is summed over."""
         (target,) = example.targets.values()
         return target.count()
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
-        """Takes over the pooler that pretraining trained; heads that have none leave it."""
+        """Takes over the pretrained pooler; heads without a pooler ignore it."""
 
     def by_item(self, outputs: Tensor, example: Example) -> Sequence[Tensor]:
         """The outputs of each item; by default the rows of ``outputs``."""
@@ -92,67 +92,67 @@ class Head(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Scored:
-    """How well a split was answered.
+    """The scores of a split.
 
     Attributes:
         metrics: Every metric of the task, by name.
-        kept: What a record keeps of each example, for paired tests and ensembles, each packed by ``kept.pack``:
-            ``right`` (0 to 1) and, where answers are classes, ``answer``.
-        predictions: Example -> answer as its data set's official file has it; None where there is no such file.
+        kept: Values per example that a record keeps for paired tests and ensembles, packed by ``kept.pack``:
+            ``right`` (0 to 1) and, if answers are classes, ``answer``.
+        predictions: Example -> answer in the format of the data set's official prediction file; None without one.
     """
 
     metrics: dict[str, float]
     kept: dict[str, str] = field(default_factory=dict)
     predictions: dict[str, Any] | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """Its fields, all of them plain data."""
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-ready data."""
         return {name: getattr(self, name) for name in ("metrics", "kept", "predictions")}
 
 
 class Shape(ABC):
-    """One way in which labelled examples are asked and answered. Shapes are frozen dataclasses.
+    """One form of labelled examples and their answers. Shapes are frozen dataclasses.
 
     Attributes:
-        measures: Name of each metric that the shape can give -> what it is, in a line. All are better when higher.
+        measures: Name of each metric of the shape -> its description, one line. All are better when higher.
         methods: Name of each baseline -> what tables call it.
-        rows: Rows of an item.
-        classes: How many answers an example may have; 0 where answers are no classes.
+        rows: Rows per item.
+        classes: Number of possible answers; 0 if answers are not classes.
     """
 
     measures: ClassVar[dict[str, str]]
-    methods: ClassVar[dict[str, str]] = {"majority": "majority answer", "tfidf": "linear model of all words"}
+    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
     rows: int = 1
     classes: int = 0
 
     @abstractmethod
     def read(self, rows: Iterable[Any], task: str) -> Examples:
-        """Checks and cleans what a source yields.
+        """Checks and cleans the rows of a source.
 
         Raises:
-            ConfigError: Naming every example that is not as it should be (the first dozen).
+            ConfigError: With every invalid example (the first dozen).
         """
 
     @abstractmethod
     def inputs(self, examples: Any, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning) -> Inputs:
-        """Lays examples out as items; ``pieces`` are those of ``examples.texts()``."""
+        """The items of examples; ``pieces`` are those of ``examples.texts()``."""
 
     @abstractmethod
     def head(self, hidden_size: int, settings: FineTuning) -> Head:
-        """A fresh head for a backbone of that width; initialised from torch's global generator."""
+        """A new head for a backbone of that width, initialised from torch's global generator."""
 
     @abstractmethod
     def answers(self, outputs: Sequence[np.ndarray], inputs: Any) -> Any:
-        """An answer an example, from the outputs of each item in order: classes, tags, texts ..."""
+        """One answer per example, from the outputs of each item in order: classes, tags, texts ..."""
 
     @abstractmethod
     def score(self, answers: Any, examples: Any, metrics: Sequence[str]) -> Scored:
-        """Scores answers, a model's or a baseline's."""
+        """Scores answers of a model or a baseline."""
 
     @abstractmethod
     def baselines(self, train: Any, dev: Any) -> dict[str, Any]:
-        """Name -> answers of something that needs no network; the names are those of ``methods``."""
+        """Name -> dev answers of a baseline without a network; the names are those of ``methods``."""
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
-        """About how many items so many examples make, of so many pieces in all."""
+        """The approximate number of items of so many examples with so many pieces in total."""
         return examples

@@ -1,9 +1,8 @@
-"""Questions answered by a stretch of a passage: extractive reading, as SQuAD 1.1 and 2.0 ask for it.
+"""Extractive question answering as in SQuAD 1.1 and 2.0: the answer is a span of a passage.
 
 Follows BERT's ``run_squad.py`` (Devlin et al. 2019, sections 4.2 and 4.3): a linear layer gives every position two
-logits, for being the first and the last of the answer; a passage without an answer has both at [CLS]. The parts have
-modules of their own: ``reading.passages`` (examples), ``reading.windows`` (inputs), ``scores.decoding`` and
-``scores.squad_scores``.
+logits, for the start and the end of the answer; "no answer" has both at [CLS]. The other parts are in
+``reading.passages`` (examples), ``reading.windows`` (inputs), ``scores.decoding`` and ``scores.squad_scores``.
 """
 
 from collections import Counter
@@ -29,16 +28,27 @@ from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
 
 _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
-_QUESTION = 0.08  # share of a question in the words of question and passage, on SQuAD 1.1
-_LENGTHS = (0.42, 0.66, 0.74, 0.81, 0.88, 0.96, 1.06, 1.19, 1.38, 1.90)  # of passages there, over their mean, by tenths
+_QUESTION = 0.08  # share of the question in the words of question and passage, on SQuAD 1.1
+_LENGTHS = (
+    0.42,
+    0.66,
+    0.74,
+    0.81,
+    0.88,
+    0.96,
+    1.06,
+    1.19,
+    1.38,
+    1.90,
+)  # deciles of passage length over the mean, on SQuAD 1.1
 
 
 class SpanHead(Head):
-    """Two logits at each position, from one linear layer without dropout.
+    """Two logits per position, from one linear layer without dropout.
 
     The loss of a row is the mean of two cross-entropies over its positions. The released code pads all rows to one
-    length and lets padding take part, question and [SEP] likewise. Here a batch is padded to its longest row, so that
-    padding is left out: a row's loss must not depend on what else is in the batch. Questions and [SEP] take part.
+    length and includes padding, question and [SEP] in the softmax. Here a batch is padded to its longest row, so
+    padding is excluded: a row's loss must not depend on the rest of its batch. Question and [SEP] are included.
 
     Args:
         hidden_size: Width d of the backbone.
@@ -55,13 +65,13 @@ class SpanHead(Head):
         return self.output(hidden)
 
     def loss(self, outputs: Float[Tensor, "b t 2"], example: Example) -> Tensor:
-        """Summed over the rows, in nats."""
+        """The summed loss of the rows in nats."""
         logits = outputs.float().masked_fill(~example.inputs.real[..., None], -torch.inf)
         right = torch.stack([example.targets[name].ids for name in (START, END)], dim=1)
         return F.cross_entropy(logits, right, reduction="sum") / 2
 
     def count(self, example: Example) -> float:
-        """The rows."""
+        """Number of rows."""
         return example.targets[START].count()
 
     def by_item(self, outputs: Tensor, example: Example) -> list[Tensor]:
@@ -75,11 +85,11 @@ class Spans(Shape):
     """Questions about passages.
 
     Attributes:
-        unanswerable: Whether passages may hold no answer, as in SQuAD 2.0.
+        unanswerable: Whether passages may lack an answer, as in SQuAD 2.0.
         doc_stride: Pieces from the start of a window to that of the next.
-        max_query: Pieces of a question that are shown at most.
-        max_answer: Pieces of an answer at most, when a model answers.
-        n_best: How many starts and ends of a window are looked at.
+        max_query: Maximum pieces of a question.
+        max_answer: Maximum pieces of a predicted answer.
+        n_best: How many starts and ends of a window are considered.
     """
 
     unanswerable: bool = False
@@ -88,29 +98,29 @@ class Spans(Shape):
     max_answer: int = 30
     n_best: int = 20
     measures = {
-        "f1": "F1 of words with the nearest marked answer, mean of the questions, 0 to 1",
-        "exact_match": "share of answers that equal a marked one but for case, punctuation and articles, 0 to 1",
-        "best_f1": "f1 with the threshold for no answer that is best on these very questions: optimistic, as published",
-        "best_exact_match": "exact_match with the threshold that is best on these very questions: optimistic",
-        "held_out_f1": "f1 where either half of the questions takes the threshold that is best on the other half",
-        "held_out_exact_match": "exact_match where either half takes the threshold that is best on the other half",
-        "has_answer_f1": "f1 of the questions that have an answer",
-        "has_answer_exact_match": "exact_match of the questions that have an answer",
-        "no_answer_accuracy": "share of the questions without an answer that are left unanswered, 0 to 1",
+        "f1": "word F1 with the best matching marked answer, mean over questions, 0 to 1",
+        "exact_match": "share of answers equal to a marked one except case, punctuation and articles, 0 to 1",
+        "best_f1": "f1 with the no-answer threshold that is best on these questions: optimistic, as published",
+        "best_exact_match": "exact_match with the no-answer threshold that is best on these questions: optimistic",
+        "held_out_f1": "f1 where each half of the questions uses the best threshold of the other half",
+        "held_out_exact_match": "exact_match where each half uses the best threshold of the other half",
+        "has_answer_f1": "f1 over questions with an answer",
+        "has_answer_exact_match": "exact_match over questions with an answer",
+        "no_answer_accuracy": "share of questions without an answer that are left unanswered, 0 to 1",
     }
-    methods = {"majority": "majority answer", "sliding_window": "words around the likest words of the passage"}
+    methods = {"majority": "most frequent answer", "sliding_window": "sliding window"}
 
     def read(self, rows: Iterable[Question], task: str) -> SpanExamples:
-        """See `Shape.read`. Marked answers must be where they are said to be."""
-        found, wrong, seen = list(rows), [], set()
-        for number, row in enumerate(found):
+        """Checks ids, questions and passages, and that answers are at their marked positions."""
+        source, wrong, seen = list(rows), [], set()
+        for number, row in enumerate(source):
             name = f"question {row.id!r} of '{task}'" if row.id else f"question number {number} of '{task}'"
-            if problem := self._problem(row) or ("is there twice" if row.id in seen else ""):
+            if problem := self._problem(row) or ("occurs twice" if row.id in seen else ""):
                 wrong.append(f"{name} {problem}")
             seen.add(row.id)
         if wrong:
             raise refused(wrong, "questions are wrong")
-        return SpanExamples.of(found)
+        return SpanExamples.of(source)
 
     def _problem(self, row: Question) -> str:
         if not row.id:
@@ -120,7 +130,7 @@ class Spans(Shape):
         if not row.context.split():
             return "has an empty passage"
         if not row.answers and not self.unanswerable:
-            return "has no answer, which only questions of SQuAD 2.0 may"
+            return "has no answer, which is allowed in SQuAD 2.0 only"
         for start, text in row.answers:
             if not text.split():
                 return "has an empty answer"
@@ -131,61 +141,62 @@ class Spans(Shape):
     def inputs(
         self, examples: SpanExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> SpanInputs:
-        """See `Shape.inputs`: an item is a window of a passage with its question."""
+        """The items: one per window of a passage, with its question."""
         return SpanInputs(examples, pieces, vocabulary, settings.max_length, self.max_query, self.doc_stride)
 
     def head(self, hidden_size: int, settings: FineTuning) -> SpanHead:
-        """See `Shape.head`."""
+        """A new `SpanHead`."""
         return SpanHead(hidden_size)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: SpanInputs) -> SpanAnswers:
-        """The best stretch of each passage, and how it compares with no answer."""
+        """The best span of each passage and its null score."""
         return decoded(outputs, inputs, self.n_best, self.max_answer)
 
     def score(self, answers: SpanAnswers, examples: SpanExamples, metrics: Sequence[str]) -> Scored:
-        """See `Shape.score`. Where answers may be absent, "" is said if that scores higher than any stretch.
+        """Scores the answers; where a passage may lack one, "" replaces answers with a positive null score.
 
-        That is a threshold of 0; ``best_`` and ``held_out_`` metrics have others, found for F1 and for exact match
-        separately. The halves of the latter go by a hash of the question's id.
+        That is a threshold of 0; ``best_`` and ``held_out_`` metrics use others, fitted separately for F1 and exact
+        match. The halves of the latter are chosen by a hash of the question's id.
         """
         golds = [[text for _, text in marked] for marked in examples.answers]
-        given, withheld = (
+        answered, withheld = (
             np.array([best_of(text, gold, self.unanswerable) for text, gold in zip(texts, golds, strict=True)])
             for texts in (answers.texts, [""] * len(golds))
         )
         silent = (answers.nulls > 0) & self.unanswerable
-        final = np.where(silent[:, None], withheld, given)
+        final = np.where(silent[:, None], withheld, answered)
         has = np.array([bool(gold) for gold in golds])
         half = halves(examples.ids)
-        found = {
+        scores = {
             "has_answer_exact_match": _mean(final[has, 0]),
             "has_answer_f1": _mean(final[has, 1]),
             "no_answer_accuracy": _mean(final[~has, 0]),
         }
-        for name, one, none, said in zip(("exact_match", "f1"), given.T, withheld.T, final.T, strict=True):
-            cuts = [best_threshold(answers.nulls[part], one[part], none[part]) for part in (half, ~half)]
-            own = best_threshold(answers.nulls, one, none)
-            found[name] = _mean(said)
-            found[f"best_{name}"] = _mean(np.where(answers.nulls > own, none, one))
-            found[f"held_out_{name}"] = _mean(np.where(answers.nulls > np.where(half, cuts[1], cuts[0]), none, one))
+        for name, given, empty, chosen in zip(("exact_match", "f1"), answered.T, withheld.T, final.T, strict=True):
+            cuts = [best_threshold(answers.nulls[part], given[part], empty[part]) for part in (half, ~half)]
+            own = best_threshold(answers.nulls, given, empty)
+            scores[name] = _mean(chosen)
+            scores[f"best_{name}"] = _mean(np.where(answers.nulls > own, empty, given))
+            cut = np.where(half, cuts[1], cuts[0])
+            scores[f"held_out_{name}"] = _mean(np.where(answers.nulls > cut, empty, given))
         texts = ["" if no else text for no, text in zip(silent.tolist(), answers.texts, strict=True)]
         kept = {"right": pack(final[:, 1])}
-        return Scored({name: found[name] for name in metrics}, kept, dict(zip(examples.ids, texts, strict=True)))
+        return Scored({name: scores[name] for name in metrics}, kept, dict(zip(examples.ids, texts, strict=True)))
 
     def baselines(self, train: SpanExamples, dev: SpanExamples) -> dict[str, SpanAnswers]:
-        """The commonest answer of the training questions, mostly "" where that is one; and `sliding_window`."""
+        """``majority``: the most frequent training answer, mostly "" in SQuAD 2.0; ``sliding_window``: see there."""
         from lightning_modules.tasks.baselines.sliding_window import nearest
 
-        said = Counter(marked[0][1] if marked else "" for marked in train.answers)
-        common = said.most_common(1)[0][0]
-        texts, near = nearest(dev)
+        counts = Counter(marked[0][1] if marked else "" for marked in train.answers)
+        common = counts.most_common(1)[0][0]
+        texts, scores = nearest(dev)
         return {
             "majority": SpanAnswers([common] * len(dev), np.zeros(len(dev))),
-            "sliding_window": SpanAnswers(texts, -near),
+            "sliding_window": SpanAnswers(texts, -scores),
         }
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
-        """Windows, if passages are as unlike in length as those of SQuAD."""
+        """The number of windows, if passage lengths vary as in SQuAD."""
         mean = pieces / max(1, examples)
         room = settings.max_length - 3 - min(self.max_query, mean * _QUESTION)
         step = min(self.doc_stride, max(1, room // 2))

@@ -1,10 +1,10 @@
-"""Words with tags: which of them are parts of names?
+"""Sequence tagging: one tag per word, as in named-entity recognition.
 
-The first piece of each word is labelled and answered, its other pieces carry no loss; a linear layer with dropout
-reads the states, no CRF (Devlin et al. 2019, section 5.3). Two decisions are ours. A sentence longer than a row is
-cut into several rows at word boundaries, so that each word is answered once; what room a row has left is filled with
-the words around its own, which are seen and not answered. A word without any piece, such as a lone control
-character, is answered "O" and trains nothing.
+The first piece of each word carries label and prediction, its other pieces no loss; a linear layer with dropout reads
+the states, without CRF (Devlin et al. 2019, section 5.3). Two decisions are ours. A sentence longer than a row is cut
+into several rows at word boundaries, so that each word is predicted once; remaining room is filled with neighbouring
+words as context without predictions. A word without pieces, such as a lone control character, is predicted "O" and
+has no loss.
 """
 
 from collections import Counter, defaultdict
@@ -32,7 +32,7 @@ _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
 
 class Sentence(NamedTuple):
-    """One sentence as its source has it: words, a tag for each, and the number of its document."""
+    """One sentence as in its source: words, their tags, and the number of its document."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -41,15 +41,15 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TaggedExamples:
-    """The sentences of a split, all of them kept so that each has its neighbours.
+    """The sentences of a split; all are kept, as context of their neighbours.
 
     Attributes:
         sentences: Words separated by single spaces ``[s]``.
         bounds: Where each sentence's words start among all words, and the end ``[s + 1]``.
         tags: Class of each word: 0 for O, 1 + 2k and 2 + 2k for the first and the other words of type k ``[w]``.
-        documents: Number of each sentence's document, never falling ``[s]``.
-        context: Whether a model is shown the document around a sentence.
-        numbers: Which sentences are the examples ``[n]``.
+        documents: Number of each sentence's document, in ascending order ``[s]``.
+        context: Whether rows include the document around a sentence.
+        numbers: Numbers of the sentences that are examples ``[n]``.
     """
 
     sentences: list[str]
@@ -63,20 +63,20 @@ class TaggedExamples:
         return len(self.numbers)
 
     def of_each(self, values: np.ndarray) -> list[np.ndarray]:
-        """Values of all words ``[w]`` as an array for each example."""
+        """Values of all words ``[w]`` as one array per example."""
         return [values[self.bounds[n] : self.bounds[n + 1]] for n in self.numbers.tolist()]
 
-    def plain(self) -> list[list[Any]]:
+    def items_for_pin(self) -> list[list[Any]]:
         """Sentence, classes of its words, number of its document."""
         parts = zip(self.numbers.tolist(), self.of_each(self.tags), strict=True)
         return [[self.sentences[n], tags.tolist(), int(self.documents[n])] for n, tags in parts]
 
     def texts(self) -> list[str]:
-        """All sentences, those that are no example too: they may be context."""
+        """All sentences, including those that are only context."""
         return self.sentences
 
     def words(self) -> int:
-        """Words of the sentences; with context those of their documents."""
+        """Words of the sentences, or with context of their documents."""
         sizes = np.diff(self.bounds)
         if self.context:
             _, which = np.unique(self.documents, return_inverse=True)
@@ -84,18 +84,18 @@ class TaggedExamples:
         return int(sizes[self.numbers].sum())
 
     def take(self, numbers: np.ndarray) -> Self:
-        """Some of the examples, each with the neighbours it had."""
+        """Some of the examples, with unchanged neighbours."""
         return replace(self, numbers=self.numbers[numbers])
 
 
 class TagInputs:
-    """The encoded sentences of a split: one row each, several for a sentence that is longer than a row.
+    """The encoded sentences of a split: one row each, several for long sentences.
 
     Attributes:
-        examples: What they are.
+        examples: The sentences.
         sizes: Positions of each row ``[r 1]``.
-        words: Numbers of the words that each row answers, those with a piece ``r x [k]``.
-        cut: How many sentences have several rows.
+        words: Numbers of the words that each row predicts, those with a piece ``r x [k]``.
+        cut: Number of sentences with several rows.
     """
 
     def __init__(self, examples: TaggedExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int) -> None:
@@ -119,7 +119,7 @@ class TagInputs:
         return len(self.words)
 
     def batch(self, indices: np.ndarray) -> Example:
-        """The rows with these numbers ``[b t]``; the targets are their own words, in order."""
+        """The rows with these numbers ``[b t]``; the targets are the words that they predict, in order."""
         indices = np.asarray(indices, dtype=np.int64)
         example = Example.of(self.rows.tokens(indices))
         length, chosen = example.inputs.ids.shape[1], indices.tolist()
@@ -130,7 +130,7 @@ class TagInputs:
 
 
 def _documents(examples: TaggedExamples) -> tuple[np.ndarray, np.ndarray]:
-    """The words between which each sentence's context lies ``[s]``, ``[s]``: its document, or itself alone."""
+    """First word, and word after the last, of each sentence's context: its document or only itself ``[s]``, ``[s]``."""
     if not examples.context:
         return examples.bounds[:-1], examples.bounds[1:]
     first = np.searchsorted(examples.documents, examples.documents, "left")
@@ -139,26 +139,26 @@ def _documents(examples: TaggedExamples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _windows(starts: np.ndarray, start: int, end: int, room: int) -> list[tuple[int, int]]:
-    """Words ``start`` to ``end`` in runs of at most ``room`` pieces, or of one long word; none without a piece."""
-    found = []
+    """Words ``start`` to ``end`` in runs of at most ``room`` pieces, or of one long word; no run without pieces."""
+    runs = []
     while start < end:
         fits = int(np.searchsorted(starts, starts[start] + room, "right")) - 1
         stop = max(start + 1, min(end, fits))
         if starts[stop] > starts[start]:
-            found.append((start, stop))
+            runs.append((start, stop))
         start = stop
-    return found
+    return runs
 
 
 def filled(own: np.ndarray, outer: np.ndarray, room: int) -> np.ndarray:
-    """Runs of pieces grown to both sides until they have ``room`` pieces, or all there are.
+    """Runs of pieces extended on both sides to ``room`` pieces, or to all of the text.
 
-    Half the spare room goes to the left, and what one side cannot use to the other.
+    Half the spare room goes to each side; what one side cannot use goes to the other.
 
     Args:
-        own: Where each run starts and ends ``[r 2]``.
-        outer: Where the text around it starts and ends ``[r 2]``.
-        room: Pieces of a run at most.
+        own: Start and end of each run ``[r 2]``.
+        outer: Start and end of the text around it ``[r 2]``.
+        room: Maximum pieces of a run.
 
     >>> filled(np.array([[4, 6], [0, 2], [9, 10]]), np.array([[0, 10]] * 3), 6)
     array([[ 2,  8],
@@ -176,7 +176,7 @@ class TagHead(Head):
 
     Args:
         hidden_size: Width d of the backbone.
-        outputs: How many classes a word may have.
+        outputs: Number of classes.
         dropout: Dropout on the states.
     """
 
@@ -201,10 +201,10 @@ class TagHead(Head):
 
 
 def entities(tags: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The names that classes of words spell, read as the conlleval script of CoNLL-2000 and 2003 reads them.
+    """The names in a sequence of tags, as the conlleval script of CoNLL-2000 and 2003 reads them.
 
-    A name starts at B, and at an I that follows O, another type or a sentence's start; so IOB1, IOB2 and sequences
-    that are neither all have a reading.
+    A name starts at B, and at an I that follows O, another type or a sentence's start; so IOB1, IOB2 and invalid
+    sequences can all be read.
 
     Args:
         tags: Classes as in `TaggedExamples` ``[w]``.
@@ -230,18 +230,18 @@ class Tagging(Shape):
     Attributes:
         types: The types of names, in the order of their numbers.
         context: Whether the neighbouring sentences of the same document fill each row up to ``max_length``
-            ("maximal document context", Devlin et al. 2019, section 5.3); a sentence's own words alone are answered.
+            ("maximal document context", Devlin et al. 2019, section 5.3); only a sentence's own words are predicted.
     """
 
     types: tuple[str, ...]
     context: bool = False
     measures = {
-        "entity_f1": "harmonic mean of precision and recall of whole names, 0 to 1",
-        "precision": "share of the names found that are right in place and type, 0 to 1",
-        "recall": "share of the true names that are found in place and type, 0 to 1",
-        "accuracy": "share of words that are tagged rightly, 0 to 1",
+        "entity_f1": "F1 of whole names, 0 to 1",
+        "precision": "share of predicted names with correct bounds and type, 0 to 1",
+        "recall": "share of true names predicted with correct bounds and type, 0 to 1",
+        "accuracy": "share of words with the correct tag, 0 to 1",
     }
-    methods = {"majority": "majority answer", "lookup": "commonest tag of each word"}
+    methods = {"majority": "majority class", "lookup": "most frequent tag of each word"}
 
     @property
     def tags(self) -> list[str]:
@@ -249,61 +249,63 @@ class Tagging(Shape):
         return ["O", *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI")]
 
     def read(self, rows: Iterable[Sentence], task: str) -> TaggedExamples:
-        """See `Shape.read`. Every word must be one, every tag one of the task's."""
-        found, wrong, known = list(rows), [], {tag: number for number, tag in enumerate(self.tags)}
-        for number, (words, tags, _) in enumerate(found):
-            strange = [tag for tag in tags if tag not in known]
+        """Checks that words are not empty, have no spaces and have a tag of the task."""
+        source, wrong, known = list(rows), [], {tag: number for number, tag in enumerate(self.tags)}
+        for number, (words, tags, _) in enumerate(source):
+            unknown = [tag for tag in tags if tag not in known]
             if not words or len(words) != len(tags):
                 wrong.append(f"example {number} of '{task}' has {len(words)} words and {len(tags)} tags")
-            elif strange:
-                wrong.append(f"example {number} of '{task}' has the tag {strange[0]!r}, not one of {', '.join(known)}")
+            elif unknown:
+                wrong.append(
+                    f"example {number} of '{task}' has the tag {unknown[0]!r}, which is not one of {', '.join(known)}"
+                )
             elif not all(word and " " not in word and "\n" not in word for word in words):
-                wrong.append(f"example {number} of '{task}' has a word that is empty or holds a space")
-        documents = np.array([row.document for row in found], dtype=np.int64)
+                wrong.append(f"example {number} of '{task}' has a word that is empty or contains a space")
+        documents = np.array([row.document for row in source], dtype=np.int64)
         if (np.diff(documents) < 0).any():
-            wrong.append(f"the documents of '{task}' are not one after the other")
+            wrong.append(f"the sentences of '{task}' are not grouped by document")
         if wrong:
             raise refused(wrong)
-        tags = np.array([known[tag] for row in found for tag in row.tags], dtype=np.int64)
-        bounds = np.cumsum([0, *(len(row.words) for row in found)])
-        sentences = [" ".join(row.words) for row in found]
-        return TaggedExamples(sentences, bounds, tags, documents, self.context, np.arange(len(found)))
+        tags = np.array([known[tag] for row in source for tag in row.tags], dtype=np.int64)
+        bounds = np.cumsum([0, *(len(row.words) for row in source)])
+        sentences = [" ".join(row.words) for row in source]
+        return TaggedExamples(sentences, bounds, tags, documents, self.context, np.arange(len(source)))
 
     def inputs(
         self, examples: TaggedExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> TagInputs:
-        """See `Shape.inputs`."""
+        """The sentences as rows of at most ``max_length`` positions."""
         return TagInputs(examples, pieces, vocabulary, settings.max_length)
 
     def head(self, hidden_size: int, settings: FineTuning) -> TagHead:
-        """See `Shape.head`."""
+        """A new `TagHead`."""
         return TagHead(hidden_size, len(self.tags), settings.dropout)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: TagInputs) -> list[np.ndarray]:
-        """Classes of the words of each sentence ``n x [k]``; O for words that no row holds."""
-        found = np.zeros_like(inputs.examples.tags)
+        """Classes of the words of each sentence ``n x [k]``; O for words without pieces."""
+        tags = np.zeros_like(inputs.examples.tags)
         for words, logits in zip(inputs.words, outputs, strict=True):
-            found[words] = logits.argmax(1)
-        return inputs.examples.of_each(found)
+            tags[words] = logits.argmax(1)
+        return inputs.examples.of_each(tags)
 
     def score(self, answers: Sequence[np.ndarray], examples: TaggedExamples, metrics: Sequence[str]) -> Scored:
-        """See `Shape.score`. Kept of each sentence is ``right``, the share of its words tagged rightly."""
-        labels, begins = examples.of_each(examples.tags), [np.arange(len(found)) == 0 for found in answers]
+        """Scores names and words; keeps ``right`` of each sentence, the share of its words with the correct tag."""
+        labels, begins = examples.of_each(examples.tags), [np.arange(len(tags)) == 0 for tags in answers]
         joined = [np.concatenate(parts) for parts in (labels, answers, begins)]
-        true, given = (entities(tags, joined[2]) for tags in joined[:2])
-        true, given = (set(zip(*map(np.ndarray.tolist, names), strict=True)) for names in (true, given))
-        right = len(true & given)
-        found = {
-            "entity_f1": 2 * right / max(1, len(true) + len(given)),
-            "precision": right / max(1, len(given)),
+        names = (entities(tags, joined[2]) for tags in joined[:2])
+        true, predicted = (set(zip(*map(np.ndarray.tolist, part), strict=True)) for part in names)
+        right = len(true & predicted)
+        scores = {
+            "entity_f1": 2 * right / max(1, len(true) + len(predicted)),
+            "precision": right / max(1, len(predicted)),
             "recall": right / max(1, len(true)),
             "accuracy": float((joined[0] == joined[1]).mean()),
         }
-        shares = np.array([(one == other).mean() for one, other in zip(labels, answers, strict=True)])
-        return Scored({name: found[name] for name in metrics}, {"right": pack(shares)})
+        shares = np.array([(gold == tags).mean() for gold, tags in zip(labels, answers, strict=True)])
+        return Scored({name: scores[name] for name in metrics}, {"right": pack(shares)})
 
     def baselines(self, train: TaggedExamples, dev: TaggedExamples) -> dict[str, list[np.ndarray]]:
-        """``majority`` tags every word O; ``lookup`` gives each word its commonest tag in training, O if unseen."""
+        """``majority``: O for every word; ``lookup``: the most frequent training tag of each word, O if unseen."""
         seen: dict[str, Counter[int]] = defaultdict(Counter)
         for number, tags in zip(train.numbers.tolist(), train.of_each(train.tags), strict=True):
             for word, tag in zip(train.sentences[number].split(" "), tags.tolist(), strict=True):
@@ -313,8 +315,8 @@ class Tagging(Shape):
             np.array([best.get(word, 0) for word in dev.sentences[number].split(" ")])
             for number in dev.numbers.tolist()
         ]
-        return {"majority": [np.zeros_like(found) for found in answers], "lookup": answers}
+        return {"majority": [np.zeros_like(tags) for tags in answers], "lookup": answers}
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
-        """See `Shape.items`: a row a sentence, more where sentences are longer than rows on average."""
+        """One row per sentence, more if sentences are longer than rows on average."""
         return examples if self.context else max(examples, pieces / (settings.max_length - 2))

@@ -1,7 +1,7 @@
-"""Sentences and pairs of sentences: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, answered at the first position.
+"""Classification and regression of texts and pairs of texts: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``.
 
-Encoded as the text of pretraining was: by the same tokenizer, word by word, after the same cleaning. Segments are 0
-for [CLS], the first text and its [SEP], 1 for the second and its [SEP] (Devlin et al. 2019, figure 2).
+Texts are encoded like the pretraining text: same tokenizer, word by word, after the same cleaning. Segments are 0 for
+[CLS], the first text and its [SEP], 1 for the second and its [SEP] (Devlin et al. 2019, figure 2).
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,15 +29,15 @@ _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
 
 class Row(NamedTuple):
-    """One example as its source spells it.
+    """One example as in its source.
 
     Attributes:
         first: The text.
         second: The second text of a pair.
-        label: Name or number of the class, or a number.
-        part: Which part of the dev examples it belongs to, where some have metrics of their own.
+        label: Name or number of the class, or a real number.
+        part: The part of the dev examples, where parts have metrics of their own.
         place: File and line.
-        fault: Why it cannot be read, where it cannot.
+        fault: Why it cannot be read; empty if it can.
     """
 
     first: str
@@ -56,7 +56,7 @@ class TextExamples:
         first: Texts, their words separated by single spaces ``[n]``.
         second: The second texts of a task of pairs ``[n]``, None for a task of single texts.
         labels: Class numbers, or real numbers in regression ``[n]``.
-        parts: The part of the examples that each belongs to ``[n]``, "" for the main one; None where there is one.
+        parts: The part of each example ``[n]``, "" for the main one; None if there are no others.
     """
 
     first: list[str]
@@ -67,8 +67,8 @@ class TextExamples:
     def __len__(self) -> int:
         return len(self.first)
 
-    def plain(self) -> list[list[Any]]:
-        """First text, second text or "", label; and the part where there are several."""
+    def items_for_pin(self) -> list[list[Any]]:
+        """First text, second text or "", label, and the part if there are several."""
         columns = [self.first, self.second or [""] * len(self), self.labels.tolist()]
         columns += [] if self.parts is None else [self.parts.tolist()]
         return [list(row) for row in zip(*columns, strict=True)]
@@ -89,15 +89,15 @@ class TextExamples:
         return type(self)([self.first[n] for n in chosen], second, self.labels[numbers], parts)
 
     def part(self, name: str) -> np.ndarray:
-        """Whether each example belongs to that part; all do where there are no parts ``[n]``."""
+        """Whether each example belongs to that part ``[n]``; all do if there are no parts."""
         return np.ones(len(self), dtype=bool) if self.parts is None else self.parts == name
 
 
 def truncated(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens are left of two texts ``[n]`` that together may have ``room``.
+    """How many tokens remain of two texts ``[n]`` that share ``room`` positions.
 
-    As BERT's ``_truncate_seq_pair``: while they are too long, the longer of the two loses its last token, the second
-    when they are equal.
+    As in BERT's ``_truncate_seq_pair``: while they are too long, the longer one loses its last token, of equals the
+    second.
 
     >>> truncated(np.array([9, 3, 9]), np.array([4, 9, 9]), 7)
     (array([4, 3, 4]), array([3, 4, 3]))
@@ -110,8 +110,8 @@ class TextInputs:
     """The encoded examples of a split, one row each.
 
     Attributes:
-        examples: What they are.
-        sizes: Positions of each ``[n 1]``.
+        examples: The examples.
+        sizes: Positions of each row ``[n 1]``.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class TextInputs:
     def batch(self, indices: np.ndarray) -> Example:
         """The examples with these numbers as rows ``[b t]``, padded to the longest of them.
 
-        The target says where a model's answer is read, see `layout.places`.
+        The targets are at the positions that represent the texts, see `layout.places`.
         """
         indices = np.asarray(indices, dtype=np.int64)
         example = Example.of(self.rows.tokens(indices))
@@ -150,11 +150,11 @@ class TextInputs:
 
 
 class TextHead(Head):
-    """One answer a text: BERT's pooler tanh(W h + b), dropout, a linear layer (Devlin et al. 2019, section 4.1).
+    """One answer per row: BERT's pooler tanh(W h + b), dropout, a linear layer (Devlin et al. 2019, section 4.1).
 
     Args:
         hidden_size: Width d of the backbone.
-        outputs: Numbers of an answer: one logit a class, or one in regression.
+        outputs: One logit per class, or 1 in regression.
         dropout: Dropout on the pooled vector.
     """
 
@@ -168,16 +168,16 @@ class TextHead(Head):
             nn.init.zeros_(layer.bias)
 
     def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
-        """The answers, from the states at the positions that stand for the texts."""
+        """The outputs, from the states that represent the texts."""
         chosen = states_at(hidden, example.targets[LABEL].where)
         return self.output(self.dropout(torch.tanh(self.pooler(chosen))))
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
-        """See `Head.adopt_pooler`."""
+        """Loads the pretrained pooler."""
         self.pooler.load_state_dict(weights)
 
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
-        """See `summed_loss`."""
+        """The summed cross-entropy, or squared error in regression."""
         return summed_loss(outputs, example.targets[LABEL].ids)
 
 
@@ -190,31 +190,36 @@ def summed_loss(outputs: Float[Tensor, "n k"], labels: Num[Tensor, " n"]) -> Ten
 
 @dataclass(frozen=True)
 class Texts(Shape):
-    """A text, or two, with a class or a number.
+    """One or two texts with a class or a real number.
 
     Attributes:
-        labels: Names of the classes in the order of their numbers; none in regression.
+        labels: Names of the classes in the order of their numbers; empty in regression.
         pair: Whether an example is two texts.
     """
 
     labels: tuple[str, ...] = ()
     pair: bool = False
     measures = {name: metric.description for name, metric in METRICS.items()} | {
-        "mismatched_accuracy": "accuracy on dev examples of genres that training has none of, 0 to 1"
+        "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
     }
 
     @property
+    def methods(self) -> dict[str, str]:
+        """Name of each baseline -> what tables call it."""
+        return super().methods if self.labels else {"majority": "mean label", "tfidf": "TF-IDF + ridge regression"}
+
+    @property
     def classes(self) -> int:
-        """How many answers an example may have; 0 in regression."""
+        """Number of classes; 0 in regression."""
         return len(self.labels)
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model gives for an example: one a class, or the one that is predicted."""
+        """Outputs per example: one per class, or 1 in regression."""
         return max(1, len(self.labels))
 
     def read(self, rows: Iterable[Row], task: str) -> TextExamples:
-        """See `Shape.read`. Every text must have a word, every label be a class or a finite number."""
+        """Checks that no text is empty and that every label is a class or, in regression, a finite number."""
         wrong, first, second, labels, parts = [], [], [], [], []
         for number, row in enumerate(rows):
             texts = [" ".join((text or "").split()) for text in row[: 1 + self.pair]]
@@ -233,7 +238,7 @@ class Texts(Shape):
         return TextExamples(first, second if self.pair else None, np.array(labels, dtype=kind), groups)
 
     def _label(self, text: str) -> tuple[float, str]:
-        """A label from the name or the number of its class, or from a number in regression; and what is wrong."""
+        """A label from the name or the number of its class, or from a number in regression; and its fault."""
         if text in self.labels:
             return self.labels.index(text), ""
         try:
@@ -248,11 +253,11 @@ class Texts(Shape):
     def inputs(
         self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> TextInputs:
-        """See `Shape.inputs`: each example cut to ``max_length`` positions."""
+        """The examples as rows of at most ``max_length`` positions."""
         return TextInputs(examples, pieces, vocabulary, settings.max_length, settings.pooling)
 
     def head(self, hidden_size: int, settings: FineTuning) -> TextHead:
-        """See `Shape.head`."""
+        """A new `TextHead`."""
         return TextHead(hidden_size, self.outputs, settings.dropout)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: TextInputs) -> np.ndarray:
@@ -261,17 +266,17 @@ class Texts(Shape):
         return stacked.argmax(1) if self.labels else stacked[:, 0]
 
     def score(self, answers: np.ndarray, examples: TextExamples, metrics: Sequence[str]) -> Scored:
-        """See `Shape.score`. ``mismatched_accuracy`` is the accuracy of the examples of the part ``mismatched``."""
-        found = {}
+        """Each metric over its part of the examples: ``mismatched_accuracy`` is for the part ``mismatched``."""
+        scores = {}
         for metric in metrics:
             part, _, name = metric.rpartition("_")
-            here = examples.part(part)
-            found[metric] = METRICS[name].of(examples.labels[here], answers[here])
+            chosen = examples.part(part)
+            scores[metric] = METRICS[name].of(examples.labels[chosen], answers[chosen])
         kept = {"answer": answers.astype(np.int64), "right": answers == examples.labels} if self.labels else {}
-        return Scored(found, {name: pack(values) for name, values in kept.items()})
+        return Scored(scores, {name: pack(values) for name, values in kept.items()})
 
     def baselines(self, train: TextExamples, dev: TextExamples) -> dict[str, np.ndarray]:
-        """The commonest class, in regression the mean; and TF-IDF with a linear model."""
+        """``majority``: the majority class, or the mean label in regression; ``tfidf``: see `linear`."""
         from lightning_modules.tasks.baselines.linear import linear  # seconds to import, which planning does without
 
         constant = np.bincount(train.labels).argmax() if self.labels else train.labels.mean()

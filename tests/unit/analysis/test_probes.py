@@ -184,9 +184,9 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     assert said(run.id, text, "--train")[0] == 0
     assert weights.read_bytes() == before
 
-    tuned = {**run.plain(), "kind": "finetune", "parents": [run.id]}
+    tuned = {**run.to_dict(), "kind": "finetune", "parents": [run.id]}
     records.put(Record(id="f" * 16, kind="finetune", config=tuned, outcome="done"))
-    records.put(Record(id="e" * 16, kind="pretrain", config=run.plain(), outcome="diverged"))
+    records.put(Record(id="e" * 16, kind="pretrain", config=run.to_dict(), outcome="diverged"))
     assert f"and this asks for 'pretrain'; it started from the pretraining {run.id}" in said("f" * 16, text)[1]
     assert "left no weights: it ended as 'diverged'" in said("e" * 16, text)[1]
     assert "3 runs start with ''" in said("", text)[1]

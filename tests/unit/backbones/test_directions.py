@@ -160,12 +160,15 @@ def test_every_parameter_of_a_language_model_learns(direction):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.direction": "both"}, "objectives.lm reads left_to_right: model.direction must be the same, not both"),
+        (
+            {"model.direction": "both"},
+            "objectives.lm.direction is left_to_right: model.direction must be the same, not both",
+        ),
         ({"model.direction": "right_to_left"}, "model.direction must be the same, not right_to_left"),
-        ({"evaluation.direction": "left_to_right"}, "one that looks one way is measured as it is"),
+        ({"evaluation.direction": "left_to_right"}, "leave it at both for other models"),
         ({"objectives.mlm.weight": 1.0}, "exactly one objective must corrupt the input, but 2 do: mlm, lm"),
         ({"objectives.sentence": {}, "format.kind": "segment_pairs"}, "model.direction cannot be left_to_right"),
-        ({"model.direction": "two_way", "model.num_layers": 3}, "num_layers 3 must be even"),
+        ({"model.direction": "two_way", "model.num_layers": 3}, "even number of layers, not num_layers 3"),
         ({"model.direction": "left_to_rigth"}, "Did you mean 'left_to_right'"),
     ],
 )

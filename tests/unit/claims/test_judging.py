@@ -186,7 +186,7 @@ def test_other_axes_stand_at_the_baseline():
     grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, baseline={RATE: 0.15})
     deeper = make_claim(id="deep", a={LAYERS: 4}, b={LAYERS: 2})
     first, second = judging.verdicts(
-        Measurements(grid.but(claims=[grid.claims[0].plain(), deeper.plain()]), cells, found)
+        Measurements(grid.but(claims=[grid.claims[0].to_dict(), deeper.to_dict()]), cells, found)
     )
     assert first.effect == pytest.approx(0.104)
     assert second.outcome == NOT_RESOLVED  # exactly 1 nat in every seed
@@ -234,8 +234,8 @@ def test_a_score_is_compared_with_that_of_a_simple_method():
     (found,), cells = objectives_verdict(asked)
     assert found.outcome == REPLICATES
     assert found.effect == pytest.approx(0.2, abs=0.005)
-    assert (found.a, found.b) == ("pairs, SOP", "the majority answer")
-    sides = ("pairs, SOP", "better", "the majority answer", "accuracy on swapped pairs")
+    assert (found.a, found.b) == ("pairs, SOP", "the majority class")
+    sides = ("pairs, SOP", "better", "the majority class", "accuracy on swapped pairs")
     assert names(found.sentence, REPLICATES, *sides, "5", "SOP", "86.5", "53.3", "+33.2")
     assert found.runs == tuple((run.id, run.id) for run in cells[3].runs)
 
@@ -246,14 +246,14 @@ def test_a_score_below_that_of_a_simple_method_contradicts():
 
     (found,), _ = objectives_verdict({**SOP, "a": {"objective": "pairs, SOP"}}, change=worse)
     assert found.outcome == CONTRADICTS
-    assert names(found.sentence, "worse", "the majority answer")
+    assert names(found.sentence, "worse", "the majority class")
 
 
 def test_a_score_may_be_claimed_to_be_that_of_a_simple_method():
     asked = {**SOP, "a": {"objective": "pairs, NSP"}, "relation": "~", "margin": 0.02}
     (found,), _ = objectives_verdict(asked)
     assert found.outcome == REPLICATES
-    assert names(found.sentence, "pairs, NSP", "the majority answer", "margin", "0.02")
+    assert names(found.sentence, "pairs, NSP", "the majority class", "margin", "0.02")
 
 
 @pytest.mark.parametrize("objective", ["pairs", "one segment"])
@@ -263,7 +263,7 @@ def test_a_model_without_the_score_decides_nothing(objective):
     assert found.n == 0
     assert found.sentence.startswith(NOT_RESOLVED)
     assert names(found.sentence, "no")
-    assert (found.a, found.b) == (objective, "the majority answer")
+    assert (found.a, found.b) == (objective, "the majority class")
 
 
 def test_noise_about_a_simple_method_is_not_resolved():
@@ -281,7 +281,7 @@ def test_each_simple_method_is_a_test_of_its_own():
     )  # fmt: skip
     assert {verdict.family for verdict in found} == {3}
     assert [verdict.b for verdict in found[1:]] == [
-        "the majority answer", "the linear model of all words", "pairs, NSP"
+        "the majority class", "the TF-IDF + logistic regression", "pairs, NSP"
     ]  # fmt: skip
     assert found[2].effect == pytest.approx(found[0].effect - 0.05)
 
@@ -317,7 +317,7 @@ def test_a_claim_about_a_task_pairs_its_fine_tunings():
     assert found.runs == tuple((a.id, b.id) for a, b in zip(cells[3].tuned, cells[1].tuned, strict=True))
     simple = {**asked, "b": {}, "against": "rte.accuracy.majority"}
     (found,), _ = objectives_verdict(simple)
-    assert (found.outcome, found.b) == (REPLICATES, "the majority answer")
+    assert (found.outcome, found.b) == (REPLICATES, "the majority class")
     assert found.effect == pytest.approx(0.58 - 0.527, abs=0.002)
 
 
@@ -334,10 +334,10 @@ def test_claims_by_published_values_are_told_in_our_own():
 def test_a_published_value_without_a_stand_in_is_not_among_the_cells():
     grid, cells, records = make_depths()
     own = make_claim(a={LAYERS: 24, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
-    (found,) = judging.verdicts(Measurements(grid.but(claims=[own.plain()]), cells, records))
+    (found,) = judging.verdicts(Measurements(grid.but(claims=[own.to_dict()]), cells, records))
     assert found.outcome == NOT_RESOLVED
     assert "side a (num_layers 24, own) is not among the cells" in found.reason
     # 4 is a value of ours and none of theirs
     own = make_claim(a={LAYERS: 4, "layers": "own"}, b={LAYERS: 3, "layers": "own"})
-    (found,) = judging.verdicts(Measurements(grid.but(claims=[own.plain()]), cells, records))
+    (found,) = judging.verdicts(Measurements(grid.but(claims=[own.to_dict()]), cells, records))
     assert found.outcome == NOT_RESOLVED

@@ -162,10 +162,10 @@ def test_a_turned_claim_turns_the_intervals():
     grid, cells, records, differences = study()
     (claim,) = grid.claims
     (verdict,) = judging.verdicts(
-        Measurements(grid.but(claims=[claim.but(a=claim.b, b=claim.a).plain()]), cells, records)
+        Measurements(grid.but(claims=[claim.but(a=claim.b, b=claim.a).to_dict()]), cells, records)
     )
     assert verdict.resampled.both.mean == pytest.approx(-differences.mean())
-    turned = judging.verdicts(Measurements(grid.but(claims=[claim.but(better="lower").plain()]), cells, records))[
+    turned = judging.verdicts(Measurements(grid.but(claims=[claim.but(better="lower").to_dict()]), cells, records))[
         0
     ].resampled
     assert turned.both.mean == pytest.approx(-differences.mean())

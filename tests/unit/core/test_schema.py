@@ -64,7 +64,7 @@ def test_a_run_is_identified_by_what_determines_its_numbers():
     run = Run.pretraining(SYSTEM, 0, {"text": "aa"})
     assert run.id == identity(run.essence())[:16]
     assert run.numerics == {room: NUMERICS[room] for room in ROOMS["pretrain"]}
-    assert Run.read(run.plain()).id == run.id
+    assert Run.read(run.to_dict()).id == run.id
     same = [SYSTEM.but(name="another name"), SYSTEM.but(paper="another source"), SYSTEM.but(**{"model.ffn_size": 3072})]
     assert {Run.pretraining(system, 0, {"text": "aa"}).id for system in same} == {run.id}
     different = [
@@ -80,7 +80,7 @@ def test_a_run_is_identified_by_what_determines_its_numbers():
 
 def test_the_checksum_covers_everything_but_itself():
     run = Run.pretraining(SYSTEM, 0, {})
-    record = Record(id=run.id, kind="pretrain", config=run.plain(), outcome="failed")
-    data = record.plain()
+    record = Record(id=run.id, kind="pretrain", config=run.to_dict(), outcome="failed")
+    data = record.to_dict()
     assert checksum(data) == checksum({**data, "checksum": "whatever"})
     assert checksum(data) != checksum({**data, "detail": "more"})

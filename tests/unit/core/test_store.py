@@ -27,7 +27,7 @@ def make_record(run=None, **changes):
         "cost": {"seconds": 2.0, "flops": 1e9},
         "provenance": {"device": "cpu", "attempts": 1},
     }
-    return Record(id=run.id, kind=run.kind, config=run.plain(), **{**settings, **changes})
+    return Record(id=run.id, kind=run.kind, config=run.to_dict(), **{**settings, **changes})
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_work_folders_are_apart_for_each_results_folder(tmp_path):
 
 
 def test_two_thousand_records_are_listed_in_a_second(records):
-    data = make_record().plain()
+    data = make_record().to_dict()
     for number in range(2_000):
         data["id"] = f"{number * 7919:016x}"[::-1]
         data["checksum"] = checksum(data)

@@ -111,7 +111,7 @@ class TestFolders:
 
     @pytest.mark.parametrize("name", ["novels", "wikipedia-2015"])
     def test_a_missing_folder_names_the_ways(self, name, home, monkeypatch):
-        with pytest.raises(ConfigError, match=rf"'{name}' is not at hand.*wikipedia-mini.*text:<glob>.*hub:"):
+        with pytest.raises(ConfigError, match=rf"'{name}' was not found.*wikipedia-mini.*text:<glob>.*hub:"):
             documents(name, "train")
         monkeypatch.delenv("ABLATIONS_DATA")
         with pytest.raises(ConfigError, match="ABLATIONS_DATA is not set"):

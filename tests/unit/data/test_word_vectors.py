@@ -15,7 +15,7 @@ from lightning_modules.data import open_store, word_vectors
 from lightning_modules.data.store import TokenStore
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.data.word_vectors import Vectors, WordVectors, train
-from lightning_modules.finetuning.run import Tuning, tune
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from tests.toy import toy_task
 
@@ -41,7 +41,7 @@ def store_of(sentences, size, folder="text"):
 
 
 def table(system, settings, **changes):
-    return Tuning(system, "toy", settings.but(**changes), 3, None).build().state_dict()
+    return FinetuningRun(system, "toy", settings.but(**changes), 3, None).build().state_dict()
 
 
 # --- what they are
@@ -185,7 +185,7 @@ def test_they_have_an_identity_and_no_parent(tiny, toy):
     assert runs(tiny, **{"word_vectors.window": 5}).id == started.id
     assert started.parent is None
     assert started.parents == ()
-    assert Run.read(started.plain()).id == started.id
+    assert Run.read(started.to_dict()).id == started.id
 
 
 def test_contradictions_are_refused(tiny, toy, tmp_path):
@@ -200,15 +200,15 @@ def test_contradictions_are_refused(tiny, toy, tmp_path):
         with pytest.raises(ConfigError, match=said):
             cells.finetuning({"finetuning.word_vectors": {}, **knobs}, "rte")
     with pytest.raises(ConfigError, match="from_scratch starts from random weights, but"):
-        Tuning(tiny, "toy", VECTORS, 0, tmp_path / "weights").build()
-    encoder = Tuning(tiny, "toy", SETTINGS, 0, None).data.encoder
-    with pytest.raises(ConfigError, match="not of a checkpoint's tokenizer"):
-        Tuning(tiny, "toy", VECTORS, 0, None, encoder).build()
+        FinetuningRun(tiny, "toy", VECTORS, 0, tmp_path / "weights").build()
+    encoder = FinetuningRun(tiny, "toy", SETTINGS, 0, None).data.encoder
+    with pytest.raises(ConfigError, match="not a checkpoint's"):
+        FinetuningRun(tiny, "toy", VECTORS, 0, None, encoder).build()
 
 
 def test_a_training_from_them_is_another_repeats_and_says_what_they_cost(tiny, toy, tmp_path):
     one, again, scratch = (
-        tune(Tuning(tiny, "toy", settings, 0, None), tmp_path / str(number))
+        finetune(FinetuningRun(tiny, "toy", settings, 0, None), tmp_path / str(number))
         for number, settings in enumerate((VECTORS, VECTORS, SETTINGS))
     )
     assert (one.metrics, one.curve) == (again.metrics, again.curve)

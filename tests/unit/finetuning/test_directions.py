@@ -6,7 +6,7 @@ import torch
 
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import Tuning, tune
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.reading.layout import places, states_at
@@ -64,7 +64,7 @@ def test_by_default_it_is_the_state_that_has_seen_all(direction, bilstm, expecte
 @pytest.mark.parametrize("task", ["toy", "toy_pairs"])
 def test_every_token_of_a_text_is_heard_and_no_padding(tiny, toy, direction, task, bilstm):
     """The answer follows from each token, whichever way the model reads, and from nothing else in the batch."""
-    tuning = Tuning(reading(tiny, direction), task, SETTINGS.but(bilstm_layers=bilstm), 0, None)
+    tuning = FinetuningRun(reading(tiny, direction), task, SETTINGS.but(bilstm_layers=bilstm), 0, None)
     module, inputs = tuning.build().eval(), tuning.data.train
     order = np.argsort(inputs.sizes[:, 0])
     number, longest = int(order[len(order) // 2]), int(order[-1])
@@ -80,7 +80,7 @@ def test_every_token_of_a_text_is_heard_and_no_padding(tiny, toy, direction, tas
 
 def test_a_left_to_right_model_has_nothing_to_say_at_its_first_position(tiny, toy):
     """Why it is not read there: [CLS] sees itself alone."""
-    tuning = Tuning(reading(tiny, "left_to_right"), "toy", SETTINGS.but(pooling="first"), 0, None)
+    tuning = FinetuningRun(reading(tiny, "left_to_right"), "toy", SETTINGS.but(pooling="first"), 0, None)
     module, inputs = tuning.build().eval(), tuning.data.train
     answers = module(inputs.batch(np.arange(5)))
     assert torch.allclose(answers, answers[:1].expand_as(answers), atol=1e-6)
@@ -88,7 +88,7 @@ def test_a_left_to_right_model_has_nothing_to_say_at_its_first_position(tiny, to
 
 def test_the_bilstm_is_new_and_learns_with_everything_below(tiny, toy, tmp_path):
     settings = SETTINGS.but(bilstm_layers=2)
-    tuning = Tuning(reading(tiny, "left_to_right"), "toy", settings, 0, None)
+    tuning = FinetuningRun(reading(tiny, "left_to_right"), "toy", settings, 0, None)
     module = tuning.build()
     assert isinstance(module.backbone, BiLSTMOnTop)
     assert module.backbone.width == 16
@@ -97,7 +97,7 @@ def test_the_bilstm_is_new_and_learns_with_everything_below(tiny, toy, tmp_path)
     module.train()(example).square().sum().backward()
     still = {name for name, p in module.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
     assert not still
-    fitted = tune(tuning, tmp_path)
+    fitted = finetune(tuning, tmp_path)
     assert fitted.metrics["toy.accuracy"] > 0.6
 
 
@@ -106,7 +106,7 @@ def test_the_encoder_below_is_the_pretrained_one(tiny, toy, tmp_path):
 
     system = reading(tiny, "left_to_right")
     path, pretrained = weights(system, tmp_path)
-    module = Tuning(system, "toy", SETTINGS.but(bilstm_layers=1), 0, path).build()
+    module = FinetuningRun(system, "toy", SETTINGS.but(bilstm_layers=1), 0, path).build()
     for name, tensor in pretrained.backbone.state_dict().items():
         assert torch.equal(module.backbone.encoder.state_dict()[name], tensor), name
 
@@ -142,5 +142,5 @@ def test_what_does_not_go_together_is_refused(changes, message):
 
 
 def test_targets_say_where_an_answer_is_read(tiny, toy):
-    inputs = Tuning(reading(tiny, "two_way"), "toy", SETTINGS, 0, None).data.train
+    inputs = FinetuningRun(reading(tiny, "two_way"), "toy", SETTINGS, 0, None).data.train
     assert inputs.batch(np.arange(3)).targets[LABEL].where.shape == (3, 2)

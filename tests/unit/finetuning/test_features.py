@@ -13,7 +13,7 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning import features
 from lightning_modules.finetuning.features import FrozenFeatures, Kept
-from lightning_modules.finetuning.run import Tuning, tune
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.layers.bilstm import BiLSTM
 from lightning_modules.layers.scalar_mix import ScalarMix
 from lightning_modules.tasks import TASKS, Features, FineTuning, expected_work, pins
@@ -119,7 +119,7 @@ def test_an_encoder_with_too_few_layers_is_refused(tiny):
     with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers; the encoder is 3 deep"):
         Features().chosen(3)
     with pytest.raises(ConfigError, match=r"takes 4 layers; the encoder is 1 deep"):
-        Tuning(tiny, "toy", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
+        FinetuningRun(tiny, "toy", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
 
 
 # --- what is kept
@@ -127,10 +127,10 @@ def test_an_encoder_with_too_few_layers_is_refused(tiny):
 
 @pytest.mark.parametrize("choice", ["last", "concat_last_four"])
 def test_what_is_kept_is_what_is_computed_on_the_fly(deep, start, choice):
-    tuning = Tuning(deep, "toy", SETTINGS.but(**{"features.layers": choice}), 0, start[0])
+    tuning = FinetuningRun(deep, "toy", SETTINGS.but(**{"features.layers": choice}), 0, start[0])
     module, data = tuning.build().eval(), tuning.data
     plain = [
-        Tuning(deep, "toy", SETTINGS.but(features=None), 0, start[0]).data.train_dataloader(),
+        FinetuningRun(deep, "toy", SETTINGS.but(features=None), 0, start[0]).data.train_dataloader(),
         data.train_dataloader(),
     ]
     for without, having in zip(*plain, strict=True):
@@ -150,7 +150,7 @@ def test_features_are_computed_once_and_anew_for_other_weights_layers_or_example
 
     def made(seed=0, system=deep, weights=start[0], **changes):
         written.clear()
-        Tuning(system, "toy", SETTINGS.but(**changes), seed, weights).data.setup("fit")
+        FinetuningRun(system, "toy", SETTINGS.but(**changes), seed, weights).data.setup("fit")
         return len(written)
 
     assert made() == 2  # train and dev
@@ -166,7 +166,7 @@ def test_features_are_computed_once_and_anew_for_other_weights_layers_or_example
 
 
 def test_a_writing_that_fails_leaves_nothing(deep, start, tmp_path, monkeypatch):
-    tuning = Tuning(deep, "toy", SETTINGS, 0, start[0])
+    tuning = FinetuningRun(deep, "toy", SETTINGS, 0, start[0])
     with monkeypatch.context() as patched:
         patched.setattr(features.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
         with pytest.raises(OSError, match="full"):
@@ -176,7 +176,7 @@ def test_a_writing_that_fails_leaves_nothing(deep, start, tmp_path, monkeypatch)
 
 
 def test_rows_without_numbers_of_their_own_are_refused(deep, monkeypatch):
-    tuning = Tuning(deep, "toy", SETTINGS, 3, None)
+    tuning = FinetuningRun(deep, "toy", SETTINGS, 3, None)
     inputs = tuning.data.train
     batch = inputs.batch
     monkeypatch.setattr(inputs, "batch", lambda numbers: batch(np.zeros_like(numbers)))
@@ -189,7 +189,7 @@ def test_rows_without_numbers_of_their_own_are_refused(deep, monkeypatch):
 
 def test_only_mixture_bilstm_and_head_are_trained(deep, start, tmp_path):
     path, pretrained = start
-    tuning = Tuning(deep, "toy", SETTINGS, 0, path)
+    tuning = FinetuningRun(deep, "toy", SETTINGS, 0, path)
     module = tuning.build()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     assert {".".join(name.split(".")[:2]) for name in before} == {
@@ -206,7 +206,7 @@ def test_only_mixture_bilstm_and_head_are_trained(deep, start, tmp_path):
     optimizer = module.configure_optimizers()["optimizer"]  # held: a schedule wraps its step
     optimizer.step()
     assert not any(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
-    tune(tuning, tmp_path / "run")
+    finetune(tuning, tmp_path / "run")
     encoder = module.backbone.encoder.state_dict()
     for name, tensor in pretrained.backbone.state_dict().items():
         assert torch.equal(encoder[name], tensor), name
@@ -214,13 +214,13 @@ def test_only_mixture_bilstm_and_head_are_trained(deep, start, tmp_path):
 
 def test_a_training_learns_repeats_and_says_what_it_cost(deep, tmp_path):
     """From random weights: features of an untrained encoder tell words apart."""
-    settings = SETTINGS.but(epochs=8, features=Features(layers="embeddings", bilstm_layers=1, bilstm_size=6).plain())
-    one, again = (tune(Tuning(deep, "toy", settings, 0, None), tmp_path / name) for name in ("one", "again"))
+    settings = SETTINGS.but(epochs=8, features=Features(layers="embeddings", bilstm_layers=1, bilstm_size=6).to_dict())
+    one, again = (finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / name) for name in ("one", "again"))
     assert one.metrics == again.metrics
     assert one.metrics["toy.accuracy"] > 0.7
     lstm = 2 * 4 * (6 * (16 + 6) + 2 * 6)
     assert one.cost["parameters"] == lstm + (12 * 12 + 12) + (12 * 2 + 2)
-    lengths = Tuning(deep, "toy", settings, 0, None).data.train.sizes[:, 0]
+    lengths = FinetuningRun(deep, "toy", settings, 0, None).data.train.sizes[:, 0]
     forward = sum(deep.model.flops_per_sequence(int(n)) for n in lengths)
     recurrent = sum(n * 2 * 2 * 4 * 6 * (16 + 6) for n in lengths.tolist())
     least = forward + 8 * 3 * recurrent
@@ -233,18 +233,18 @@ def test_the_head_may_read_the_last_layer_itself_and_keeps_its_pooler(deep, tmp_
     pretrained = system.build(7)
     path = tmp_path / "pairs.safetensors"
     save_file({name: tensor.contiguous() for name, tensor in pretrained.state_dict().items()}, path)
-    probe = SETTINGS.but(features=Features(layers="last", bilstm_layers=0).plain(), dropout=0.0)
-    module = Tuning(system, "toy", probe, 0, path).build().eval()
-    tuned = Tuning(system, "toy", probe.but(features=None), 0, path).build().eval()
+    probe = SETTINGS.but(features=Features(layers="last", bilstm_layers=0).to_dict(), dropout=0.0)
+    module = FinetuningRun(system, "toy", probe, 0, path).build().eval()
+    tuned = FinetuningRun(system, "toy", probe.but(features=None), 0, path).build().eval()
     assert torch.equal(module.head.pooler.weight, pretrained.heads["sentence"]["pair"].pooler.weight)
-    example = next(iter(InOrder(Tuning(system, "toy", probe.but(features=None), 0, path).data.dev, 8)))
+    example = next(iter(InOrder(FinetuningRun(system, "toy", probe.but(features=None), 0, path).data.dev, 8)))
     assert torch.allclose(module(example), tuned(example), atol=2e-3)
-    other = Tuning(system, "toy", SETTINGS, 0, path).build()
+    other = FinetuningRun(system, "toy", SETTINGS, 0, path).build()
     assert other.head.pooler.weight.shape == (12, 12)
 
 
 def test_an_answer_does_not_depend_on_the_rest_of_its_batch(deep, start):
-    tuning = Tuning(deep, "toy", SETTINGS, 0, start[0])
+    tuning = FinetuningRun(deep, "toy", SETTINGS, 0, start[0])
     module, inputs = tuning.build().eval(), tuning.data.kept_train
     ends = [int(inputs.sizes[:, 0].argmin()), int(inputs.sizes[:, 0].argmax())]
     together = module(inputs.batch(np.array(ends)))
@@ -275,7 +275,7 @@ def test_unset_knobs_leave_identities_alone(deep):
     assert runs(deep, encoder_dropout=0.0).id != usual.id
     none = {"features.bilstm_layers": 0}
     assert runs(deep, **none, **{"features.bilstm_size": 9}).id == runs(deep, **none).id != on.id
-    assert Run.read(on.plain()).id == on.id
+    assert Run.read(on.to_dict()).id == on.id
 
 
 def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start, tmp_path):
@@ -287,11 +287,11 @@ def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start,
     warm = deep.but(**{"training.warm_start": [2]})
     assert runs(warm, from_scratch=True).parent is None
     plain = SETTINGS.but(features=None, epochs=1)
-    one = tune(Tuning(deep, "toy", plain.but(from_scratch=True), 0, None), tmp_path / "one")
-    other = tune(Tuning(deep, "toy", plain, 0, None), tmp_path / "other")
+    one = finetune(FinetuningRun(deep, "toy", plain.but(from_scratch=True), 0, None), tmp_path / "one")
+    other = finetune(FinetuningRun(deep, "toy", plain, 0, None), tmp_path / "other")
     assert (one.metrics, one.curve) == (other.metrics, other.curve)
     with pytest.raises(ConfigError, match=r"from_scratch starts from random weights, but .*w.safetensors is given"):
-        Tuning(deep, "toy", plain.but(from_scratch=True), 0, start[0]).build()
+        FinetuningRun(deep, "toy", plain.but(from_scratch=True), 0, start[0]).build()
 
 
 def test_a_study_says_what_changes_in_fine_tuning():

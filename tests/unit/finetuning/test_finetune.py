@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from lightning_modules.batch import Example, Target
 from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import Tuning
+from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.shapes.texts import LABEL, Row, TextHead, Texts, summed_loss
 from tests.toy import toy_task
@@ -60,44 +60,47 @@ def test_the_head_is_berts():
 
 def test_it_starts_from_the_pretrained_backbone(tiny, toy, tmp_path):
     path, pretrained = weights(tiny, tmp_path)
-    module = Tuning(tiny, "toy", SETTINGS, 0, path).build()
+    module = FinetuningRun(tiny, "toy", SETTINGS, 0, path).build()
     for name, tensor in pretrained.backbone.state_dict().items():
         assert torch.equal(module.backbone.state_dict()[name], tensor), name
-    scratch = Tuning(tiny, "toy", SETTINGS, 0, None).build()
+    scratch = FinetuningRun(tiny, "toy", SETTINGS, 0, None).build()
     assert not torch.equal(scratch.backbone.embeddings.word.weight, pretrained.backbone.embeddings.word.weight)
     assert torch.equal(scratch.head.output.weight, module.head.output.weight)
-    other = Tuning(tiny, "toy", SETTINGS, 1, path).build()
+    other = FinetuningRun(tiny, "toy", SETTINGS, 1, path).build()
     assert not torch.equal(other.head.output.weight, module.head.output.weight)
 
 
 def test_a_pooler_of_pretraining_is_used_again(tiny, toy, tmp_path):
     system = tiny.but(**{"objectives.sentence.weight": 1.0, "format.kind": "segment_pairs"})
     path, pretrained = weights(system, tmp_path)
-    module = Tuning(system, "toy_pairs", SETTINGS, 0, path).build()
+    module = FinetuningRun(system, "toy_pairs", SETTINGS, 0, path).build()
     assert torch.equal(module.head.pooler.weight, pretrained.heads["sentence"]["pair"].pooler.weight)
-    fresh = Tuning(system, "toy_pairs", SETTINGS, 0, None).build()
+    fresh = FinetuningRun(system, "toy_pairs", SETTINGS, 0, None).build()
     assert not torch.equal(module.head.pooler.weight, fresh.head.pooler.weight)
 
 
 def test_dropout_of_the_encoder_can_be_set(tiny, toy):
     settings = SETTINGS.but(encoder_dropout=0.0, dropout=0.0)
-    module, data = Tuning(tiny, "toy", settings, 0, None).build().train(), Tuning(tiny, "toy", settings, 0, None)
+    module, data = (
+        FinetuningRun(tiny, "toy", settings, 0, None).build().train(),
+        FinetuningRun(tiny, "toy", settings, 0, None),
+    )
     example = next(iter(data.data.train_dataloader()))
     assert torch.equal(module(example), module(example))
-    noisy = Tuning(tiny, "toy", SETTINGS.but(dropout=0.0), 0, None).build().train()
+    noisy = FinetuningRun(tiny, "toy", SETTINGS.but(dropout=0.0), 0, None).build().train()
     assert not torch.equal(noisy(example), noisy(example))
 
 
 def test_a_short_position_table_is_refused(tiny, toy):
     learned = tiny.but(**{"model.positions": "learned"})
     with pytest.raises(ConfigError, match=r"finetuning.max_length 128 is longer than model.max_positions 16"):
-        Tuning(learned, "toy", FineTuning(), 0, None).build()
-    Tuning(tiny.but(**{"model.positions": "sided_linear_bias"}), "toy", FineTuning(), 0, None).build()
+        FinetuningRun(learned, "toy", FineTuning(), 0, None).build()
+    FinetuningRun(tiny.but(**{"model.positions": "sided_linear_bias"}), "toy", FineTuning(), 0, None).build()
 
 
 @pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
 def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, toy, name):
-    tuning = Tuning(tiny, name, SETTINGS, 0, None)
+    tuning = FinetuningRun(tiny, name, SETTINGS, 0, None)
     module, inputs = tuning.build().eval(), tuning.data.train
     shortest, longest = int(inputs.sizes[:, 0].argmin()), int(inputs.sizes[:, 0].argmax())
     together = module(inputs.batch(np.array([longest, shortest])))
@@ -108,7 +111,7 @@ def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, toy, name):
 
 @pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
 def test_a_plain_trainer_learns_a_task(tiny, toy, name):
-    tuning = Tuning(tiny, name, SETTINGS.but(epochs=12), 0, None)
+    tuning = FinetuningRun(tiny, name, SETTINGS.but(epochs=12), 0, None)
     data = tuning.data
     module = tuning.build()
     trainer = pl.Trainer(max_epochs=1, **QUIET)
@@ -125,7 +128,7 @@ def test_a_plain_trainer_learns_a_task(tiny, toy, name):
 
 
 def test_the_dev_loss_is_the_exact_mean(tiny, toy):
-    tuning = Tuning(tiny, "toy", SETTINGS.but(batch_size=7), 0, None)
+    tuning = FinetuningRun(tiny, "toy", SETTINGS.but(batch_size=7), 0, None)
     data, module = tuning.data, tuning.build()
     found = pl.Trainer(**QUIET).validate(module, data, verbose=False)[0]
     whole = data.dev.batch(np.arange(len(data.dev)))
@@ -141,7 +144,7 @@ def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):
     task = Task("three", "Three?", "here", Texts(("no", "yes")), ("accuracy",), lambda split: iter(rows))
     monkeypatch.setitem(TASKS, "three", task)
     monkeypatch.setattr(pins, "pinned", dict)
-    tuning = Tuning(tiny, "three", SETTINGS.but(batch_size=2), 0, None)
+    tuning = FinetuningRun(tiny, "three", SETTINGS.but(batch_size=2), 0, None)
     data = tuning.data
     module = tuning.build()
     trainer = pl.Trainer(max_epochs=1, **QUIET)

@@ -9,7 +9,7 @@ from ablations.schema.run import Run
 from lightning_modules.analysis.probes import answer
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.finetuning.run import Tuning, tune, tuned
+from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.shapes.span import Spans
@@ -40,15 +40,15 @@ def test_the_chain_follows_from_the_settings(tiny, toy):
     assert run.parent == Run.tuning(pretrained, "other", pins.fingerprint("other"), SETTINGS)
     assert run.parents == (run.parent.id,)
     assert run.parent.parent == pretrained
-    assert Run.read(run.plain()).id == run.id
+    assert Run.read(run.to_dict()).id == run.id
     assert runs(tiny)[1].parent == pretrained
     assert runs(tiny)[1].id != run.id
 
 
 def test_weights_go_from_one_to_the_next(tiny, toy, tmp_path):
-    tune(Tuning(tiny, "other", SETTINGS, 0, None), tmp_path / "first")
+    finetune(FinetuningRun(tiny, "other", SETTINGS, 0, None), tmp_path / "first")
     left = load_file(tmp_path / "first" / WEIGHTS)
-    after = Tuning(tiny, "toy", SETTINGS, 0, tmp_path / "first" / WEIGHTS).build()
+    after = FinetuningRun(tiny, "toy", SETTINGS, 0, tmp_path / "first" / WEIGHTS).build()
     for name, tensor in after.backbone.state_dict().items():
         assert torch.equal(tensor, left[f"backbone.{name}"]), name
     assert torch.equal(after.head.pooler.weight, left["head.pooler.weight"])
@@ -56,9 +56,9 @@ def test_weights_go_from_one_to_the_next(tiny, toy, tmp_path):
 
 
 def test_a_tuned_model_is_read_again(tiny, toy, tmp_path):
-    tuning = Tuning(tiny, "toy", SETTINGS, 0, None)
-    fitted = tune(tuning, tmp_path)
-    backbone, head = tuned(tuning, tmp_path / WEIGHTS)
+    tuning = FinetuningRun(tiny, "toy", SETTINGS, 0, None)
+    fitted = finetune(tuning, tmp_path)
+    backbone, head = finetuned(tuning, tmp_path / WEIGHTS)
     right = 0
     for example in tuning.data.val_dataloader():
         with torch.no_grad():
@@ -81,12 +81,12 @@ def test_frozen_encoders_are_refused(tiny, toy, tmp_path):
         cells.finetuning({"finetuning.first": "mrpc", "finetuning.features.layers": "last"}, "rte")
     frozen = SETTINGS.but(**{"features": {"layers": "last", "bilstm_layers": 0}})
     with pytest.raises(ConfigError, match="no whole model"):
-        tuned(Tuning(tiny, "toy", frozen, 0, None), tmp_path / WEIGHTS)
+        finetuned(FinetuningRun(tiny, "toy", frozen, 0, None), tmp_path / WEIGHTS)
 
 
 @pytest.mark.parametrize("unanswerable", [False, True])
 def test_an_answer_is_words_of_the_passage(tiny, toy, unanswerable):
-    tuning = Tuning(tiny, "toy", SETTINGS, 0, None)
+    tuning = FinetuningRun(tiny, "toy", SETTINGS, 0, None)
     backbone, _ = tuning.networks()
     spans = Spans(unanswerable=unanswerable)
     head = spans.head(tiny.model.hidden_size, SETTINGS)

@@ -163,9 +163,9 @@ def test_senses_count_in_the_whole_space_and_beside_the_untrained():
 
 
 def test_probe_scores_are_drawn_with_their_levels():
-    found = Probed({"linear": [0.5, 0.7]}, {"linear": [0.5, 0.5]}, {"majority answer": 0.5}, 100)
+    found = Probed({"linear": [0.5, 0.7]}, {"linear": [0.5, 0.5]}, {"majority class": 0.5}, 100)
     figure = embedding_figure.probed(found, "a task")
-    assert "majority answer" in texts(figure)
+    assert "majority class" in texts(figure)
     (axes,) = [axes for axes in figure.axes if axes.lines]
     drawn = [list(line.get_ydata()) for line in axes.lines]
     assert [0.5, 0.7] in drawn

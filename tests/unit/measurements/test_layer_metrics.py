@@ -23,7 +23,7 @@ def planned(angles):
             layers["distance"] = [a / 2 + 0.01 * run.seed for a in layers["angle"]]
             metrics = {"heldout.loss": 3.0, "heldout.plateau": False}
             records[run.id] = Record(
-                id=run.id, kind="pretrain", config=run.plain(), outcome="done", metrics=metrics, layers=layers
+                id=run.id, kind="pretrain", config=run.to_dict(), outcome="done", metrics=metrics, layers=layers
             )
     return cells, records
 

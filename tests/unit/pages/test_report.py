@@ -203,5 +203,5 @@ def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert publishing.republish(tmp_path) == []
     (tmp_path / "albert_size_ladder/paper").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"SQuAD 1\.1 is not at hand"):
+    with pytest.raises(ConfigError, match=r"SQuAD 1\.1 was not found"):
         publishing.republish(tmp_path)

@@ -215,9 +215,9 @@ def test_the_frame_has_one_row_a_run():
 def test_simple_methods_stand_below_the_cells_where_all_runs_agree():
     *rows, majority, words = rows_of(*make_objectives())
     assert [row["objective"] for row in rows] == ["one segment", "pairs", "pairs, NSP", "pairs, SOP"]
-    assert majority["objective"] == "majority answer"
+    assert majority["objective"] == "majority class"
     assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "0.527")
-    assert words["objective"] == "linear model of all words"
+    assert words["objective"] == "TF-IDF + logistic regression"
     assert (words["accuracy on swapped pairs"], words["RTE accuracy"]) == ("0.550", "")  # nothing of it for RTE
     # the words that both segments have differ from cell to cell: no row
     assert rows[0]["accuracy on swapped pairs"] == rows[1]["accuracy on swapped pairs"] == ""  # no head, no answer

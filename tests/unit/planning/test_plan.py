@@ -49,7 +49,7 @@ def more_axes(lines, extra=""):
 
 def finish(records, run, outcome="done", **changes):
     settings = {"cost": {"flops": 4e9, "seconds": 2.0}, "provenance": {"device": "cpu"}, **changes}
-    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), outcome=outcome, **settings))
+    return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), outcome=outcome, **settings))
 
 
 def test_cells_of_one_axis(tmp_path):
@@ -325,7 +325,7 @@ def test_planning_imports_neither_lightning_nor_a_corpus(tmp_path):
 
 def test_a_run_of_a_plan_is_a_plain_value(tmp_path):
     run = plan(read(tmp_path), "smoke").runs[0]
-    assert Run.read(json.loads(json.dumps(run.plain()))) == run
+    assert Run.read(json.loads(json.dumps(run.to_dict()))) == run
 
 
 def test_a_knob_is_set_in_every_cell(tmp_path):

@@ -116,8 +116,8 @@ def test_what_a_fine_tuning_is():
         pretrained,
     ]
     assert len({run.id, *(other.id for other in others)}) == 1 + len(others)
-    assert Run.read(run.plain()) == run
-    assert Run.read(run.plain()).parent == pretrained
+    assert Run.read(run.to_dict()) == run
+    assert Run.read(run.to_dict()).parent == pretrained
 
 
 # --- states

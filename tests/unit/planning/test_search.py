@@ -36,7 +36,7 @@ def put(records, run, value=None, outcome="done", metric="heldout.loss"):
     metrics = {metric: value} if value is not None else {}
     rest = {"metrics": metrics, "provenance": {"device": "cpu"}}
     rest["cost"] = {"seconds": 2.0, "tokens": 100.0, "flops": 1e6} if outcome == "done" else {}
-    return records.put(Record(id=run.id, kind=run.kind, config=run.plain(), outcome=outcome, **rest))
+    return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), outcome=outcome, **rest))
 
 
 def search_with(records, found, losses, rate=None):

@@ -42,7 +42,7 @@ def made_up(sizes, device="A processor", threads=1, ms=2.0):
 def records_of(cells):
     metrics = {"heldout.loss": 3.0, "heldout.plateau": False}
     return {
-        run.id: Record(id=run.id, kind="pretrain", config=run.plain(), outcome="done", metrics=metrics)
+        run.id: Record(id=run.id, kind="pretrain", config=run.to_dict(), outcome="done", metrics=metrics)
         for cell in cells
         for run in cell.runs
     }

@@ -40,7 +40,7 @@ class TestRows:
         examples = PAIR.read(rows, "made")
         assert examples.texts() == ["a long passage", "which? b", "which? c"]
         assert examples.words() == 5 * 2 * (3 + 2)
-        assert examples.plain()[1] == ["a long passage", ["which? b", "which? c"], 1]
+        assert examples.items_for_pin()[1] == ["a long passage", ["which? b", "which? c"], 1]
         assert len(examples.take(np.array([4, 0]))) == 2
 
     def test_pairs_are_cut_as_berts(self, encoder):
@@ -60,7 +60,7 @@ class TestRows:
         alone = Choice(2, context=False)
         rows = [Question("secret", "", ("d", "e f g h i j a b"), 1)]
         examples = alone.read(rows, "made")
-        assert "secret" not in json.dumps([examples.plain(), examples.texts()])
+        assert "secret" not in json.dumps([examples.items_for_pin(), examples.texts()])
         found = shown(encoded(examples, alone, encoder, 8), encoder, 0)
         assert found == ["[CLS] d [SEP]", "[CLS] e f g h i j [SEP]"]
         kept = shown(encoded(examples, Choice(2, last=4, context=False), encoder, 8), encoder, 0)
@@ -75,7 +75,7 @@ class TestRows:
         ("row", "message"),
         [
             (Question("a", "", ("b",), 0), "example 0 of 'made' has 1 options.*must have 2"),
-            (Question("a", "", ("b", "c"), 2), "of which number 2 is right"),
+            (Question("a", "", ("b", "c"), 2), "2 options, and number 2 is right"),
             (Question("a", "", ("b", " "), 0), "has an empty text"),
             (Question(" ", "q", ("b", "c"), 0), "has an empty text"),
         ],
@@ -172,25 +172,25 @@ class TestFiles:
         examples = TASKS["race"].examples("train")
         assert examples.groups.tolist() == ["middle"] * 2 + ["high"] * 2
         assert examples.labels.tolist() == [3, 0, 3, 0]
-        assert examples.plain()[0] == ["A cat sat.", [f"What sat? {option}" for option in "abcd"], 3]
-        assert examples.plain()[1][1][0] == "It sat ."
+        assert examples.items_for_pin()[0] == ["A cat sat.", [f"What sat? {option}" for option in "abcd"], 3]
+        assert examples.items_for_pin()[1][1][0] == "It sat ."
         assert len(TASKS["race_high"].examples("train")) == 2
 
     def test_swag(self, folder):
-        (item,) = TASKS["swag"].examples("train").plain()
+        (item,) = TASKS["swag"].examples("train").items_for_pin()
         assert item == ["A man sits.", ["He stands.", "He runs, fast.", 'He " no "', "He eats."], 1]
 
     def test_copa_keeps_mirrored_pairs_on_one_side(self, folder):
         train, dev = (TASKS["copa"].examples(split) for split in ("train", "dev"))
         assert (len(train), len(dev)) == (7, 2)
-        assert dev.plain() == [["It fell.", ["so It broke.", "so It rose."], 0]] * 2
-        assert train.plain()[-1] == ["It fell.", ["because It broke.", "because Ann let go."], 1]
+        assert dev.items_for_pin() == [["It fell.", ["so It broke.", "so It rose."], 0]] * 2
+        assert train.items_for_pin()[-1] == ["It fell.", ["because It broke.", "because Ann let go."], 1]
         assert TASKS["copa"].own_split
 
     def test_arct_and_its_controls(self, folder):
-        assert TASKS["arct"].examples("train").plain() == [["It rains It is wet.", ['no "rain', "rain"], 1]]
-        assert TASKS["arct_warrants"].examples("train").plain() == [["", ['no "rain', "rain"], 1]]
-        one, other = TASKS["arct_adversarial"].examples("dev").plain()
+        assert TASKS["arct"].examples("train").items_for_pin() == [["It rains It is wet.", ['no "rain', "rain"], 1]]
+        assert TASKS["arct_warrants"].examples("train").items_for_pin() == [["", ['no "rain', "rain"], 1]]
+        one, other = TASKS["arct_adversarial"].examples("dev").items_for_pin()
         assert one == ["It rains It is wet.", ['no "rain"', "rain"], 1]
         assert other == ["It is dry It is wet.", ['no "rain"', "rain"], 0]
 
@@ -206,18 +206,24 @@ class TestFiles:
             ),
             ("race", "race/train.high.jsonl", '["D", "A"]', '["D"]', r"line 1: 2 questions, 2 options, 1 answers"),
             ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article; it has text, id"),
-            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is no JSON"),
+            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is not valid JSON"),
             ("race", "race/train.high.jsonl", ', "hid"]', "]", r"example 3 of 'race' has 3 options"),
-            ("race", "race/train.high.jsonl", '["D", "A"]', "1", r"line 1: article must be a string, .*answers lists"),
-            ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is none of 0 to 3"),
+            (
+                "race",
+                "race/train.high.jsonl",
+                '["D", "A"]',
+                "1",
+                r"line 1: article must be a string, .* be lists",
+            ),
+            ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is not one of 0 to 3"),
             ("swag", "swag/train.csv", "sent2", "sent3", r"train\.csv has no column sent2"),
             ("swag", "swag/train.csv", ",gold,", ",", r"line 2: 11 fields instead of 12"),
             ("swag", "swag/train.csv", '"eats."', '"eats.', r"line 2: unexpected end of data"),
-            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is no number"),
+            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is not a number"),
             ("copa", "copa/balanced-copa-dev-all.xml", "cause", "reason", r"item 9: asks-for of id 3 is 'reason'"),
             ("copa", "copa/balanced-copa-dev-all.xml", 'tive="2"', 'tive="0"', r"alternative of id 3 is '0'"),
             ("copa", "copa/balanced-copa-dev-all.xml", "<p>It fell.</p>", "", r"p, a1 or a2 of id 1 is missing"),
-            ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: this is no XML"),
+            ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: not valid XML"),
             ("arct", "arct/train-full.txt", "\t1\t", "\t2\t", r"full\.txt, line 2: the label '2' is neither 0 nor 1"),
             ("arct", "arct/train-full.txt", "\tDoes it?", "", r"line 2: 7 fields instead of 8"),
             ("arct", "arct/train-full.txt", "claim", "Claim", r"has no column claim; it has #id, warrant0"),
@@ -237,7 +243,7 @@ class TestFiles:
             TASKS["swag"].examples("train")
         assert [str(problem).partition("csv, ")[2] for problem in caught.value.problems] == [
             "line 3: 1 fields instead of 12.",
-            "line 4: the label '7' is none of 0 to 3.",
+            "line 4: the label '7' is not one of 0 to 3.",
             "line 5: unexpected end of data.",
         ]
 
@@ -272,13 +278,13 @@ class TestHub:
             return [rows[names]]
 
         monkeypatch.setattr(datasets, "load_dataset", load)
-        assert TASKS["swag"].examples("dev").plain() == [["A.", ["He e0", "He e1", "He e2", "He e3"], 2]]
+        assert TASKS["swag"].examples("dev").items_for_pin() == [["A.", ["He e0", "He e1", "He e2", "He e3"], 2]]
         assert TASKS["race_high"].examples("train").labels.tolist() == [2]
         assert asked == ["validation", "train"]
 
     def test_an_absent_hub_names_the_ways(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "datasets", None)
-        with pytest.raises(ConfigError, match=r"SWAG is not at hand.*swag/train\.csv, swag/val\.csv.*\.\[hub\]"):
+        with pytest.raises(ConfigError, match=r"SWAG was not found.*swag/train\.csv, swag/val\.csv.*\.\[hub\]"):
             TASKS["swag"].examples("train")
-        with pytest.raises(ConfigError, match=r"Balanced COPA is not at hand: ABLATIONS_DATA is not set"):
+        with pytest.raises(ConfigError, match=r"Balanced COPA was not found: ABLATIONS_DATA is not set"):
             TASKS["copa"].examples("train")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ablations.measurements.references import references
-from lightning_modules.finetuning.run import Tuning, tune
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
 from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.scores.kept import unpack
@@ -25,7 +25,7 @@ def toys(monkeypatch):
 
 @pytest.mark.parametrize("name", TOYS)
 def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, name):
-    tuning = Tuning(tiny, name, SETTINGS, 0, None)
+    tuning = FinetuningRun(tiny, name, SETTINGS, 0, None)
     module, inputs = tuning.build().eval(), tuning.data.train
     order = np.argsort(inputs.sizes.max(1))[[-1, 0, len(inputs) // 2]]
     together = inputs.batch(order)
@@ -40,7 +40,7 @@ def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, name):
 
 @pytest.mark.parametrize("name", TOYS)
 def test_losses_add_up_whatever_the_batches(tiny, name):
-    tuning = Tuning(tiny, name, SETTINGS, 0, None)
+    tuning = FinetuningRun(tiny, name, SETTINGS, 0, None)
     module, inputs = tuning.build().eval(), tuning.data.train
     batches = [inputs.batch(np.arange(5)), inputs.batch(np.arange(2)), inputs.batch(np.arange(2, 5))]
     whole, *parts = (module._summed(module(example), example) for example in batches)
@@ -49,8 +49,8 @@ def test_losses_add_up_whatever_the_batches(tiny, name):
 
 @pytest.mark.parametrize("name", TOYS)
 def test_a_tiny_model_learns_it_and_the_record_is_full(tiny, name, tmp_path):
-    tuning, main = Tuning(tiny, name, SETTINGS, 0, None), TOYS[name].main
-    fitted = tune(tuning, tmp_path)
+    tuning, main = FinetuningRun(tiny, name, SETTINGS, 0, None), TOYS[name].main
+    fitted = finetune(tuning, tmp_path)
     shape = TOYS[name].shape
     simple = {method: fitted.metrics[f"{name}.{main}.{method}"] for method in shape.methods}
     assert fitted.metrics[f"{name}.{main}"] > max(0.7, simple["majority"] + 0.2)
@@ -74,11 +74,11 @@ def test_tables_name_the_baselines_that_records_hold(name):
 @pytest.mark.parametrize("name", TOYS)
 def test_some_examples_are_a_part_of_all_and_work_is_near_what_is_planned(tiny, name):
     few = SETTINGS.but(train_examples=20)
-    data = Tuning(tiny, name, few, 0, None).data
-    whole = TOYS[name].examples("train").plain()
+    data = FinetuningRun(tiny, name, few, 0, None).data
+    whole = TOYS[name].examples("train").items_for_pin()
     assert len(data.train.examples) == 20
-    assert all(item in whole for item in data.train.examples.plain())
+    assert all(item in whole for item in data.train.examples.items_for_pin())
     steps, positions, _ = expected_work(tiny, name, SETTINGS)
-    batches = Tuning(tiny, name, SETTINGS, 0, None).data.train_dataloader()
+    batches = FinetuningRun(tiny, name, SETTINGS, 0, None).data.train_dataloader()
     assert steps == pytest.approx(len(batches), rel=0.1)
     assert 0.5 < positions / batches.shapes[:, 2].sum() < 2

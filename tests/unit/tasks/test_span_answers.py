@@ -7,7 +7,7 @@ import torch
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Vocabulary
-from lightning_modules.finetuning.run import Tuning
+from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -100,11 +100,11 @@ class TestReading:
             ({"id": ""}, "question number 1 of 'made here' has no id"),
             ({"text": " \n"}, "question '2' of 'made here' is empty"),
             ({"context": "\u00a0"}, "question '2' of 'made here' has an empty passage"),
-            ({"answers": ()}, "has no answer, which only questions of SQuAD 2.0 may"),
+            ({"answers": ()}, "has no answer, which is allowed in SQuAD 2.0 only"),
             ({"answers": ((2, " "),)}, "has an empty answer"),
             ({"answers": ((0, "c"), (1, "d"))}, "has the answer 'd', which is not at character 1"),
             ({"answers": ((-1, "e"),)}, "has the answer 'e', which is not at character -1"),
-            ({"id": "1"}, "question '1' of 'made here' is there twice"),
+            ({"id": "1"}, "question '1' of 'made here' occurs twice"),
         ],
     )
     def test_what_is_wrong_is_named(self, change, message):
@@ -146,7 +146,7 @@ def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable):
     settings = FineTuning().but(
         **{"epochs": 5, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 3e-2}
     )
-    tuning = Tuning(tiny, "reading", settings, 0, None)
+    tuning = FinetuningRun(tiny, "reading", settings, 0, None)
     module, data = tuning.build(), tuning.data
     assert len(data.dev) > 24  # some passages need two windows
     torch.manual_seed(0)  # dropout
@@ -163,7 +163,7 @@ def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable):
 def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, monkeypatch):
     monkeypatch.setitem(TASKS, "reading", reading_task())
     monkeypatch.setattr(pins, "pinned", dict)
-    tuning = Tuning(tiny, "reading", FineTuning(max_length=16), 0, None)
+    tuning = FinetuningRun(tiny, "reading", FineTuning(max_length=16), 0, None)
     module, inputs = tuning.build().eval(), tuning.data.dev
     short, long = inputs.sizes[:, 0].argmin(), inputs.sizes[:, 0].argmax()
     both, alone = inputs.batch(np.array([short, long])), inputs.batch(np.array([short]))

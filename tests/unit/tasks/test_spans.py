@@ -108,7 +108,7 @@ class TestWindows:
         examples = Spans().read(rows, "made here")
         assert examples.texts() == ["a b"] * 5 + ["c d e"]
         assert examples.words() == 5 * (2 + 3)
-        assert len(examples.plain()) == 5
+        assert len(examples.items_for_pin()) == 5
         few = examples.take(np.array([3, 1]))
         assert (few.ids, few.contexts, few.where.tolist()) == (["3", "1"], ["c d e"], [0, 0])
 

@@ -196,8 +196,8 @@ class TestReader:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            ('{"data": [\n  }', r"dev-v1\.1\.json, line 2, column 3: no JSON"),
-            ([1], r"the file is no object"),
+            ('{"data": [\n  }', r"dev-v1\.1\.json, line 2, column 3: not valid JSON"),
+            ([1], r"the file is not an object"),
             ({"dta": []}, r"the file has no data"),
             ({"data": []}, r"has no questions"),
             ({"data": [{"title": "T"}, 3]}, r"data\[0\] has no paragraphs"),
@@ -205,9 +205,9 @@ class TestReader:
             (articles({"context": 3, "qas": []}), r"paragraphs\[0\]: context is 3 instead of a string"),
             (articles(paragraph((None, []))), r"qas\[0\]: id is null instead of a string"),
             (articles(paragraph(("1", [("4", "x")]))), r"answers\[0\]: answer_start is \"4\" instead of a whole"),
-            (articles(paragraph(("1", [(12, "Duke")]), context="")), r"1 questions have an answer that their .*: 1\."),
+            (articles(paragraph(("1", [(12, "Duke")]), context="")), r"1 dev questions have an answer that .*: 1\."),
             (articles(paragraph(("1", []))), r"question '1' of 'squad1' has no answer"),
-            (articles(paragraph(("1", [(12, "Duke")]), ("1", [(12, "Duke")]))), r"'1' of 'squad1' is there twice"),
+            (articles(paragraph(("1", [(12, "Duke")]), ("1", [(12, "Duke")]))), r"'1' of 'squad1' occurs twice"),
         ],
     )
     def test_what_is_wrong_is_named(self, folder, content, message):
@@ -233,16 +233,16 @@ class TestReader:
         with caplog.at_level(logging.WARNING):
             found = TASKS["squad1"].examples("train")
         assert found.answers == [((3, "1990"),), ((17, "left  Paris"),), ((57, "an"),)]
-        assert "the answers of 3 questions are moved" in caplog.text
+        assert "moved the answers of 3 questions" in caplog.text
 
     def test_answers_that_are_nowhere(self, folder, caplog):
         content = articles(paragraph(("1", [(0, "Rome")]), ("2", [(12, "Duke"), (0, "Rome")]), ("3", [(3, "1990")])))
         write(folder, "train-v1.1.json", content)
         with caplog.at_level(logging.WARNING):
             assert TASKS["squad1"].examples("train").ids == ["2", "3"]
-        assert "1 questions are left out, as their passages lack the answers" in caplog.text
+        assert "skipped 1 questions" in caplog.text
         write(folder, "dev-v1.1.json", content)
-        with pytest.raises(ConfigError, match=r"2 questions have an answer that their passage lacks: 1, 2\."):
+        with pytest.raises(ConfigError, match=r"2 dev questions .* not occur in their passage: 1, 2\."):
             TASKS["squad1"].examples("dev")
 
     def test_the_dev_set_of_2_0_is_divided_by_article(self, folder, no_hub):
@@ -324,9 +324,9 @@ class TestQnli:
         with pytest.raises(ConfigError) as caught:
             TASKS["qnli"].examples("train")
         said = str(caught.value)
-        assert f"QNLI is not at hand: {glue}/train.tsv is missing. Set ABLATIONS_DATA" in said
+        assert f"QNLI was not found: {glue}/train.tsv is missing. Set ABLATIONS_DATA" in said
         assert "or read it from the Hugging Face hub: nyu-mll/glue (qnli)" in said
-        assert "The nearest task is 'qnli_own', whose training pairs are made again from SQuAD 1.1" in said
+        assert "'qnli_own', whose training pairs are rebuilt from SQuAD 1.1" in said
 
     def test_official_training_pairs_are_another_task(self, folder, glue):
         (glue / "train.tsv").write_text(self.HEADING + "0\tWho?\tNo one.\tnot_entailment\n")

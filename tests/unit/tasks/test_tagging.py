@@ -107,7 +107,7 @@ class TestContext:
         inputs = encoded(examples, self.shape, encoder, 8)
         assert shown(inputs, encoder, 0, 1) == ["[CLS] a b c d [SEP]"] * 2
         assert [answered(inputs, n)[0] for n in range(2)] == [[4], [2]]
-        assert [item[0] for item in examples.plain()] == ["d", "b"]
+        assert [item[0] for item in examples.items_for_pin()] == ["d", "b"]
         assert examples.words() == 8
 
 
@@ -181,11 +181,14 @@ class TestScores:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (Sentence(("a",), ("B-Z",), 0), r"example 0 of 'made' has the tag 'B-Z', not one of O, B-X, I-X, B-Y, I-Y"),
+        (
+            Sentence(("a",), ("B-Z",), 0),
+            r"'made' has the tag 'B-Z', which is not one of O, B-X, I-X, B-Y, I-Y",
+        ),
         (Sentence(("a", "b"), ("O",), 0), "2 words and 1 tags"),
         (Sentence((), (), 0), "0 words and 0 tags"),
         (Sentence(("a", ""), ("O", "O"), 0), "a word that is empty"),
-        (Sentence(("a b",), ("O",), 0), "holds a space"),
+        (Sentence(("a b",), ("O",), 0), "contains a space"),
     ],
 )
 def test_bad_sentences_are_named(row, message):
@@ -239,10 +242,10 @@ class TestFiles:
         [
             ("a\tO\nb\n", r"train\.conll, line 2: 1 columns instead of 2"),
             ("a\tO\n\nb\tc\tO\n", r"line 3: 3 columns instead of 2"),
-            ("a\tS-person\n", r"line 1: the tag 'S-person' is none of O, B-<type> and I-<type>"),
-            ("a\tI-\n", r"line 1: the tag 'I-' is none"),
-            ("a\tI\n", r"line 1: the tag 'I' is none"),
-            ("a\tB-animal\n", r"example 0 of 'wnut17' has the tag 'B-animal', not one of O, B-corporation"),
+            ("a\tS-person\n", r"line 1: the tag 'S-person' is not O, B-<type> or I-<type>"),
+            ("a\tI-\n", r"line 1: the tag 'I-' is not O"),
+            ("a\tI\n", r"line 1: the tag 'I' is not O"),
+            ("a\tB-animal\n", r"example 0 of 'wnut17' has the tag 'B-animal', which is not one of O, B-corporation"),
             ("", r"train\.conll is empty"),
             ("\n\t\n\n", "holds no sentence"),
             ("-DOCSTART-\tO\n", "holds no sentence"),
@@ -256,8 +259,8 @@ class TestFiles:
             TASKS["wnut17"].examples("train")
 
     def test_missing_files_are_named(self, folder, monkeypatch):
-        with pytest.raises(ConfigError, match=r"CoNLL-2003 is not at hand: .*valid\.txt is missing.*conll2003/train"):
+        with pytest.raises(ConfigError, match=r"CoNLL-2003 was not found: .*valid\.txt is missing.*conll2003/train"):
             TASKS["conll2003"].examples("dev")
         monkeypatch.delenv("ABLATIONS_DATA")
-        with pytest.raises(ConfigError, match=r"WNUT-17 is not at hand: ABLATIONS_DATA is not set"):
+        with pytest.raises(ConfigError, match=r"WNUT-17 was not found: ABLATIONS_DATA is not set"):
             TASKS["wnut17"].examples("train")

@@ -44,7 +44,7 @@ class TestTwoDevSets:
         train, dev = mnli.examples("train"), mnli.examples("dev")
         assert (len(train), train.parts) == (2, None)
         assert dev.parts.tolist() == [""] * 3 + ["mismatched"] * 2
-        assert dev.plain()[4] == ["One.", "Two mismatched.", 1, "mismatched"]
+        assert dev.items_for_pin()[4] == ["One.", "Two mismatched.", 1, "mismatched"]
         found = mnli.score(np.array([0, 1, 0, 0, 0]), dev)
         assert found.metrics == {"accuracy": pytest.approx(2 / 3), "mismatched_accuracy": 0.5}
 
@@ -54,7 +54,7 @@ class TestTwoDevSets:
     def test_both_are_needed(self, mnli, home, monkeypatch):
         (home / "glue/MNLI/dev_mismatched.tsv").unlink()
         monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-        with pytest.raises(ConfigError, match=r"MNLI is not at hand: [^ ]*dev_mismatched\.tsv is missing\. "):
+        with pytest.raises(ConfigError, match=r"MNLI was not found: [^ ]*dev_mismatched\.tsv is missing\. "):
             mnli.examples("dev")
 
 
@@ -62,7 +62,7 @@ class TestOwnSplits:
     def rows(self, home, texts, order=1):
         put(home / "snli/dev.txt", "".join(f"{a}\t{b}\t{label}\n" for a, b, label in texts[::order]))
         examples = {split: TASKS["snli_own"].examples(split) for split in ("train", "dev")}
-        return {split: found.plain() for split, found in examples.items()}
+        return {split: found.items_for_pin() for split, found in examples.items()}
 
     def test_each_example_is_on_one_side_and_premises_stay_together(self, home):
         texts = [(f"premise {n // 3}", f"text {n}", n % 3) for n in range(900)]
@@ -94,7 +94,7 @@ class TestLinesThatAreLeftOut:
         put(home / "snli/snli_1.0_train.txt", "x")
         with caplog.at_level(logging.WARNING):
             assert TASKS["snli"].examples("dev").second == ["One."]
-        assert "snli_1.0_dev.txt: 2 lines without a gold label are left out: 3, 4" in caplog.text
+        assert "snli_1.0_dev.txt: skipped 2 lines without a gold label: 3, 4" in caplog.text
 
     def test_questions_with_a_lines_end_are_counted_up_to_what_is_known(self, home, caplog):
         head, good = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n", "7\t1\t2\tWho?\tWhat?\t0\n"
@@ -102,7 +102,7 @@ class TestLinesThatAreLeftOut:
         put(home / "glue/QQP/train.tsv", head + broken + good)
         with caplog.at_level(logging.WARNING):
             assert TASKS["qqp"].examples("train").first == ["Who?"]
-        assert "2 lines with too few fields are left out: 2, 3" in caplog.text
+        assert "skipped 2 lines with too few fields: 2, 3" in caplog.text
         put(home / "glue/QQP/train.tsv", head + broken * 9 + good)
         with pytest.raises(ConfigError) as caught:
             TASKS["qqp"].examples("train")
@@ -126,7 +126,7 @@ class TestHub:
             rows = [{"sentence": f"It  rains {n}.", "label": n % 2, "idx": n} for n in range(count)]
             pandas.DataFrame(rows).to_parquet(folder / f"{split}-00000-of-00001.parquet")
         task = TASKS["cola"]
-        assert task.examples("train").plain() == [[f"It rains {n}.", "", n % 2] for n in range(3)]
+        assert task.examples("train").items_for_pin() == [[f"It rains {n}.", "", n % 2] for n in range(3)]
         assert len(task.examples("dev")) == 2
         assert task.origin.sizes_on_hub() in ({}, {"train": 3, "validation": 2})
 
@@ -134,7 +134,7 @@ class TestHub:
         for split in ("train", "validation"):
             text = json.dumps({"text": f"a {split}", "label": 4, "label_text": "very positive"})
             put(home / f"SetFit/sst5/{split}.jsonl", text)
-        assert TASKS["sst5"].examples("dev").plain() == [["a validation", "", 4]]
+        assert TASKS["sst5"].examples("dev").items_for_pin() == [["a validation", "", 4]]
 
     def test_a_copy_with_a_card_has_both_dev_sets(self, home):
         folder = home / "nyu-mll/glue"
@@ -179,7 +179,7 @@ class TestOrigin:
     def test_the_error_names_both_ways_and_what_works_offline(self, home):
         said = str(self.origin.absent("train", "is gated"))
         assert said == (
-            f"The data set X is not at hand: {home}/x/train*.json and {home}/x/more.txt are missing. Set "
+            f"The data set X was not found: {home}/x/train*.json and {home}/x/more.txt are missing. Set "
             "ABLATIONS_DATA to a folder that holds x/train*.json, x/more.txt, x/dev.txt as published, or read it from "
             "the Hugging Face hub: a/x is gated. The task 'bigram_shift' works offline."
         )

@@ -168,7 +168,7 @@ class TestReaders:
     def test_missing_data_name_the_ways_to_get_them(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
         with pytest.raises(
-            ConfigError, match=r"MRPC is not at hand: .*MRPC/train\.tsv is missing\. Set ABLATIONS_DATA.*bigram_shift"
+            ConfigError, match=r"MRPC was not found: .*MRPC/train\.tsv is missing\. Set ABLATIONS_DATA.*bigram_shift"
         ):
             TASKS["mrpc"].examples("train")
 
@@ -192,7 +192,7 @@ class TestReaders:
             raise ConnectionError("no route to the hub")
 
         monkeypatch.setattr(datasets, "load_dataset", load)
-        with pytest.raises(ConfigError, match=r"CoLA is not at hand: ABLATIONS_DATA is not set.*no route to the hub"):
+        with pytest.raises(ConfigError, match=r"CoLA was not found: ABLATIONS_DATA is not set.*no route to the hub"):
             TASKS["cola"].examples("train")
         monkeypatch.setitem(sys.modules, "datasets", None)
         with pytest.raises(ConfigError, match=r"glue/CoLA/train\.tsv.*pip install -e \.\[hub\]"):
