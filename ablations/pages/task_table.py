@@ -12,7 +12,6 @@ import numpy as np
 
 from ablations.core.formatting import Entry, Sheet, duration, mean_text, path_text, value_text
 from ablations.core.statistics import mean_interval
-from ablations.measurements.references import MAJORITY, references
 from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
@@ -72,7 +71,7 @@ def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
     metric = f"{task.name}.{task.main}"
     finished = measured.finished(cell, task.name)
     values = list(measured.values(cell, metric).values())
-    floors = set(measured.values(cell, references(metric)[MAJORITY]).values())
+    floors = set(measured.values(cell, f"{metric}.majority").values())
     floor = floors.pop() if len(floors) == 1 else None
     interval = mean_interval(values)
     runs = [run for run in cell.tuned if run.task == task.name and run.seed in finished]
