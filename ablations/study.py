@@ -29,7 +29,7 @@ from ablations.planning.plan import Plan, plan
 from ablations.running.execute import Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
-from ablations.schema.grid import TUNING
+from ablations.schema.grid import FINETUNING
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 
 
@@ -178,7 +178,7 @@ class Study:
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.
 
-        Where cells are tuned, their searches come first, and then, in the same call, what these chose.
+        Searches come first and then, in the same call, the runs that they chose.
 
         Args:
             executor: ``local``, one process a run and core or GPU; or ``inline``, in this process.
@@ -313,8 +313,8 @@ def _against(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
 
 def _retuned(home: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
     """What changes in fine-tuning from one cell to another, on the first task."""
-    pairs = zip(home.tuned[:1], cell.tuned[:1], strict=False)
-    return {TUNING + path: both for a, b in pairs for path, both in diff(a.finetuning, b.finetuning).items()}
+    pairs = zip(home.finetunings[:1], cell.finetunings[:1], strict=False)
+    return {FINETUNING + path: both for a, b in pairs for path, both in diff(a.finetuning, b.finetuning).items()}
 
 
 def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:

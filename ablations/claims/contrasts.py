@@ -76,7 +76,11 @@ def collect(found: Measurements, claim: Claim) -> Sides:
 def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
     """The runs that a metric is measured in: fine-tunings for ``<task>.<metric>`` and averages, else pretrainings."""
     task = metric.partition(".")[0]
-    return cell.tuned if metric in DERIVED else tuple(run for run in cell.tuned if run.task == task) or cell.runs
+    return (
+        cell.finetunings
+        if metric in DERIVED
+        else tuple(run for run in cell.finetunings if run.task == task) or cell.runs
+    )
 
 
 def _lost(cells: Sequence[Cell], metric: str, found: Measurements) -> tuple[str, ...]:

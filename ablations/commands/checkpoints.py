@@ -223,16 +223,16 @@ def _written(path: Path, result: dict[str, Any]) -> Path:
 def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
     from ablations.planning import scales
     from ablations.planning.cells import finetuning
-    from ablations.schema.grid import TUNING
+    from ablations.schema.grid import FINETUNING
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.tasks import task_named
 
     task_named(task)
     shortened = scales.checkpoints(scale)
     wrong = [
-        Problem(path, f"only knobs that start with '{TUNING}' can be set")
+        Problem(path, f"only knobs that start with '{FINETUNING}' can be set")
         for path in changes
-        if not path.startswith(TUNING)
+        if not path.startswith(FINETUNING)
     ]
     if wrong:
         raise ConfigError(wrong)

@@ -43,6 +43,22 @@ class Document:
             path = path[:-1]
         return self.lines.get(path, 1)
 
+    def rename(self, path: Path_, old: str, new: str) -> None:
+        """Reads the key ``old`` of a mapping as ``new``, which must not be there as well."""
+        part = self.data
+        for key in path:
+            part = part.get(key) if isinstance(part, dict) else None
+        if not isinstance(part, dict) or old not in part:
+            return
+        if new in part:
+            self.complain((*path, old), f"is another word for '{new}', which is given too; leave one of them out")
+        part[new] = part.pop(old)
+        before, place = (*path, old), len(path)
+        self.lines = {
+            (*path, new, *where[place + 1 :]) if where[: place + 1] == before else where: line
+            for where, line in self.lines.items()
+        }
+
     def complain(self, path: Path_, message: str, line: int | None = None) -> None:
         """Notes a problem as ``file:line: path: message``."""
         at = line or self.line(path)

@@ -157,7 +157,7 @@ def frame(found: Measurements) -> pd.DataFrame:
     """
     rows = []
     for cell in found.cells:
-        averages = {name: found.values(cell, name) for name in DERIVED if cell.tuned}
+        averages = {name: found.values(cell, name) for name in DERIVED if cell.finetunings}
         for run in cell.planned:
             record = None if cell.awaited else found.get(run.id)
             row = {"cell": cell.label, **cell.values, **cell.chosen, "seed": run.seed}
@@ -166,8 +166,8 @@ def frame(found: Measurements) -> pd.DataFrame:
                 rows.append({**row, "outcome": "not run", "detail": "", "device": ""})
                 continue
             state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
-            tuned = [found.get(child.id) for child in cell.tuned if child.seed == run.seed]
-            scores = {name: value for child in tuned if child for name, value in child.metrics.items()}
+            children = [found.get(child.id) for child in cell.finetunings if child.seed == run.seed]
+            scores = {name: value for child in children if child for name, value in child.metrics.items()}
             scores |= {name: values[run.seed] for name, values in averages.items() if run.seed in values}
             rows.append({**row, **state, **record.metrics, **scores, **record.cost})
     return pd.DataFrame(rows)

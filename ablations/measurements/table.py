@@ -115,7 +115,7 @@ def device_class(record: Record) -> str:
 
 def finished(trial: Trial, records: Lookup, task: str = "") -> dict[int, Record]:
     """The records of the finished pretrainings of a cell or trial by seed, or of its fine-tunings on a task."""
-    runs = [run for run in trial.tuned if run.task == task] if task else trial.runs
+    runs = [run for run in trial.finetunings if run.task == task] if task else trial.runs
     found = {run.seed: records.get(run.id) for run in sorted(runs, key=lambda run: run.seed)}
     return {seed: record for seed, record in found.items() if record is not None and record.outcome == "done"}
 
@@ -139,7 +139,7 @@ def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
                 0,
             )
             yield from record_rows(where, record)
-    if trial.tuned:
+    if trial.finetunings:
         yield from _averages(trial, records, flags)
 
 
@@ -162,13 +162,13 @@ def _metrics(record: Record) -> dict[str, float]:
 def _averages(trial: Trial, records: Lookup, flags: Mapping[int, bool]) -> Iterator[Measurement]:
     """Averages over the tasks of each pretraining; a device of their own where its fine-tunings had several."""
     for run in trial.runs:
-        tuned = [child for child in trial.tuned if child.seed == run.seed]
-        found = [(child, records.get(child.id)) for child in tuned]
+        children = [child for child in trial.finetunings if child.seed == run.seed]
+        found = [(child, records.get(child.id)) for child in children]
         made = [record for _, record in found if record is not None and record.outcome == "done"]
         scores = {name: float(value) for record in made for name, value in record.metrics.items()}
         device = SEVERAL.join(sorted({device_class(record) for record in made}))
         for metric, average in DERIVED.items():
-            value = average.of(scores, [child.task for child in tuned]) if made else None
+            value = average.of(scores, [child.task for child in children]) if made else None
             if value is not None:
                 yield Measurement(trial.label, run.seed, run.id, "", "done", device, flags.get(run.seed), metric, value)
 

@@ -104,10 +104,10 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
         None where nothing is searched.
     """
     grid, cells = measured.grid, measured.cells
-    if grid.tune is None or not any(cell.search for cell in cells):
+    if grid.search is None or not any(cell.search for cell in cells):
         return None
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    knobs, metric = _searched(cells), grid.tune.metric
+    knobs, metric = _searched(cells), grid.search.metric
     found = [(cell, trial, score(trial, metric, measured)) for cell in cells for trial in cell.search]
     heads = [path_text(path) for path in (*paths, *knobs)]
     reading = Sheet(

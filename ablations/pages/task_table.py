@@ -31,7 +31,7 @@ def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
         None where nothing was fine-tuned.
     """
     cells = measured.cells
-    tasks = list(dict.fromkeys(run.task for cell in cells for run in cell.tuned if run.task in TASKS))
+    tasks = list(dict.fromkeys(run.task for cell in cells for run in cell.finetunings if run.task in TASKS))
     found = [(TASKS[task], cell) for task in tasks for cell in cells if measured.finished(cell, task)]
     if not found:
         return None
@@ -74,7 +74,7 @@ def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
     floors = set(measured.values(cell, f"{metric}.majority").values())
     floor = floors.pop() if len(floors) == 1 else None
     interval = mean_interval(values)
-    runs = [run for run in cell.tuned if run.task == task.name and run.seed in finished]
+    runs = [run for run in cell.finetunings if run.task == task.name and run.seed in finished]
     return {
         "interval": interval,
         "n": len(values),

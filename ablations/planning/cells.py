@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablations.literature.published_values import same
-from ablations.schema.grid import SYSTEM_AXIS, TUNING, Grid
+from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
@@ -16,7 +16,7 @@ from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.protocols import PROTOCOLS
 
 Values = dict[str, Any]
-PROTOCOL = "protocol"  # behind TUNING: the name of a paper's fine-tuning settings
+PROTOCOL = "protocol"  # behind FINETUNING: the name of a paper's fine-tuning settings
 
 
 @dataclass(frozen=True)
@@ -225,24 +225,26 @@ def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
     Raises:
         ConfigError: Naming each bad knob.
     """
-    own = {path.removeprefix(TUNING): v for path, v in knobs.items()}
+    own = {path.removeprefix(FINETUNING): v for path, v in knobs.items()}
     mine = {path.removeprefix(f"{task}."): v for path, v in own.items() if path.startswith(f"{task}.")}
     everyones = {path: v for path, v in own.items() if path.partition(".")[0] not in TASKS}
     protocol = everyones.pop(PROTOCOL, None)
     if protocol is not None and protocol not in PROTOCOLS:
         hint = did_you_mean(str(protocol), PROTOCOLS)
-        raise ConfigError([Problem(TUNING + PROTOCOL, f"there is no protocol {protocol!r}.{hint}")])
+        raise ConfigError([Problem(FINETUNING + PROTOCOL, f"there is no protocol {protocol!r}.{hint}")])
     published = PROTOCOLS[protocol].settings(task) if protocol else {}
     own = {**(TASKS[task].settings if task else {}), **published, **everyones, **mine}
     first = own.get("first")
     if first is not None and first not in TASKS:
-        raise ConfigError([Problem(f"{TUNING}first", f"there is no task {first!r}.{did_you_mean(str(first), TASKS)}")])
+        raise ConfigError(
+            [Problem(f"{FINETUNING}first", f"there is no task {first!r}.{did_you_mean(str(first), TASKS)}")]
+        )
     own |= {"first": None} if first == task else {}  # where it is one of the tasks itself
     try:
         return FineTuning().but(**own)
     except ConfigError as error:
-        prefix = dict.fromkeys(mine, f"{TUNING}{task}.")
-        raise ConfigError(Problem(prefix.get(p.path, TUNING) + p.path, p.message) for p in error.problems) from None
+        prefix = dict.fromkeys(mine, f"{FINETUNING}{task}.")
+        raise ConfigError(Problem(prefix.get(p.path, FINETUNING) + p.path, p.message) for p in error.problems) from None
 
 
 class Workshop:
@@ -255,12 +257,12 @@ class Workshop:
     def __init__(self, grid: Grid, scale: str, baseline: Values) -> None:
         self.grid, self.baseline = grid, baseline
         common = {**grid.scales[scale].base, **grid.set, **grid.scales[scale].set}
-        self.tuning = {path: value for path, value in common.items() if path.startswith(TUNING)}
-        self.common = {path: value for path, value in common.items() if path not in self.tuning}
+        self.finetuning_knobs = {path: value for path, value in common.items() if path.startswith(FINETUNING)}
+        self.common = {path: value for path, value in common.items() if path not in self.finetuning_knobs}
         self._own = {**grid.set, **grid.scales[scale].set}
         self._started: dict[str, dict[str, Any] | None] = {}
         self._reference: float | None = None
-        self._tunings: dict[str, FineTuning] = {}
+        self._finetunings: dict[str, FineTuning] = {}
 
     def knobs(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The knobs of a combination: those of named variants written out, in the order of the axes."""
@@ -272,12 +274,12 @@ class Workshop:
 
     def finetuning(self, values: Mapping[str, Any], task: str) -> FineTuning:
         """How the pretrained system of a combination is fine-tuned on a task; see `finetuning`."""
-        knobs = {**self.tuning, **self.knobs(values)}
-        own = {path: value for path, value in knobs.items() if path.startswith(TUNING)}
+        knobs = {**self.finetuning_knobs, **self.knobs(values)}
+        own = {path: value for path, value in knobs.items() if path.startswith(FINETUNING)}
         key = json.dumps([task, own])
-        if key not in self._tunings:
-            self._tunings[key] = finetuning(own, task)
-        return self._tunings[key]
+        if key not in self._finetunings:
+            self._finetunings[key] = finetuning(own, task)
+        return self._finetunings[key]
 
     def system(self, values: Mapping[str, Any]) -> System:
         """The system of a combination, with the steps its budget allows.
@@ -300,7 +302,7 @@ class Workshop:
 
     def _made(self, values: Mapping[str, Any]) -> System:
         name = values.get(SYSTEM_AXIS, self.grid.base)
-        knobs = {path: value for path, value in self.knobs(values).items() if not path.startswith(TUNING)}
+        knobs = {path: value for path, value in self.knobs(values).items() if not path.startswith(FINETUNING)}
         start = self._start(name)
         changed = start and _changed(start, knobs)
         if changed:

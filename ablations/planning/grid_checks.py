@@ -27,7 +27,7 @@ from ablations.planning.cells import (
     probes,
     tasks_at,
 )
-from ablations.schema.grid import STEPS, SYSTEM_AXIS, TUNING, Grid
+from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, knob, paths
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
@@ -206,9 +206,9 @@ def known_metrics() -> dict[str, str]:
 def known_knobs() -> dict[str, Any]:
     """Every knob that a grid may vary or set: those of systems, and those of fine-tuning, for all tasks or for one."""
     protocol = knob("", f"Published settings to start from, task by task: {', '.join(PROTOCOLS)}.")
-    tuning = {TUNING + path: info for path, info in paths(FineTuning).items()}
-    for_one = {f"{TUNING}{task}.{path}": info for task in TASKS for path, info in paths(FineTuning).items()}
-    return {**paths(System), **tuning, **for_one, TUNING + PROTOCOL: protocol}
+    for_all = {FINETUNING + path: info for path, info in paths(FineTuning).items()}
+    for_one = {f"{FINETUNING}{task}.{path}": info for task in TASKS for path, info in paths(FineTuning).items()}
+    return {**paths(System), **for_all, **for_one, FINETUNING + PROTOCOL: protocol}
 
 
 def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> None:

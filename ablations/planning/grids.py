@@ -81,6 +81,8 @@ def _read(file: Path, state: tuple[int, int]) -> Grid:
 
 def _shaped(document: Document) -> Grid | None:
     """The grid of a document; after complaints, of what is left of it."""
+    for place in ((), *(("scales", name) for name in _scale_names(document))):
+        document.rename(place, "tune", "search")  # its earlier name
     data = {"name": "unnamed", **document.data}
     if re.fullmatch(r"[a-z][a-z0-9_]*", document.file.stem):
         data["name"] = document.file.stem
@@ -91,6 +93,11 @@ def _shaped(document: Document) -> Grid | None:
     if isinstance(data.get("scales"), dict):
         data["scales"] = {name: _entry(document, name, entry) for name, entry in data["scales"].items()}
     return shaped(document, data, Grid)
+
+
+def _scale_names(document: Document) -> list[str]:
+    scales = document.data.get("scales")
+    return list(scales) if isinstance(scales, dict) else []
 
 
 def _entry(document: Document, name: str, entry: Any) -> Any:

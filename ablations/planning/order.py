@@ -18,7 +18,7 @@ def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
             for trial in trials:
                 _put(trial.runs[seed - trial.runs[0].seed], distinct)
             for trial in trials:
-                for run in trial.tuned:
+                for run in trial.finetunings:
                     if run.seed == seed:
                         _put(run, distinct)
     return tuple(distinct.values())

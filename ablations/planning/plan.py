@@ -107,7 +107,7 @@ class Plan:
     @property
     def is_finished(self) -> bool:
         """Whether every run is done; in searches some may have diverged."""
-        first = FIRST_SEARCH_SEED if self.grid.tune else math.inf
+        first = FIRST_SEARCH_SEED if self.grid.search else math.inf
         is_done = all(self.states[run.id] == "done" or run.seed >= first for run in self.runs)
         return is_done and not self.pending and not self.open
 
@@ -147,7 +147,7 @@ class Plan:
         for cell in self.cells:
             for run in cell.runs:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed}")
-            for run in cell.tuned:
+            for run in cell.finetunings:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed} on {run.task}")
             for trial in cell.search:
                 for run in trial.work:
@@ -263,7 +263,7 @@ def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping
         wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, known)}"))
     if seeds is not None and seeds < 1:
         wrong.append(Problem("seeds", f"{seeds} is not a number of seeds; at least 1 is needed"))
-    if seeds is not None and seeds > FIRST_SEARCH_SEED and grid.tune is not None:
+    if seeds is not None and seeds > FIRST_SEARCH_SEED and grid.search is not None:
         text = f"{seeds} would reach the seeds of the search, which start at {FIRST_SEARCH_SEED}"
         wrong.append(Problem("seeds", text))
     for path in filters or {}:

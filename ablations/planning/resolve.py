@@ -5,10 +5,11 @@ from typing import Any
 
 from ablations.core.store import Lookup
 from ablations.planning import cells as grid_cells
-from ablations.planning import search
 from ablations.planning.cells import Values, Workshop, label, stand_ins
+from ablations.planning.search import choose, combinations, search_at, tasks_behind
+from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
-from ablations.schema.grid import Grid, Tune
+from ablations.schema.grid import Grid, Search
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import Data, fingerprints
@@ -29,7 +30,7 @@ class Resolver:
     def __init__(self, grid: Grid, scale: str, baseline: Values, seeds: int | None, records: Lookup) -> None:
         self.grid, self.scale, self.records = grid, scale, records
         self.seeds = range(seeds or grid.scales[scale].seeds or grid.seeds)
-        self.tune = search.tune_at(grid, scale)
+        self.search = search_at(grid, scale)
         self._workshop = Workshop(grid, scale, baseline)
         self._tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
         self._pins: dict[Data, dict[str, str]] = {}
@@ -44,7 +45,7 @@ class Resolver:
         found = []
         for values in kept:
             try:
-                found.append(self._searched(values, self.tune) if self.tune else self._cell(values))
+                found.append(self._searched(values, self.search) if self.search else self._cell(values))
             except ConfigError as error:
                 for problem in error.problems:
                     wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
@@ -56,28 +57,30 @@ class Resolver:
         made = self._made(values, self.seeds, tuple(self._tasks))
         return Cell(values=values, label=label(values), printed=stand_ins(self.grid, self.scale, values), **made)
 
-    def _searched(self, values: Values, tune: Tune) -> Cell:
+    def _searched(self, values: Values, search: Search) -> Cell:
         """A cell after its search; before that is complete, one without runs of its own."""
-        tried, tasks = search.combinations(tune), search.tasks_behind(tune.metric, self._tasks)
+        tried, tasks = combinations(search), tasks_behind(search.metric, self._tasks)
         named = [{"values": one, "label": label({**values, **one})} for one in tried]
         trials = tuple(
-            Trial(**name, **self._made({**values, **name["values"]}, search.seeds(tune), tasks)) for name in named
+            Trial(**name, **self._made({**values, **name["values"]}, seeds_of(search), tasks)) for name in named
         )
-        best = search.choose(trials, tune, self.records)
+        best = choose(trials, search, self.records)
         made = self._made({**values, **tried[best or 0]}, self.seeds, tuple(self._tasks))
         more: dict[str, Any] = {"search": trials, "chosen": {} if best is None else tried[best]}
         if best is None:
-            more["awaited"] = (*made["runs"], *made["tuned"])
-            made |= {"runs": (), "tuned": ()}
+            more["awaited"] = (*made["runs"], *made["finetunings"])
+            made |= {"runs": (), "finetunings": ()}
         printed = stand_ins(self.grid, self.scale, values)
         return Cell(values=values, label=label(values), printed=printed, **made, **more)
 
     def _made(self, values: Values, seeds: Sequence[int], tasks: Sequence[str]) -> dict[str, Any]:
         """The system of some values and its runs."""
         system = self._workshop.system(values)
-        tunings = {task: self._workshop.finetuning(values, task) for task in tasks}
+        settings = {task: self._workshop.finetuning(values, task) for task in tasks}
         if system.data not in self._pins:
             self._pins[system.data] = fingerprints(system.data)
         runs = tuple(Run.pretraining(system, seed, self._pins[system.data]) for seed in seeds)
-        tuned = tuple(Run.tuning(run, task, self._tasks[task], tunings[task]) for run in runs for task in tasks)
-        return {"system": system, "runs": runs, "tuned": tuned}
+        finetunings = tuple(
+            Run.finetuning_of(run, task, self._tasks[task], settings[task]) for run in runs for task in tasks
+        )
+        return {"system": system, "runs": runs, "finetunings": finetunings}

@@ -20,7 +20,7 @@ from ablations.core.strict_yaml import Document
 from ablations.planning.cells import finetuning, has_part, varied
 from ablations.planning.grid_checks import known_knobs
 from ablations.planning.shapes import shaped
-from ablations.schema.grid import SYSTEM_AXIS, TUNING, Grid
+from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.systems import SYSTEMS
@@ -115,8 +115,8 @@ def _check_names(file: ScaleFile, document: Document) -> None:
         for path in knobs:
             if path not in known:
                 document.complain((section, path), f"there is no such knob.{did_you_mean(path, known)}")
-            elif section == "checkpoints" and not path.startswith(TUNING):
-                document.complain((section, path), f"only knobs that start with '{TUNING}' can be set")
+            elif section == "checkpoints" and not path.startswith(FINETUNING):
+                document.complain((section, path), f"only knobs that start with '{FINETUNING}' can be set")
 
 
 def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any]) -> None:
@@ -131,18 +131,18 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
         ConfigError: If there are any.
     """
     try:
-        SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(TUNING)})
+        SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(FINETUNING)})
     except ConfigError as error:
         for problem in error.problems:
             own = problem.path in file.set
             document.complain(("set", problem.path) if own else ("set",), problem.message if own else str(problem))
     for section, every in (("set", knobs), ("checkpoints", file.checkpoints or {})):
-        tuning = {path: value for path, value in every.items() if path.startswith(TUNING)}
-        tasks = {path.split(".")[1] for path in tuning} & TASKS.keys()
+        own = {path: value for path, value in every.items() if path.startswith(FINETUNING)}
+        tasks = {path.split(".")[1] for path in own} & TASKS.keys()
         wrong: dict[str, str] = {}
         for task in ("", *sorted(tasks)):
             try:
-                finetuning(tuning, task)
+                finetuning(own, task)
             except ConfigError as error:
                 wrong |= {problem.path: problem.message for problem in error.problems}
         for path, message in wrong.items():
@@ -195,13 +195,13 @@ def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:
     taken = varied(grid) | grid.set.keys()
     kept = {}
     for path, value in knobs.items():
-        task, _, knob = path.removeprefix(TUNING).partition(".")
+        task, _, knob = path.removeprefix(FINETUNING).partition(".")
         if path in taken or any(path.startswith(f"{own}.") for own in grid.set):
             continue
-        if not path.startswith(TUNING):
+        if not path.startswith(FINETUNING):
             acts = any(has_part(system, path) for system in systems)
         elif task in TASKS:  # would win over a knob for all tasks
-            acts = task in tasks and TUNING + knob not in taken | entry.set.keys()
+            acts = task in tasks and FINETUNING + knob not in taken | entry.set.keys()
         else:
             acts = bool(tasks)
         if acts:

@@ -16,38 +16,38 @@ from ablations.measurements.derived import DERIVED
 from ablations.measurements.table import indexed, measured
 from ablations.planning.cells import Values
 from ablations.schema.cell import Trial
-from ablations.schema.grid import FIRST_SEARCH_SEED, Grid, Tune
+from ablations.schema.grid import FIRST_SEARCH_SEED, Grid, Search
 from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
 
 
-def tune_at(grid: Grid, scale: str) -> Tune | None:
+def search_at(grid: Grid, scale: str) -> Search | None:
     """The search of a grid's cells at a scale, its direction filled in; None where they make none."""
-    own = grid.scales[scale].tune if scale in grid.scales else None
-    if grid.tune is None or own is None:
+    own = grid.scales[scale].search if scale in grid.scales else None
+    if grid.search is None or own is None:
         return None
-    axes = {path: own.axes.get(path, values) for path, values in grid.tune.axes.items()}
-    changes = {"axes": axes, "seeds": own.seeds or grid.tune.seeds, "better": direction(grid, grid.tune)}
-    return grid.tune.model_copy(update=changes)
+    axes = {path: own.axes.get(path, values) for path, values in grid.search.axes.items()}
+    changes = {"axes": axes, "seeds": own.seeds or grid.search.seeds, "better": direction(grid, grid.search)}
+    return grid.search.model_copy(update=changes)
 
 
-def direction(grid: Grid, tune: Tune) -> Literal["lower", "higher"] | None:
+def direction(grid: Grid, search: Search) -> Literal["lower", "higher"] | None:
     """Which direction of the metric that decides is better: as stated, else as the grid's metrics have it."""
-    return tune.better or next((metric.better for metric in grid.metrics if metric.name == tune.metric), None)
+    return search.better or next((metric.better for metric in grid.metrics if metric.name == search.metric), None)
 
 
-def combinations(tune: Tune) -> list[Values]:
+def combinations(search: Search) -> list[Values]:
     """What is tried, the last knob varying fastest.
 
-    >>> combinations(Tune(axes={"optimizer.peak_lr": (1e-3, 3e-3)}, metric="heldout.loss"))
+    >>> combinations(Search(axes={"optimizer.peak_lr": (1e-3, 3e-3)}, metric="heldout.loss"))
     [{'optimizer.peak_lr': 0.001}, {'optimizer.peak_lr': 0.003}]
     """
-    return [dict(zip(tune.axes, values, strict=True)) for values in itertools.product(*tune.axes.values())]
+    return [dict(zip(search.axes, values, strict=True)) for values in itertools.product(*search.axes.values())]
 
 
-def seeds(tune: Tune) -> range:
+def seeds(search: Search) -> range:
     """The seeds of a search: none that an evaluation has."""
-    return range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + tune.seeds)
+    return range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + search.seeds)
 
 
 def tasks_behind(metric: str, tasks: Iterable[str]) -> tuple[str, ...]:
@@ -102,14 +102,14 @@ def _end(run: Run, records: Lookup) -> Literal["done", "lost", ""]:
     return "lost" if run.parent is not None and _end(run.parent, records) == "lost" else ""
 
 
-def choose(trials: Sequence[Trial], tune: Tune, records: Lookup) -> int | None:
+def choose(trials: Sequence[Trial], search: Search, records: Lookup) -> int | None:
     """The place of the best combination; None until every run of all of them has ended for good.
 
     Fewest lost seeds first, since a diverged run is worse than any that is not; then the best mean; of equals the
     first in the file.
     """
-    scores = [score(trial, tune.metric, records) for trial in trials]
+    scores = [score(trial, search.metric, records) for trial in trials]
     if not all(one.is_known for one in scores):
         return None
-    sign = -1 if tune.better == "higher" else 1
+    sign = -1 if search.better == "higher" else 1
     return min(range(len(scores)), key=lambda n: (scores[n].lost, sign * (scores[n].mean or 0.0)))

@@ -9,9 +9,9 @@ from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED, possible
 from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at
 from ablations.planning.grid_checks import known_knobs, known_metrics
-from ablations.planning.search import combinations, tasks_behind, tune_at
-from ablations.schema.grid import STEPS, SYSTEM_AXIS, TUNING, Grid, Tune
-from ablations.schema.scale import ScaleTune
+from ablations.planning.search import combinations, search_at, tasks_behind
+from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid, Search
+from ablations.schema.scale import ScaleSearch
 from lightning_modules.config import ConfigError, canonical, did_you_mean
 from lightning_modules.tasks import TASKS
 
@@ -21,32 +21,32 @@ _MOST_BUILT = 500  # systems that are built a scale; a plan builds every one it 
 
 
 def check(grid: Grid, document: Document) -> None:
-    """Notes in ``document`` everything that is wrong with ``tune``; what builds, only where nothing else is wrong."""
-    if grid.tune is None:
+    """Notes in ``document`` everything that is wrong with ``search``; what builds, only where nothing else is wrong."""
+    if grid.search is None:
         for name, scale in grid.scales.items():
-            if scale.tune not in (None, ScaleTune()):
-                document.complain(("scales", name, "tune"), "the grid has no 'tune' that a scale could change")
+            if scale.search not in (None, ScaleSearch()):
+                document.complain(("scales", name, "search"), "the grid has no 'search' that a scale could change")
         return
-    for path in grid.tune.axes:
-        _check_knob(grid, grid.tune, path, document)
-    for where, path, values in _values(grid, grid.tune):
-        _check_values(grid.tune, where, path, values, document)
-    if _check_metric(grid, grid.tune, document) and not document.problems:
+    for path in grid.search.axes:
+        _check_knob(grid, grid.search, path, document)
+    for where, path, values in _values(grid, grid.search):
+        _check_values(grid.search, where, path, values, document)
+    if _check_metric(grid, grid.search, document) and not document.problems:
         for scale in grid.scales:
-            if tune := tune_at(grid, scale):
-                _check_systems(grid, scale, tune, document)
+            if search := search_at(grid, scale):
+                _check_systems(grid, scale, search, document)
 
 
-def _values(grid: Grid, tune: Tune) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
-    yield from ((("tune", "axes", path), path, values) for path, values in tune.axes.items())
+def _values(grid: Grid, search: Search) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
+    yield from ((("search", "axes", path), path, values) for path, values in search.axes.items())
     for name, scale in grid.scales.items():
-        own = scale.tune.axes if scale.tune else {}
-        yield from ((("scales", name, "tune", "axes", path), path, values) for path, values in own.items())
+        own = scale.search.axes if scale.search else {}
+        yield from ((("scales", name, "search", "axes", path), path, values) for path, values in own.items())
 
 
-def _check_values(tune: Tune, where: Path_, path: str, values: Sequence[Any], document: Document) -> None:
-    if path not in tune.axes:
-        document.complain(where, f"is not searched by this grid.{did_you_mean(path, tune.axes)}")
+def _check_values(search: Search, where: Path_, path: str, values: Sequence[Any], document: Document) -> None:
+    if path not in search.axes:
+        document.complain(where, f"is not searched by this grid.{did_you_mean(path, search.axes)}")
     if not values:
         document.complain(where, "a search needs at least one value")
     for n, value in enumerate(values):
@@ -54,8 +54,8 @@ def _check_values(tune: Tune, where: Path_, path: str, values: Sequence[Any], do
             document.complain((*where, n), f"{value!r} is listed twice")
 
 
-def _check_knob(grid: Grid, tune: Tune, path: str, document: Document) -> None:
-    where, known = ("tune", "axes", path), known_knobs()
+def _check_knob(grid: Grid, search: Search, path: str, document: Document) -> None:
+    where, known = ("search", "axes", path), known_knobs()
     by_variants = [
         axis for axis, variants in grid.variants.items() if any(path in knobs for knobs in variants.values())
     ]
@@ -74,40 +74,40 @@ def _check_knob(grid: Grid, tune: Tune, path: str, document: Document) -> None:
         document.complain(where, "changes the tokens of a step, and the budget holds steps equal: more would win")
     elif path.startswith(_MEASURING):
         document.complain(where, "changes what is measured, so that scores of its values are not to be compared")
-    elif path.startswith(TUNING):
-        _check_finetuning(grid, tune, path, document)
+    elif path.startswith(FINETUNING):
+        _check_finetuning(grid, search, path, document)
 
 
-def _check_finetuning(grid: Grid, tune: Tune, path: str, document: Document) -> None:
+def _check_finetuning(grid: Grid, search: Search, path: str, document: Document) -> None:
     """A knob of fine-tuning is searched by the score of a fine-tuning that it has a part in."""
-    behind = tasks_behind(tune.metric, TASKS)
-    task = path.removeprefix(TUNING).partition(".")[0]
+    behind = tasks_behind(search.metric, TASKS)
+    task = path.removeprefix(FINETUNING).partition(".")[0]
     if not behind:
-        text = f"no fine-tuning is behind '{tune.metric}', which decides; such knobs need the metric of a task"
-        document.complain(("tune", "axes", path), text)
+        text = f"no fine-tuning is behind '{search.metric}', which decides; such knobs need the metric of a task"
+        document.complain(("search", "axes", path), text)
     elif task in TASKS and task not in behind:
-        document.complain(("tune", "axes", path), f"has no part in '{tune.metric}', which decides")
+        document.complain(("search", "axes", path), f"has no part in '{search.metric}', which decides")
 
 
-def _check_metric(grid: Grid, tune: Tune, document: Document) -> bool:
+def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
     before = len(document.problems)
     listed = {metric.name: metric.better for metric in grid.metrics}
-    if tune.metric.startswith(COST):
+    if search.metric.startswith(COST):
         document.complain(
-            ("tune", "metric"), f"'{tune.metric}' is a cost: a search by it finds the cheapest, not the best"
+            ("search", "metric"), f"'{search.metric}' is a cost: a search by it finds the cheapest, not the best"
         )
-    elif tune.metric not in {**known_metrics(), **listed}:
-        hint = did_you_mean(tune.metric, known_metrics())
-        document.complain(("tune", "metric"), f"there is no metric '{tune.metric}'.{hint}")
-    elif tune.metric not in listed and tune.better is None:
-        text = f"'{tune.metric}' is not among the grid's metrics; say here what is better: 'lower' or 'higher'"
-        document.complain(("tune",), text)
-    elif tune.better not in (None, listed.get(tune.metric, tune.better)):
-        document.complain(("tune", "better"), f"among the grid's metrics {listed[tune.metric]} is better")
+    elif search.metric not in {**known_metrics(), **listed}:
+        hint = did_you_mean(search.metric, known_metrics())
+        document.complain(("search", "metric"), f"there is no metric '{search.metric}'.{hint}")
+    elif search.metric not in listed and search.better is None:
+        text = f"'{search.metric}' is not among the grid's metrics; say here what is better: 'lower' or 'higher'"
+        document.complain(("search",), text)
+    elif search.better not in (None, listed.get(search.metric, search.better)):
+        document.complain(("search", "better"), f"among the grid's metrics {listed[search.metric]} is better")
     for name, scale in grid.scales.items():
-        if scale.tune is not None and not _is_measured(tune.metric, tasks_at(grid, name)):
+        if scale.search is not None and not _is_measured(search.metric, tasks_at(grid, name)):
             text = f"is not measured at scale '{name}', for want of fine-tunings; 'tune: null' there switches this off"
-            document.complain(("tune", "metric"), f"'{tune.metric}' {text}")
+            document.complain(("search", "metric"), f"'{search.metric}' {text}")
     return len(document.problems) == before
 
 
@@ -116,10 +116,10 @@ def _is_measured(metric: str, tasks: Sequence[str]) -> bool:
     return possible(metric, tasks) if metric in DERIVED else task in tasks or task not in TASKS
 
 
-def _check_systems(grid: Grid, scale: str, tune: Tune, document: Document) -> None:
+def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -> None:
     """Combinations that do not build, and knobs that make no difference to any cell."""
-    start, tried = layout(grid, scale), combinations(tune)
-    workshop, tasks = Workshop(grid, scale, start.baseline), tasks_behind(tune.metric, tasks_at(grid, scale))
+    start, tried = layout(grid, scale), combinations(search)
+    workshop, tasks = Workshop(grid, scale, start.baseline), tasks_behind(search.metric, tasks_at(grid, scale))
     few = list(probes(grid, scale))
     said: set[tuple[Path_, str]] = set()
     for values in [*few, *(row for row in start.kept[: _MOST_BUILT // len(tried)] if row not in few)]:
@@ -131,16 +131,16 @@ def _check_systems(grid: Grid, scale: str, tune: Tune, document: Document) -> No
                     where = _written(grid, scale, one, problem.path)
                     if (where, problem.message) not in said:
                         said.add((where, problem.message))
-                        example = f" (for example with {label({**values, **one})})" if where[-1] == "tune" else ""
+                        example = f" (for example with {label({**values, **one})})" if where[-1] == "search" else ""
                         document.complain(where, f"{problem}{example}" if example else problem.message)
     if said:
         return
-    for path, options in tune.axes.items():
+    for path, options in search.axes.items():
         rows = [[{**values, **tried[0], path: option} for option in options] for values in few]
         if len(options) > 1 and all(len({_essence(workshop, one, tasks) for one in row}) == 1 for row in rows):
-            where = ("scales", scale, "tune", "axes", path)
-            own = grid.scales[scale].tune
-            text = f"makes no difference to '{tune.metric}' at scale '{scale}': there is nothing to choose"
+            where = ("scales", scale, "search", "axes", path)
+            own = grid.scales[scale].search
+            text = f"makes no difference to '{search.metric}' at scale '{scale}': there is nothing to choose"
             document.complain(where if own and path in own.axes else where[2:], text)
 
 
@@ -152,9 +152,9 @@ def _essence(workshop: Workshop, values: Values, tasks: Sequence[str]) -> str:
 
 def _written(grid: Grid, scale: str, one: Values, path: str) -> Path_:
     """Where the file says what a searched knob is."""
-    own = grid.scales[scale].tune
-    if path not in one or own is None or grid.tune is None:
-        return ("tune",)
-    where: Path_ = ("scales", scale, "tune", "axes", path) if path in own.axes else ("tune", "axes", path)
-    options = own.axes.get(path, grid.tune.axes[path])
+    own = grid.scales[scale].search
+    if path not in one or own is None or grid.search is None:
+        return ("search",)
+    where: Path_ = ("scales", scale, "search", "axes", path) if path in own.axes else ("search", "axes", path)
+    options = own.axes.get(path, grid.search.axes[path])
     return (*where, next(n for n, option in enumerate(options) if same(option, one[path])))

@@ -14,12 +14,12 @@ class Trial(Settings):
     label: str = required("Readable and stable.")
     system: System = required("Everything resolved, the budget included.")
     runs: tuple[Run, ...] = required("The pretraining of each seed.")
-    tuned: tuple[Run, ...] = knob((), "The fine-tuning of each seed on each task.")
+    finetunings: tuple[Run, ...] = knob((), "The fine-tuning of each seed on each task.")
 
     @property
     def work(self) -> tuple[Run, ...]:
         """All of them, without those that they start from."""
-        return (*self.runs, *self.tuned)
+        return (*self.runs, *self.finetunings)
 
 
 class Cell(Trial):
@@ -40,4 +40,4 @@ class Cell(Trial):
     @property
     def tasks(self) -> tuple[str, ...]:
         """What its pretrainings are, or will be, fine-tuned on."""
-        return tuple(dict.fromkeys(run.task for run in (*self.tuned, *self.awaited) if run.task))
+        return tuple(dict.fromkeys(run.task for run in (*self.finetunings, *self.awaited) if run.task))

@@ -18,7 +18,7 @@ STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget 
 FIRST_SEARCH_SEED = 1000  # the seeds of searches are numbered from here on; those of evaluations lie below
 
 
-TUNING = "finetuning."  # before a knob of `FineTuning`; every other knob is one of the pretrained system
+FINETUNING = "finetuning."  # before a knob of `FineTuning`; every other knob is one of the pretrained system
 
 
 class Budget(Settings):
@@ -29,7 +29,7 @@ class Budget(Settings):
     )
 
 
-class Tune(Settings):
+class Search(Settings):
     """A search that every cell makes for itself before its evaluation, with seeds that no evaluation has.
 
     Every combination is trained from the search's seeds; the one with the best mean is what the cell's own seeds are
@@ -97,7 +97,7 @@ class Grid(Settings):
     seeds: int = knob(1, "Seeds 0 to n-1.", ge=1, le=1000)
     tasks: tuple[str, ...] = knob((), "Downstream tasks that every pretrained model is fine-tuned on.")
     budget: Budget = knob(Budget(), "What is held equal.")
-    tune: Tune | None = knob(None, "What every cell searches for itself; by default nothing.")
+    search: Search | None = knob(None, "What every cell searches for itself; by default nothing.")
     scales: dict[str, Scale] = required("Name -> what differs from the scale's own file.", min_length=1)
     metrics: tuple[Metric, ...] = required("What is compared; the first is the main one.", min_length=1)
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")

@@ -38,7 +38,7 @@ class Run(Settings):
         return run._with_parents()
 
     @classmethod
-    def tuning(cls, pretrained: "Run", task: str, fingerprint: str, finetuning: FineTuning) -> "Run":
+    def finetuning_of(cls, pretrained: "Run", task: str, fingerprint: str, finetuning: FineTuning) -> "Run":
         """The fine-tuning of a pretrained system on a task, from the same seed."""
         run = cls(
             kind="finetune",

@@ -5,7 +5,7 @@ from typing import Any
 from lightning_modules.config import Settings, knob, required
 
 
-class ScaleTune(Settings):
+class ScaleSearch(Settings):
     """What a scale changes about its grid's search."""
 
     axes: dict[str, tuple[Any, ...]] = knob({}, "Searched knob -> values that replace the grid's at this scale.")
@@ -24,7 +24,9 @@ class Scale(Settings):
     stands_for: dict[str, tuple[Any, ...]] = knob(
         {}, "Axis -> the published values that its values here stand for, in order, such as shares of a larger size."
     )
-    tune: ScaleTune | None = knob(ScaleTune(), "What differs in the grid's search; null for no search at this scale.")
+    search: ScaleSearch | None = knob(
+        ScaleSearch(), "What differs in the grid's search; null for no search at this scale."
+    )
 
 
 class ScaleFile(Settings):

@@ -181,7 +181,7 @@ class TestExportsThatCannotBe:
 
     def test_a_fine_tuning(self, kept, command, tmp_path):
         pretrained, records = kept(trained=False)
-        run = Run.tuning(pretrained, "rte", "0" * 64, FineTuning())
+        run = Run.finetuning_of(pretrained, "rte", "0" * 64, FineTuning())
         worker.keep(run, records, {"outcome": "done"}, "2026-01-01T00:00:00+00:00", 1)
         done = command("export", run.id, tmp_path / "out", "--results", records.folder)
         assert f"is a fine-tuning on rte, and pretrainings are exported; it started from {pretrained.id}" in said(done)

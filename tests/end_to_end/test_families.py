@@ -136,7 +136,7 @@ def test_a_warm_start_is_another_training_and_lost_weights_are_made_again(folder
     assert summary.outcomes == {"done": 5}  # from scratch, one layer, two layers, and two fine-tunings
     scratch, warm = (records.get(cell.runs[0].id) for cell in found.cells)
     assert scratch.metrics["heldout.loss"] != warm.metrics["heldout.loss"]
-    parent, child = found.cells[1].runs[0].parent, found.cells[1].tuned[0]
+    parent, child = found.cells[1].runs[0].parent, found.cells[1].finetunings[0]
     assert [cost["parameters"] for cost in (scratch.cost, warm.cost)] == [scratch.cost["parameters"]] * 2
     assert records.get(parent.id).cost["parameters"] < warm.cost["parameters"]
     tuned = records.get(child.id)

@@ -77,8 +77,8 @@ def make_cell(values: dict[str, Any], seeds: int = 5, label: str = "", *, printe
     system = BASE.but(**{path: value for path, value in values.items() if path in (RATE, LAYERS)})
     text = dict.fromkeys(system.data.corpora, identity(label))
     runs = tuple(Run.pretraining(system, seed, text) for seed in range(seeds))
-    tuned = tuple(Run.tuning(run, task, "examples", FineTuning()) for run in runs if task)
-    return Cell(values=values, label=label, printed=printed or {}, system=system, runs=runs, tuned=tuned)
+    tuned = tuple(Run.finetuning_of(run, task, "examples", FineTuning()) for run in runs if task)
+    return Cell(values=values, label=label, printed=printed or {}, system=system, runs=runs, finetunings=tuned)
 
 
 def make_record(run: Run, loss: float, **changes: Any) -> Record:
@@ -134,7 +134,7 @@ def make_objectives(seeds: int = 5, **changes: Any) -> tuple[Grid, list[Cell], d
     cells = [make_cell({"objective": name}, seeds, task="rte") for name in names]
     records = {}
     for n, cell in enumerate(cells):
-        for run, tuned in zip(cell.runs, cell.tuned, strict=True):
+        for run, tuned in zip(cell.runs, cell.finetunings, strict=True):
             record = make_record(
                 run, 4.6 + draws.normal(0, 0.03), layers={"distance": [3.0, 4.0 + n], "angle": [30, 40]}
             )

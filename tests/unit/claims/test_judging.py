@@ -290,7 +290,7 @@ def test_each_simple_method_is_a_test_of_its_own():
 def test_official_data_answer_a_claim_where_a_scale_has_them(task):
     cells, records = [make_cell({RATE: rate}, task=task) for rate in (0.15, 0.4)], {}
     for cell, score in zip(cells, (0.6, 0.7), strict=True):
-        for run in cell.tuned:
+        for run in cell.finetunings:
             metrics = {f"{task}.accuracy": score + run.seed**2 / 1000 * score}
             records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics, curve={})
     both = [{"name": f"{name}.accuracy", "better": "higher"} for name in ("qnli_own", "qnli")]
@@ -314,7 +314,7 @@ def test_a_claim_about_a_task_pairs_its_fine_tunings():
     (found,), cells = objectives_verdict(asked)
     assert found.outcome == REPLICATES
     assert found.effect == pytest.approx(0.02, abs=0.002)
-    assert found.runs == tuple((a.id, b.id) for a, b in zip(cells[3].tuned, cells[1].tuned, strict=True))
+    assert found.runs == tuple((a.id, b.id) for a, b in zip(cells[3].finetunings, cells[1].finetunings, strict=True))
     simple = {**asked, "b": {}, "against": "rte.accuracy.majority"}
     (found,), _ = objectives_verdict(simple)
     assert (found.outcome, found.b) == (REPLICATES, "the majority class")

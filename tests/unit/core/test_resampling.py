@@ -133,7 +133,7 @@ def study(metric="rte.accuracy", **changes):
     right = [answers(5, 80, 0.6) > 0, answers(5, 80, 0.8, entropy=1) > 0]
     records = {}
     for cell, of_cell in zip(cells, right, strict=True):
-        for run, pretrained, scores in zip(cell.tuned, cell.runs, of_cell, strict=True):
+        for run, pretrained, scores in zip(cell.finetunings, cell.runs, of_cell, strict=True):
             records[pretrained.id] = make_record(pretrained, 4.5)
             found = {"metrics": {metric: float(scores.mean())}, "examples": {"right": pack(scores)}, "curve": {}}
             records[run.id] = make_record(run, 0.0, kind="finetune", **(found | changes))
@@ -190,7 +190,7 @@ def test_without_the_scores_behind_a_metric_examples_are_not_resampled(changes):
 def test_other_examples_are_never_paired():
     grid, cells, records, _ = study()
     for change in ({"config": {"fingerprints": {"rte": "other"}}}, {"examples": {"right": pack(np.ones(79, bool))}}):
-        run = cells[1].tuned[2].id
+        run = cells[1].finetunings[2].id
         metrics = {"metrics": {"rte.accuracy": 1.0}} if "examples" in change else {}
         altered = records | {run: records[run].but(**change, **metrics)}
         assert judging.verdicts(Measurements(grid, cells, altered))[0].resampled.both is None
@@ -201,9 +201,9 @@ def test_scores_kept_in_steps_still_have_the_metric_as_their_mean():
     cell = make_cell({RATE: 0.4}, seeds=10, task="squad1")
     records = {
         run.id: make_record(run, 0.0, metrics={"squad1.f1": of.mean()}, examples={"right": pack(of)})
-        for run, of in zip(cell.tuned, scores, strict=True)
+        for run, of in zip(cell.finetunings, scores, strict=True)
     }
-    pairs = [(cell.tuned[k].id, cell.tuned[5 + k].id) for k in range(5)]
+    pairs = [(cell.finetunings[k].id, cell.finetunings[5 + k].id) for k in range(5)]
     by_seed = paired(dict(enumerate(scores[:5].mean(1))), dict(enumerate(scores[5:].mean(1))))
     claim, measured = make_claim(metric="squad1.f1", better="higher"), Measurements(make_grid(), [cell], records)
     found = resampled(claim, by_seed, pairs, measured)

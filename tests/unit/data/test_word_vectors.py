@@ -174,7 +174,7 @@ def test_only_the_rows_of_tokens_of_the_text_differ_from_scratch(tiny, toy, chan
 
 def runs(system, **changes):
     pretrained = Run.pretraining(system, 3, dict.fromkeys(system.data.corpora, "text"))
-    return Run.tuning(pretrained, "toy", "print", SETTINGS.but(**changes))
+    return Run.finetuning_of(pretrained, "toy", "print", SETTINGS.but(**changes))
 
 
 def test_they_have_an_identity_and_no_parent(tiny, toy):

@@ -207,7 +207,7 @@ def make_mixtures():
     parts = [(80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 0, 100)]
     names = [f"MASK{mask} SAME{same} RND{random}" for mask, same, random in parts]
     source = {"file": "bert", "table": "T8 masking", "match": {"variant": "strategy"}}
-    axes = {"strategy": names, "use": ["tuned", "frozen"]}
+    axes = {"strategy": names, "use": ["finetunings", "frozen"]}
     grid = make_grid(axes=axes, baseline={}, published=[source], figure={"x": "strategy", "y": "heldout.loss"})
     cells = [make_cell({"strategy": name, "use": use}, 2, label=name) for name in names for use in axes["use"]]
     return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
@@ -259,7 +259,7 @@ def test_published_values_of_other_companions_are_left_out():
 
 def test_a_metric_that_nothing_has_is_no_panel():
     grid, cells, records = make_objectives()
-    without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
+    without = [cell.model_copy(update={"finetunings": ()}) for cell in cells]
     panels = [
         axes
         for axes in grid_figures.knob(Measurements(grid, without, records)).axes

@@ -115,7 +115,7 @@ def test_new_knobs_leave_other_runs_alone(tiny):
     pretrained = Run.pretraining(tiny, 0, dict.fromkeys(tiny.data.corpora, "aa"))
 
     def made(**changes):
-        return Run.tuning(pretrained, "toy", "bb", SETTINGS.but(**changes)).id
+        return Run.finetuning_of(pretrained, "toy", "bb", SETTINGS.but(**changes)).id
 
     assert made() == made(bilstm_layers=0) == made(pooling=None)
     assert len({made(), made(bilstm_layers=1), made(bilstm_layers=2), made(pooling="last")}) == 4

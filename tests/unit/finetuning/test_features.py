@@ -260,7 +260,7 @@ def pretraining(system):
 
 
 def runs(system, **changes):
-    return Run.tuning(pretraining(system), "toy", "bb", FineTuning().but(**changes))
+    return Run.finetuning_of(pretraining(system), "toy", "bb", FineTuning().but(**changes))
 
 
 def test_unset_knobs_leave_identities_alone(deep):

@@ -30,14 +30,14 @@ def toy(monkeypatch):
 
 def runs(system, **changes):
     pretrained = Run.pretraining(system, 3, dict.fromkeys(system.data.corpora, "text"))
-    return pretrained, Run.tuning(pretrained, "toy", "print", SETTINGS.but(**changes))
+    return pretrained, Run.finetuning_of(pretrained, "toy", "print", SETTINGS.but(**changes))
 
 
 def test_the_chain_follows_from_the_settings(tiny, toy):
     pretrained, run = runs(tiny, first="other")
     assert run.parent.task == "other"
     assert run.parent.seed == 3
-    assert run.parent == Run.tuning(pretrained, "other", pins.fingerprint("other"), SETTINGS)
+    assert run.parent == Run.finetuning_of(pretrained, "other", pins.fingerprint("other"), SETTINGS)
     assert run.parents == (run.parent.id,)
     assert run.parent.parent == pretrained
     assert Run.read(run.to_dict()).id == run.id

@@ -36,7 +36,7 @@ def test_values_are_those_of_the_records(study):
     for cell in cells:
         for name in names - DERIVED.keys():
             task = name.partition(".")[0]
-            runs = [run for run in cell.tuned if run.task == task] or cell.runs
+            runs = [run for run in cell.finetunings if run.task == task] or cell.runs
             known = {run.seed: records[run.id] for run in runs if run.id in records}
             direct = {s: r.metrics[name] for s, r in known.items() if r.outcome == "done" and name in r.metrics}
             assert found.values(cell, name) == direct

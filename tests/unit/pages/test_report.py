@@ -145,7 +145,7 @@ def test_stand_ins_are_listed(tmp_path):
 def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):
     grid, cells, records = make_objectives()
     shared = [*cells, cells[3].model_copy(update={"values": {"objective": "pairs, SOP again"}})]
-    del records[cells[0].tuned[0].id]
+    del records[cells[0].finetunings[0].id]
     written = publish_page(make_plan(grid, shared), records, tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "**39 of 40 runs finished.** This page is incomplete." in page

@@ -223,7 +223,7 @@ def test_simple_methods_stand_below_the_cells_where_all_runs_agree():
     assert rows[0]["accuracy on swapped pairs"] == rows[1]["accuracy on swapped pairs"] == ""  # no head, no answer
     assert rows[3]["accuracy on swapped pairs"].startswith("0.70")
     grid, cells, records = make_objectives()
-    run = cells[0].tuned[0]
+    run = cells[0].finetunings[0]
     records[run.id] = make_record(run, 0.0, metrics=records[run.id].metrics | {"rte.accuracy.majority": 0.6})
     majority = rows_of(grid, cells, records)[4]
     assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "")
@@ -237,7 +237,7 @@ def test_tasks_have_columns_where_they_are_planned():
     assert any(heading.startswith("rte.accuracy mean") for heading in sheets[1].headings)
     notes = " ".join(sheets[0].notes)
     assert "Minus baseline: accuracy on swapped pairs of the row minus that of the baseline (pairs)" in notes
-    without = [cell.model_copy(update={"tuned": ()}) for cell in cells]
+    without = [cell.model_copy(update={"finetunings": ()}) for cell in cells]
     headings = tables.results(Measurements(grid, without, records))[0].headings
     assert "RTE accuracy" not in headings
     assert "accuracy on swapped pairs" in headings
@@ -245,15 +245,15 @@ def test_tasks_have_columns_where_they_are_planned():
 
 def test_scores_of_a_task_are_those_of_its_fine_tunings():
     grid, cells, records = make_objectives()
-    del records[cells[3].tuned[0].id]
-    records[cells[3].tuned[1].id] = make_failure(cells[3].tuned[1])
+    del records[cells[3].finetunings[0].id]
+    records[cells[3].finetunings[1].id] = make_failure(cells[3].finetunings[1])
     row = rows_of(grid, cells, records)[3]
     assert row["runs"] == "5 of 5"  # its pretrainings
     assert row["not done"] == "1 diverged on rte (loss is NaN at step 312), 1 not run on rte"
     _, everything, trace = tables.results(Measurements(grid, cells, records))
     numbers = dict(zip(everything.headings, everything.rows[3], strict=True))
     assert (numbers["rte.accuracy n"], numbers["heldout.sop_accuracy n"]) == (3, 5)
-    assert trace["cells"][3]["metrics"]["rte.accuracy"]["runs"] == tuple(run.id for run in cells[3].tuned[2:])
+    assert trace["cells"][3]["metrics"]["rte.accuracy"]["runs"] == tuple(run.id for run in cells[3].finetunings[2:])
     runs = frame(Measurements(grid, cells, records))
     assert len(runs) == 20
     last = runs[runs["objective"] == "pairs, SOP"]

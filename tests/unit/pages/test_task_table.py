@@ -14,7 +14,7 @@ from tests.unit import synthetic
 
 
 def tuned(cell, seed, labels, answers, task="cola"):
-    run = next(run for run in cell.tuned if run.seed == seed)
+    run = next(run for run in cell.finetunings if run.seed == seed)
     metrics = {f"{task}.{name}": METRICS[name].of(labels, answers) for name in TASKS[task].metrics}
     examples = {"answer": pack(answers), "right": pack(answers == labels)}
     floor = {f"{task}.{TASKS[task].main}.majority": 0.0}
@@ -54,8 +54,8 @@ def test_times_are_those_of_the_fine_tuning_and_of_what_it_starts_from():
     }
     home, cells, records = synthetic.make_cell({"start": "any"}, seeds=2, task="cola"), [], {}
     for start, knobs in starts.items():
-        tunings = [Run.tuning(run, "cola", "examples", FineTuning().but(**knobs)) for run in home.runs]
-        cells.append(home.model_copy(update={"values": {"start": start}, "tuned": tuple(tunings)}))
+        tunings = [Run.finetuning_of(run, "cola", "examples", FineTuning().but(**knobs)) for run in home.runs]
+        cells.append(home.model_copy(update={"values": {"start": start}, "finetunings": tuple(tunings)}))
         for run in tunings:
             made = {"word_vectors_seconds": 30.0 + 10 * run.seed} if start == "vectors" else {}
             cost = {"seconds": 5.0 + run.seed, **made}

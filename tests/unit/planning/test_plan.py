@@ -114,7 +114,9 @@ def test_names_stand_for_knobs_and_small_values_for_published_ones(tmp_path):
         is_pair = cell.values["objective"] == "pairs"
         assert cell.system.format.kind == ("segment_pairs" if is_pair else "full_sentences")
         assert cell.system.get("objectives.sentence.weight") == (0.5 if is_pair else None)
-        assert [(run.task, run.finetuning.epochs, run.finetuning.batch_size) for run in cell.tuned] == [("rte", 2, 8)]
+        assert [(run.task, run.finetuning.epochs, run.finetuning.batch_size) for run in cell.finetunings] == [
+            ("rte", 2, 8)
+        ]
     other = plan(found.grid, "smoke", axes={"model.embedding_size": [3, 4]}, filters={"objective": "pairs"})
     assert [cell.printed for cell in other.cells] == [{}, {"model.embedding_size": 128}]
 

@@ -30,10 +30,12 @@ def test_fine_tunings_follow_the_pretrainings_seed_by_seed(tmp_path):
     one_seed = [("pretrain", 1)] * 2 + [("finetune", "rte"), ("finetune", "cola")] * 2
     assert kinds(found.runs) == [(seed, *rest) for seed in (0, 1) for rest in one_seed]
     for cell in found.cells:
-        assert [(run.seed, run.task) for run in cell.tuned] == [(s, task) for s in (0, 1) for task in ("rte", "cola")]
-        assert {run.parents for run in cell.tuned} == {(run.id,) for run in cell.runs}
-        assert [run.parent for run in cell.tuned[::2]] == list(cell.runs)
-    assert found.label(found.cells[1].tuned[3].id) == "rate=0.4 seed 1 on cola"
+        assert [(run.seed, run.task) for run in cell.finetunings] == [
+            (s, task) for s in (0, 1) for task in ("rte", "cola")
+        ]
+        assert {run.parents for run in cell.finetunings} == {(run.id,) for run in cell.runs}
+        assert [run.parent for run in cell.finetunings[::2]] == list(cell.runs)
+    assert found.label(found.cells[1].finetunings[3].id) == "rate=0.4 seed 1 on cola"
     assert list(found.table()["tasks"]) == ["rte, cola"] * 2
     assert list(found.table()["state"]) == ["6 missing"] * 2
 
@@ -47,8 +49,8 @@ def test_cells_that_differ_in_fine_tuning_alone_share_their_pretraining(tmp_path
     assert one.label == "epochs=1, rate=0.15"
     assert one.runs == two.runs
     assert one.system == two.system
-    assert [run.finetuning.epochs for run in (one.tuned[0], two.tuned[0])] == [1, 2]
-    assert {run.finetuning.batch_size for run in (*one.tuned, *two.tuned)} == {64}
+    assert [run.finetuning.epochs for run in (one.finetunings[0], two.finetunings[0])] == [1, 2]
+    assert {run.finetuning.batch_size for run in (*one.finetunings, *two.finetunings)} == {64}
     assert len(found.runs) == 2 * (1 + 2)
 
 
@@ -102,15 +104,18 @@ def test_what_a_fine_tuning_is():
     system, print_ = SYSTEMS["roberta_base"], fingerprint("cola")
     text, other = (dict.fromkeys(system.data.corpora, print_) for print_ in ("aa", "ab"))
     pretrained = Run.pretraining(system, 0, text)
-    run = Run.tuning(pretrained, "cola", print_, FineTuning())
-    assert Run.tuning(Run.pretraining(system.but(name="another"), 0, text), "cola", print_, FineTuning()).id == run.id
+    run = Run.finetuning_of(pretrained, "cola", print_, FineTuning())
+    assert (
+        Run.finetuning_of(Run.pretraining(system.but(name="another"), 0, text), "cola", print_, FineTuning()).id
+        == run.id
+    )
     others = [
-        Run.tuning(Run.pretraining(system, 1, text), "cola", print_, FineTuning()),
-        Run.tuning(Run.pretraining(system, 0, other), "cola", print_, FineTuning()),
-        Run.tuning(Run.pretraining(system.but(**{RATE: 0.4}), 0, text), "cola", print_, FineTuning()),
-        Run.tuning(pretrained, "rte", fingerprint("rte"), FineTuning()),
-        Run.tuning(pretrained, "cola", "another text", FineTuning()),
-        Run.tuning(pretrained, "cola", print_, FineTuning(epochs=4)),
+        Run.finetuning_of(Run.pretraining(system, 1, text), "cola", print_, FineTuning()),
+        Run.finetuning_of(Run.pretraining(system, 0, other), "cola", print_, FineTuning()),
+        Run.finetuning_of(Run.pretraining(system.but(**{RATE: 0.4}), 0, text), "cola", print_, FineTuning()),
+        Run.finetuning_of(pretrained, "rte", fingerprint("rte"), FineTuning()),
+        Run.finetuning_of(pretrained, "cola", "another text", FineTuning()),
+        Run.finetuning_of(pretrained, "cola", print_, FineTuning(epochs=4)),
         run.but(parents=["0" * 16]),
         run.but(numerics={**run.numerics, "finetune": 99}),
         pretrained,

@@ -100,7 +100,7 @@ def test_fine_tuning_on_tasks_of_other_grids_is_left_out(folder, tmp_path):
     rte = {"finetuning.rte.epochs", "finetuning.rte.max_length"}
     assert knobs("tasks: [cola, rte]\n") == {"finetuning.epochs", *rte}
     grid = read(tmp_path, "  small: {set: {finetuning.epochs: 5}}\n", more="tasks: [rte]\n")
-    (tuned, *_) = plan(grid, "small").cells[0].tuned
+    (tuned, *_) = plan(grid, "small").cells[0].finetunings
     assert (tuned.finetuning.epochs, tuned.finetuning.max_length) == (5, 16), "the grid's, though the scale's names RTE"
 
 

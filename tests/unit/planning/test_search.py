@@ -5,7 +5,7 @@ import pytest
 from ablations.core import machine
 from ablations.core.store import Records
 from ablations.pages import search_report
-from ablations.planning import grids, search
+from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.record import Record
 from ablations.study import Study, cost_line
@@ -13,7 +13,7 @@ from lightning_modules.config import ConfigError
 from tests import tiny
 
 RATE, LR, BATCH = "objectives.mlm.masking.rate", "optimizer.peak_lr", "training.batch_size"
-TUNE = f"tune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3, 9.0e-3]}}\n  metric: heldout.loss\n  seeds: 2\n"
+SEARCH = f"search:\n  axes: {{{LR}: [1.0e-3, 3.0e-3, 9.0e-3]}}\n  metric: heldout.loss\n  seeds: 2\n"
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +21,9 @@ def no_gpu(monkeypatch):
     monkeypatch.setattr(machine, "gpus", dict)
 
 
-def written(folder, tune=TUNE, scale="", **options):
+def written(folder, search=SEARCH, scale="", **options):
     """The tiny grid with a search, and with further keys at its scale."""
-    file = tiny.grid(folder, extra=tune, **options)
+    file = tiny.grid(folder, extra=search, **options)
     file.write_text(file.read_text().replace("{description: seconds}", f"{{description: seconds{scale}}}"))
     return file
 
@@ -55,7 +55,7 @@ GOOD = {1e-3: (5.0, 5.0), 3e-3: (4.0, 4.6), 9e-3: (4.2, 4.5)}  # means 5.0, 4.3,
 
 
 def test_without_a_search_nothing_changes(tmp_path):
-    plain, off = read(tmp_path / "a", ""), read(tmp_path / "b", scale=", tune: null")
+    plain, off = read(tmp_path / "a", ""), read(tmp_path / "b", scale=", search: null")
     text = (tmp_path / "a" / "tiny.yaml").read_text().replace(str(tmp_path / "a"), str(tmp_path / "b"))
     (tmp_path / "a" / "tiny.yaml").write_text(text)
     one, other = (plan(grid, "smoke") for grid in (grids.read(tmp_path / "a" / "tiny.yaml"), off))
@@ -63,7 +63,7 @@ def test_without_a_search_nothing_changes(tmp_path):
     assert one.cells == other.cells
     assert "search runs" not in one.table()
     assert "search" not in cost_line(other)
-    assert plain.tune is None
+    assert plain.search is None
 
 
 def test_before_the_search_nothing_of_the_evaluation_is_known_but_its_size(tmp_path):
@@ -72,7 +72,7 @@ def test_before_the_search_nothing_of_the_evaluation_is_known_but_its_size(tmp_p
     assert {run.seed for run in found.runs} == {1000, 1001}
     assert found.open == found.cells
     for cell in found.cells:
-        assert (cell.runs, cell.tuned, cell.chosen) == ((), (), {})
+        assert (cell.runs, cell.finetunings, cell.chosen) == ((), (), {})
         assert [trial.values for trial in cell.search] == [{LR: 1e-3}, {LR: 3e-3}, {LR: 9e-3}]
         assert [trial.system.get(LR) for trial in cell.search] == [1e-3, 3e-3, 9e-3]
         assert [run.system.get(LR) for run in cell.awaited] == [1e-3, 1e-3]
@@ -105,7 +105,7 @@ def test_what_was_chosen_is_the_run_that_a_grid_with_that_value_has(tmp_path):
     search_with(records, plan(grid, "smoke"), GOOD)
     chosen = [run.id for run in plan(grid, "smoke", records=records).pending]
     file = tmp_path / "tiny.yaml"
-    file.write_text(file.read_text().replace(TUNE, "").replace("set:\n", f"set:\n  {LR}: 3.0e-3\n", 1))
+    file.write_text(file.read_text().replace(SEARCH, "").replace("set:\n", f"set:\n  {LR}: 3.0e-3\n", 1))
     assert [run.id for run in plan(grids.read(file), "smoke").runs] == chosen
 
 
@@ -142,15 +142,15 @@ def test_no_evaluation_changes_a_choice(tmp_path):
 
 
 def test_a_scale_changes_the_search(tmp_path):
-    scale = f", tune: {{axes: {{{LR}: [2.0e-3, 4.0e-3]}}, seeds: 3}}"
+    scale = f", search: {{axes: {{{LR}: [2.0e-3, 4.0e-3]}}, seeds: 3}}"
     (cell, _) = plan(read(tmp_path, scale=scale), "smoke").cells
     assert [trial.values[LR] for trial in cell.search] == [2e-3, 4e-3]
     assert [run.seed for run in cell.search[0].runs] == [1000, 1001, 1002]
 
 
 def test_a_search_has_the_budget_of_the_cell(tmp_path):
-    tune = TUNE.replace(f"{LR}: [1.0e-3, 3.0e-3, 9.0e-3]", f"{LR}: [1.0e-3], {BATCH}: [4, 8]")
-    found = plan(read(tmp_path, tune + "budget: {equal: tokens}\n", steps=400), "smoke")
+    search = SEARCH.replace(f"{LR}: [1.0e-3, 3.0e-3, 9.0e-3]", f"{LR}: [1.0e-3], {BATCH}: [4, 8]")
+    found = plan(read(tmp_path, search + "budget: {equal: tokens}\n", steps=400), "smoke")
     for cell in found.cells:
         assert [trial.values for trial in cell.search] == [{LR: 1e-3, BATCH: 4}, {LR: 1e-3, BATCH: 8}]
         costs = [found.costs[trial.runs[0].id] for trial in cell.search]
@@ -179,8 +179,8 @@ def test_the_best_mean_is_chosen(tmp_path, losses, chosen):
 
 
 def test_higher_may_be_better(tmp_path):
-    tune = TUNE.replace("metric: heldout.loss", "metric: heldout.accuracy\n  better: higher")
-    grid, records = read(tmp_path, tune, rates="[0.15]"), Records(tmp_path / "results")
+    search = SEARCH.replace("metric: heldout.loss", "metric: heldout.accuracy\n  better: higher")
+    grid, records = read(tmp_path, search, rates="[0.15]"), Records(tmp_path / "results")
     for trial in plan(grid, "smoke").cells[0].search:
         for run in trial.runs:
             put(records, run, {1e-3: 0.2, 3e-3: 0.1, 9e-3: 0.4}[trial.values[LR]], metric="heldout.accuracy")
@@ -229,8 +229,8 @@ def test_a_choice_at_the_end_of_the_search_is_said(tmp_path, losses, said):
 
 def test_knobs_of_fine_tuning_are_searched_by_the_score_of_a_task(tmp_path):
     knob = "finetuning.optimizer.peak_lr"
-    tune = f"tune:\n  axes: {{{knob}: [1.0e-5, 3.0e-5]}}\n  metric: rte.accuracy\n  better: higher\n"
-    grid = read(tmp_path, "tasks: [rte, cola]\n" + tune, rates="[0.15]")
+    search = f"search:\n  axes: {{{knob}: [1.0e-5, 3.0e-5]}}\n  metric: rte.accuracy\n  better: higher\n"
+    grid = read(tmp_path, "tasks: [rte, cola]\n" + search, rates="[0.15]")
     records = Records(tmp_path / "results")
     found = plan(grid, "smoke")
     (cell,) = found.cells
@@ -240,20 +240,20 @@ def test_knobs_of_fine_tuning_are_searched_by_the_score_of_a_task(tmp_path):
     assert cell.tasks == ("rte", "cola")
     for trial, accuracy in zip(cell.search, (0.5, 0.6), strict=True):
         put(records, trial.runs[0], 4.0)
-        put(records, trial.tuned[0], accuracy, metric="rte.accuracy")
+        put(records, trial.finetunings[0], accuracy, metric="rte.accuracy")
     (cell,) = plan(grid, "smoke", records=records).cells
     assert cell.chosen == {knob: 3e-5}
-    assert {run.finetuning.optimizer.peak_lr for run in cell.tuned} == {3e-5}
-    assert [run.task for run in cell.tuned] == ["rte", "cola"] * 2
+    assert {run.finetuning.optimizer.peak_lr for run in cell.finetunings} == {3e-5}
+    assert [run.task for run in cell.finetunings] == ["rte", "cola"] * 2
 
 
 def test_what_starts_from_a_diverged_run_counts_as_diverged(tmp_path):
-    tune = f"tasks: [rte]\ntune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: rte.accuracy\n  better: higher\n"
-    grid, records = read(tmp_path, tune, rates="[0.15]"), Records(tmp_path / "results")
+    search = f"tasks: [rte]\ntune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: rte.accuracy\n  better: higher\n"
+    grid, records = read(tmp_path, search, rates="[0.15]"), Records(tmp_path / "results")
     first, second = plan(grid, "smoke").cells[0].search
     put(records, first.runs[0], outcome="diverged")
     put(records, second.runs[0], 4.0)
     assert plan(grid, "smoke", records=records).open
-    put(records, second.tuned[0], 0.1, metric="rte.accuracy")
+    put(records, second.finetunings[0], 0.1, metric="rte.accuracy")
     assert plan(grid, "smoke", records=records).cells[0].chosen == {LR: 3e-3}
     assert search.score(first, "rte.accuracy", records).lost == 1

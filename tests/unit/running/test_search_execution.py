@@ -12,7 +12,7 @@ from ablations.core.store import Records
 from ablations.measurements.table import Measurements
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
-from ablations.schema.grid import Tune
+from ablations.schema.grid import Search
 from ablations.study import Study, cost_line
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
@@ -20,7 +20,7 @@ from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, F
 from tests.messages import naming
 from tests.unit.planning.test_search import LR, RATE, read, written
 
-TWO = f"tune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: heldout.loss\n  seeds: 2\n"
+TWO = f"search:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: heldout.loss\n  seeds: 2\n"
 CLAIM = f"""\
 claims:
   - id: more
@@ -211,40 +211,40 @@ def test_two_phases_end_to_end_and_the_same_page_from_the_records(tmp_path):
 # --- what is wrong with a search
 
 FINE = f"""\
-tune:
+search:
   axes:
     {LR}: [1.0e-3, 3.0e-3]
   metric: heldout.loss
 """
 MISTAKES = {
-    "bad knob": ((LR, "optimizer.peak_rl"), naming("tune.axes.optimizer.peak_rl", LR)),
-    "also varied": ((LR, RATE), naming(f"tune.axes.{RATE}", "axis")),
-    "whole systems": ((LR, "system"), naming("tune.axes.system", "axis")),
+    "bad knob": ((LR, "optimizer.peak_rl"), naming("search.axes.optimizer.peak_rl", LR)),
+    "also varied": ((LR, RATE), naming(f"search.axes.{RATE}", "axis")),
+    "whole systems": ((LR, "system"), naming("search.axes.system", "axis")),
     "steps": ((LR, "training.steps"), naming("budget", "steps", "equal")),
     "more tokens a step": ((LR, "training.batch_size"), naming("training.batch_size", "budget", "steps", "equal")),
     "cost": (
         ("heldout.loss", "cost.seconds"),
-        naming("tune.metric", "cost.seconds"),
+        naming("search.metric", "cost.seconds"),
     ),
     "measurement": ((LR, "evaluation.sequences"), naming("evaluation.sequences", "measured")),
-    "label": ((LR, "paper"), naming("tune.axes.paper", "label")),
-    "bad value": (("3.0e-3", "-3.0e-3"), naming("tiny.yaml:26", f"tune.axes.{LR}.1")),
+    "label": ((LR, "paper"), naming("search.axes.paper", "label")),
+    "bad value": (("3.0e-3", "-3.0e-3"), naming("tiny.yaml:26", f"search.axes.{LR}.1")),
     "a value alone": (("[1.0e-3, 3.0e-3]", "0.001"), naming("list", "[1, 2]", "0.001")),
-    "no knob": ((f"\n    {LR}: [1.0e-3, 3.0e-3]", " {}"), naming("tune.axes", "empty")),
-    "no value": (("[1.0e-3, 3.0e-3]", "[]"), naming(f"tune.axes.{LR}", "value")),
+    "no knob": ((f"\n    {LR}: [1.0e-3, 3.0e-3]", " {}"), naming("search.axes", "empty")),
+    "no value": (("[1.0e-3, 3.0e-3]", "[]"), naming(f"search.axes.{LR}", "value")),
     "twice": (("3.0e-3", "1.0e-3"), naming("0.001", "twice")),
     "unknown metric": (
         ("heldout.loss", "heldout.los"),
         naming("'heldout.los'", "'heldout.loss'?"),
     ),
     "unlisted metric": (("heldout.loss", "heldout.accuracy"), naming("better", "'lower'", "'higher'")),
-    "other direction": (("heldout.loss", "heldout.loss\n  better: higher"), naming("tune.better", "lower")),
-    "no such task": (("heldout.loss", "rte.accuracy\n  better: higher"), naming("tune.metric", "'smoke'")),
+    "other direction": (("heldout.loss", "heldout.loss\n  better: higher"), naming("search.better", "lower")),
+    "no such task": (("heldout.loss", "rte.accuracy\n  better: higher"), naming("search.metric", "'smoke'")),
     "zero seeds": (
         ("heldout.loss", "heldout.loss\n  seeds: 0"),
-        naming("tune.seeds", "1"),
+        naming("search.seeds", "1"),
     ),
-    "misspelt key": (("metric:", "metrics:"), naming("tune.metrics", "'metric'?")),
+    "misspelt key": (("metric:", "metrics:"), naming("search.metrics", "'metric'?")),
     "fine-tuning": ((LR, "finetuning.epochs"), naming("fine-tuning", "'heldout.loss'")),
 }
 
@@ -257,20 +257,20 @@ def test_mistakes_are_named(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("tune", "scale", "message"),
+    ("search", "scale", "message"),
     [
-        ("", ", tune: {seeds: 2}", naming("scales.smoke.tune", "'tune'")),
+        ("", ", search: {seeds: 2}", naming("scales.smoke.tune", "'search'")),
         (
             FINE,
-            ", tune: {axes: {optimizer.peak_lrs: [1.0]}}",
+            ", search: {axes: {optimizer.peak_lrs: [1.0]}}",
             naming("optimizer.peak_lrs", f"'{LR}'?"),
         ),
-        (FINE, f", tune: {{axes: {{{LR}: [-1.0, 0.1]}}}}", naming(f"scales.smoke.tune.axes.{LR}.0")),
-        (FINE, ", tune: {seeds: 0}", naming("scales.smoke.tune.seeds", "1")),
+        (FINE, f", search: {{axes: {{{LR}: [-1.0, 0.1]}}}}", naming(f"scales.smoke.search.axes.{LR}.0")),
+        (FINE, ", search: {seeds: 0}", naming("scales.smoke.search.seeds", "1")),
         (
             FINE.replace(LR, "objectives.sentence.weight"),
             "",
-            naming("tune", "objectives.sentence", "rate=0.15"),
+            naming("search", "objectives.sentence", "rate=0.15"),
         ),
     ],
 )
@@ -285,7 +285,7 @@ def test_a_knob_that_makes_no_difference_is_named(tmp_path):
     fixed = "set:\n  finetuning.rte.optimizer.peak_lr: 1.0e-5\n"
     file = written(tmp_path, "tasks: [rte]\n" + tune)
     file.write_text(file.read_text().replace("set:\n", fixed, 1))
-    with pytest.raises(ConfigError, match=naming(f"tune.axes.{knob}", "'rte.accuracy'", "'smoke'")):
+    with pytest.raises(ConfigError, match=naming(f"search.axes.{knob}", "'rte.accuracy'", "'smoke'")):
         Study(file, "smoke", results_dir=tmp_path / "results")
 
 
@@ -295,4 +295,4 @@ def test_the_example_of_new_grids_is_valid(tmp_path):
     example = [line.removeprefix("# ") for line in lines[start:] if line.startswith("# ")]
     assert strict_yaml.value("\n".join(example)) is not None
     grid = read(tmp_path, "\n".join(example) + "\n")
-    assert isinstance(grid.tune, Tune)
+    assert isinstance(grid.search, Search)

@@ -75,8 +75,8 @@ def make_cells(rates=(0.15, 0.4), seeds=3):
     cells, records = [], {}
     for rate in rates:
         cell = make_cell({RATE: rate}, seeds)
-        tuned = tuple(Run.tuning(run, task, "examples", FineTuning()) for run in cell.runs for task in TASKS)
-        cell = cell.model_copy(update={"tuned": tuned})
+        tuned = tuple(Run.finetuning_of(run, task, "examples", FineTuning()) for run in cell.runs for task in TASKS)
+        cell = cell.model_copy(update={"finetunings": tuned})
         cells.append(cell)
         records |= {run.id: make_record(run, 4.6) for run in cell.runs}
         for run in tuned:
@@ -107,7 +107,9 @@ class TestMetricsOfAGrid:
 
     def test_a_seed_that_lacks_a_part_has_no_mean(self):
         cells, records = make_cells()
-        gone, failed = (next(r for r in cells[0].tuned if (r.seed, r.task) == key) for key in ((0, "rte"), (1, "cola")))
+        gone, failed = (
+            next(r for r in cells[0].finetunings if (r.seed, r.task) == key) for key in ((0, "rte"), (1, "cola"))
+        )
         del records[gone.id]
         records[failed.id] = records[failed.id].but(outcome="failed")
         assert list(values(cells[0], records, "tasks.mean")) == [2]
@@ -116,7 +118,7 @@ class TestMetricsOfAGrid:
 
     def test_means_made_on_several_devices_are_not_paired_with_others(self):
         cells, records = make_cells()
-        mixed = next(run for run in cells[1].tuned if run.seed == 1)
+        mixed = next(run for run in cells[1].finetunings if run.seed == 1)
         records[mixed.id] = records[mixed.id].but(provenance={"device": "cuda"})
         found = Measurements(grid_of("tasks.mean"), cells, records)
         pairing = paired_by_seed([found.of(cell, "tasks.mean") for cell in (cells[1], cells[0])])
@@ -143,8 +145,8 @@ class TestMetricsOfAGrid:
         for name in BERT:
             parts.setdefault(name.partition(".")[0], {})[name] = 0.9 if name == "cola.matthews" else 0.0
         cell = make_cell({RATE: 0.15}, 2)
-        tuned = tuple(Run.tuning(run, task, "examples", FineTuning()) for run in cell.runs for task in parts)
-        cell = cell.model_copy(update={"tuned": tuned})
+        tuned = tuple(Run.finetuning_of(run, task, "examples", FineTuning()) for run in cell.runs for task in parts)
+        cell = cell.model_copy(update={"finetunings": tuned})
         records = {run.id: make_record(run, 0.0, kind="finetune", metrics=parts[run.task], curve={}) for run in tuned}
         assert values(cell, records, "glue.bert_average") == pytest.approx({0: 0.1, 1: 0.1})
         assert values(cell, records, "glue.average") == {}
