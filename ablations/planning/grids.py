@@ -56,13 +56,18 @@ def read(grid: str | Path, folders: Sequence[Path] = ()) -> Grid:
         ConfigError: With every problem as ``file:line: path: what is wrong``.
     """
     file = locate(grid, folders)
-    state = file.stat()
-    return _read(file.resolve(), (state.st_mtime_ns, state.st_size))
+    return _read(file.resolve(), tuple(map(_state, (file, *scales.available().values()))))
+
+
+def _state(file: Path) -> tuple[Path, int, int]:
+    """What tells a file from another, and from itself before it was changed."""
+    found = file.stat()
+    return file, found.st_mtime_ns, found.st_size
 
 
 @lru_cache(maxsize=128)
-def _read(file: Path, state: tuple[int, int]) -> Grid:
-    """Reads a file in the ``state`` it is in: every page brings the scoreboard up to date, which asks all grids."""
+def _read(file: Path, state: tuple[tuple[Path, int, int], ...]) -> Grid:
+    """Reads a file in the ``state`` that it and the scales are in: every page asks all grids for the scoreboard."""
     document = strict_yaml.load(file)
     if not isinstance(document.data, dict):
         if not document.problems:

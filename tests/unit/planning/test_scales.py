@@ -125,6 +125,12 @@ def test_where_a_grid_has_no_entry_it_lends_that_for_the_scale_it_is_like(folder
     assert system.model.activation == "relu", "what the scale is like still holds"
 
 
+def test_a_grid_is_read_again_when_a_scale_has_changed(folder, tmp_path):
+    assert read(tmp_path, "  small:\n").scales["small"].base["model.dropout"] == 0.3
+    (folder / "small.yaml").write_text(SMALL.replace("0.3", "0.35"))
+    assert grids.read(tmp_path / "tiny.yaml").scales["small"].base["model.dropout"] == 0.35
+
+
 def test_a_scale_without_a_file_is_the_grids_own(folder, tmp_path):
     grid = read(tmp_path, "  mine: {description: of this grid, set: {model.dropout: 0.2}}\n")
     assert grid.scales["mine"].base == {}

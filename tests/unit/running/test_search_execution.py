@@ -1,5 +1,6 @@
 """Searches made, stopped, resumed and published; and what is wrong with a search, said with file and line."""
 
+import itertools
 import json
 
 import pytest
@@ -292,7 +293,8 @@ def test_a_knob_that_makes_no_difference_is_named(tmp_path):
 def test_the_example_of_new_grids_is_valid(tmp_path):
     lines = new_grid._TEMPLATE.read_text().splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("# tune:"))
-    example = [line.removeprefix("# ") for line in lines[start:] if line.startswith("# ")]
+    block = itertools.takewhile(lambda line: line.startswith("# "), lines[start:])
+    example = [line.removeprefix("# ") for line in block]
     assert strict_yaml.value("\n".join(example)) is not None
     grid = read(tmp_path, "\n".join(example) + "\n")
     assert isinstance(grid.search, Search)
