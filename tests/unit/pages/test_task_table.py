@@ -118,5 +118,5 @@ def test_what_cannot_be_kept_is_refused():
     with pytest.raises(ValueError, match="cannot be packed"):
         pack(np.array([-1, 3]))
     for text in ("bits:3:????", "bits:9", "odd:1:eJwDAAAAAAE=", "bits:99:eJwDAAAAAAE="):
-        with pytest.raises(ConfigError, match="numbers"):
+        with pytest.raises(ConfigError, match="packed"):
             unpack(text)

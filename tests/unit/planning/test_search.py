@@ -7,6 +7,7 @@ from ablations.core.store import Records
 from ablations.pages import search_report
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.planning.search import score
 from ablations.schema.record import Record
 from ablations.study import Study, cost_line
 from lightning_modules.config import ConfigError
@@ -248,7 +249,7 @@ def test_knobs_of_fine_tuning_are_searched_by_the_score_of_a_task(tmp_path):
 
 
 def test_what_starts_from_a_diverged_run_counts_as_diverged(tmp_path):
-    search = f"tasks: [rte]\ntune:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: rte.accuracy\n  better: higher\n"
+    search = f"tasks: [rte]\nsearch:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: rte.accuracy\n  better: higher\n"
     grid, records = read(tmp_path, search, rates="[0.15]"), Records(tmp_path / "results")
     first, second = plan(grid, "smoke").cells[0].search
     put(records, first.runs[0], outcome="diverged")
@@ -256,4 +257,13 @@ def test_what_starts_from_a_diverged_run_counts_as_diverged(tmp_path):
     assert plan(grid, "smoke", records=records).open
     put(records, second.finetunings[0], 0.1, metric="rte.accuracy")
     assert plan(grid, "smoke", records=records).cells[0].chosen == {LR: 3e-3}
-    assert search.score(first, "rte.accuracy", records).lost == 1
+    assert score(first, "rte.accuracy", records).lost == 1
+
+
+def test_the_earlier_name_of_a_search_still_reads(tmp_path):
+    usual = read(tmp_path / "a")
+    earlier = written(tmp_path / "b", SEARCH.replace("search:", "tune:"))
+    assert grids.read(earlier).search == usual.search
+    both = written(tmp_path / "c", SEARCH + SEARCH.replace("search:", "tune:"))
+    with pytest.raises(ConfigError, match=r"tune.*'search'"):
+        grids.read(both)

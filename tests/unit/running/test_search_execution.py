@@ -165,8 +165,7 @@ def test_the_search_is_charged_to_its_cell(tmp_path, trainings):
     page = (one.folder / "README.md").read_text()
     assert "Of these, searches: 8 runs, 16 s, 512 tokens, 8 M floating-point operations" in page
     assert (
-        "Every cell is tuned by the same search: 2 combinations (peak_lr 0.001, 0.003), each from seeds 1000 to 1001"
-        in page
+        "Every cell makes the same search: 2 combinations (peak_lr 0.001, 0.003), each from seeds 1000 to 1001" in page
     )
     (verdict,) = judging.verdicts(Measurements(one.grid, one.resolve().cells, one.records))
     assert verdict.n == 2
@@ -260,7 +259,7 @@ def test_mistakes_are_named(tmp_path, name):
 @pytest.mark.parametrize(
     ("search", "scale", "message"),
     [
-        ("", ", search: {seeds: 2}", naming("scales.smoke.tune", "'search'")),
+        ("", ", search: {seeds: 2}", naming("scales.smoke.search", "'search'")),
         (
             FINE,
             ", search: {axes: {optimizer.peak_lrs: [1.0]}}",
@@ -275,16 +274,16 @@ def test_mistakes_are_named(tmp_path, name):
         ),
     ],
 )
-def test_mistakes_of_scales_are_named(tmp_path, tune, scale, message):
+def test_mistakes_of_scales_are_named(tmp_path, search, scale, message):
     with pytest.raises(ConfigError, match=message):
-        read(tmp_path, tune, scale=scale)
+        read(tmp_path, search, scale=scale)
 
 
 def test_a_knob_that_makes_no_difference_is_named(tmp_path):
     knob = "finetuning.optimizer.peak_lr"
-    tune = FINE.replace(LR, knob).replace("heldout.loss", "rte.accuracy\n  better: higher")
+    search = FINE.replace(LR, knob).replace("heldout.loss", "rte.accuracy\n  better: higher")
     fixed = "set:\n  finetuning.rte.optimizer.peak_lr: 1.0e-5\n"
-    file = written(tmp_path, "tasks: [rte]\n" + tune)
+    file = written(tmp_path, "tasks: [rte]\n" + search)
     file.write_text(file.read_text().replace("set:\n", fixed, 1))
     with pytest.raises(ConfigError, match=naming(f"search.axes.{knob}", "'rte.accuracy'", "'smoke'")):
         Study(file, "smoke", results_dir=tmp_path / "results")
@@ -292,7 +291,7 @@ def test_a_knob_that_makes_no_difference_is_named(tmp_path):
 
 def test_the_example_of_new_grids_is_valid(tmp_path):
     lines = new_grid._TEMPLATE.read_text().splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("# tune:"))
+    start = next(n for n, line in enumerate(lines) if line.startswith("# search:"))
     block = itertools.takewhile(lambda line: line.startswith("# "), lines[start:])
     example = [line.removeprefix("# ") for line in block]
     assert strict_yaml.value("\n".join(example)) is not None
