@@ -1,1 +1,1 @@
-"""What a trained network holds: linear probes of its layers, what its heads look at, words as vectors."""
+"""Analysis of trained networks: linear probes, attention of heads, word vectors."""

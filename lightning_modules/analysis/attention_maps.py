@@ -1,11 +1,11 @@
-"""Who looks at whom in a trained encoder, and what each head does on average (Clark et al. 2019).
+"""Attention weights of a trained encoder, and averages for each head (Clark et al. 2019).
 
-Fast kernels never form the attention weights. Here they are computed a second time from what each attention module
-was given, by forward hooks: nothing in the model knows of it.
+Fast kernels never form the attention weights. Here forward hooks recompute them from the inputs of each attention
+module, without changes to the model.
 
-Beside each head's weights stand those it would have if queries and keys said nothing, which is what visibility and
-position biases alone make it look at. A head that may only look left, close by, attends to the token before whatever it
-has learnt; what it has learnt is the difference.
+Each head's weights are compared with its prior: the weights with uninformative queries and keys, determined by
+visibility and position bias alone. A head restricted to near tokens on the left attends to the previous token without
+any training; what it has learnt is the difference from its prior.
 """
 
 from collections.abc import Iterable
@@ -24,19 +24,19 @@ from lightning_modules.layers.attention import MultiHeadAttention, attention_wei
 
 
 class Attention(NamedTuple):
-    """The attention of one layer: row t of a head says how much position t takes from each position s."""
+    """The attention of one layer: row t of a head has the weights of position t on each position s."""
 
     weights: Float[Tensor, "b h t s"]
-    prior: Float[Tensor, "b h t s"]  # the weights if queries and keys said nothing: uniform without a position bias
+    prior: Float[Tensor, "b h t s"]  # the weights for queries of zero: uniform without a position bias
 
 
 @torch.no_grad()
 def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
-    """The attention of every layer, in order, without dropout; a module that layers share gives one a layer.
+    """The attention of every layer, in order, without dropout; a shared module yields one entry per layer.
 
     Args:
-        backbone: An encoder whose attention is `MultiHeadAttention`. It stays as it is.
-        example: What it reads.
+        backbone: An encoder with `MultiHeadAttention`; it is not changed.
+        example: Its input.
     """
     maps: list[Attention] = []
 
@@ -59,18 +59,18 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
 
 @dataclass(frozen=True, eq=False)
 class HeadStatistics:
-    """What each head does on average over the ordinary tokens of a text, each ``[layer head]``.
+    """Averages for each head over the ordinary tokens of a text ``[layer head]``.
 
-    Shares are of the attention that a token spends, as in Clark et al. (2019), section 3; a share may count twice, as
-    where the token before is [CLS].
+    Shares are of a token's attention, as in Clark et al. (2019), section 3. They may overlap, for example if the
+    previous token is [CLS].
     """
 
-    previous: np.ndarray  # share spent on the position before
+    previous: np.ndarray  # share on the previous position
     itself: np.ndarray  # on the token itself
-    following: np.ndarray  # on the position after
+    following: np.ndarray  # on the next position
     first: np.ndarray  # on [CLS]
     separator: np.ndarray  # on all [SEP]
-    distance: np.ndarray  # mean distance of what is looked at, in positions
+    distance: np.ndarray  # mean distance of attention, in positions
     entropy: np.ndarray  # in nats
     beyond: np.ndarray  # Kullback-Leibler divergence from the prior of `Attention`, in nats
 
@@ -78,15 +78,15 @@ class HeadStatistics:
 def head_statistics(
     backbone: nn.Module, examples: Iterable[Example], vocabulary: Vocabulary
 ) -> tuple[HeadStatistics, HeadStatistics]:
-    """The statistics of each head, and the same of what its positions alone would give (`Attention.prior`).
+    """The statistics of each head's weights, and those of its prior (`Attention.prior`).
 
-    Means are over the tokens that are neither special nor padding, each token counting alike. Differs from Clark et
-    al., who let [CLS] and [SEP] ask too, and read segments of Wikipedia of at most 128 tokens.
+    Means are over all tokens that are neither special nor padding. Unlike here, Clark et al. include queries at [CLS]
+    and [SEP], and use segments of Wikipedia of at most 128 tokens.
 
     Args:
         backbone: See `attention_maps`.
         examples: The text.
-        vocabulary: Which pieces are special.
+        vocabulary: Defines the special pieces.
 
     Raises:
         ValueError: For a text without ordinary tokens.
@@ -94,10 +94,10 @@ def head_statistics(
     sums, count = [], 0
     for example in examples:
         tokens = example.inputs
-        asking = tokens.real & ~tokens.special
+        queries = tokens.real & ~tokens.special
         layers = attention_maps(backbone, example)
-        sums.append([[_summed(side, layer, asking, tokens.ids, vocabulary) for layer in layers] for side in (0, 1)])
-        count += int(asking.sum())
+        sums.append([[_summed(side, layer, queries, tokens.ids, vocabulary) for layer in layers] for side in (0, 1)])
+        count += int(queries.sum())
     if not count:
         raise ValueError("head statistics need a text with at least one ordinary token")
     totals = np.asarray(sums).sum(0) / count  # [2 layer statistic head]
@@ -105,24 +105,24 @@ def head_statistics(
     return learnt, prior
 
 
-def _summed(side: int, layer: Attention, asking: Tensor, ids: Tensor, vocabulary: Vocabulary) -> np.ndarray:
-    """The statistics of one layer, summed over the positions that ask ``[statistic head]``."""
-    rows = layer[side].double().permute(0, 2, 1, 3)[asking]  # [n h s]
-    prior = layer.prior.double().permute(0, 2, 1, 3)[asking]
-    row, place = asking.nonzero(as_tuple=True)
-    columns, here = torch.arange(ids.shape[1]), place[:, None]
-    chosen = [columns == here - 1, columns == here, columns == here + 1, ids[row] == vocabulary.cls]
+def _summed(side: int, layer: Attention, queries: Tensor, ids: Tensor, vocabulary: Vocabulary) -> np.ndarray:
+    """The statistics of one layer, summed over the query positions ``[statistic head]``."""
+    rows = layer[side].double().permute(0, 2, 1, 3)[queries]  # [n h s]
+    prior = layer.prior.double().permute(0, 2, 1, 3)[queries]
+    row, place = queries.nonzero(as_tuple=True)
+    columns, own = torch.arange(ids.shape[1]), place[:, None]
+    chosen = [columns == own - 1, columns == own, columns == own + 1, ids[row] == vocabulary.cls]
     shares = [(rows * where[:, None]).sum((0, 2)) for where in (*chosen, ids[row] == vocabulary.sep)]
-    distance = (rows * (columns - here).abs()[:, None]).sum((0, 2))
+    distance = (rows * (columns - own).abs()[:, None]).sum((0, 2))
     entropy = torch.special.entr(rows).sum((0, 2))
     beyond = (torch.xlogy(rows, rows) - torch.xlogy(rows, prior)).sum((0, 2))
     return torch.stack([*shares, distance, entropy, beyond]).numpy()
 
 
-STATISTICS = tuple(found.name for found in fields(HeadStatistics))
+STATISTICS = tuple(part.name for part in fields(HeadStatistics))
 
 
 def most_beyond(statistics: HeadStatistics) -> tuple[int, int]:
-    """Layer and head, counted from 0, whose attention differs most from what its positions alone would give."""
+    """Layer and head, counted from 0, whose attention differs most from its prior."""
     layer, head = np.unravel_index(int(statistics.beyond.argmax()), statistics.beyond.shape)
     return int(layer), int(head)

@@ -1,4 +1,4 @@
-"""What a pretrained model knows before any fine-tuning: hidden words filled in, simple classifiers of its states."""
+"""Probes of a pretrained model without fine-tuning: masked words filled in, simple classifiers of its states."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,15 +22,15 @@ from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.pretrain import Pretrain
 
 MASK = "[MASK]"
-_BATCH = 64  # items that the encoder sees at once
+_BATCH = 64  # items per forward pass of the encoder
 
 
 def pretrained(system: System, weights: Path) -> Pretrain:
-    """The module of a finished pretraining, ready to be asked.
+    """The module of a finished pretraining, in evaluation mode.
 
     Args:
-        system: What was pretrained.
-        weights: The file that ``fit`` left.
+        system: The pretrained system.
+        weights: The file that ``fit`` wrote.
     """
     module = system.build(0)
     module.load_state_dict(load_file(weights))
@@ -38,35 +38,35 @@ def pretrained(system: System, weights: Path) -> Pretrain:
 
 
 class Filling(NamedTuple):
-    """A piece that may stand in the place of a hidden one, and its probability."""
+    """A candidate piece for a mask and its probability."""
 
     piece: str
     probability: float
 
 
 def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> list[list[Filling]]:
-    """The likeliest pieces for each ``[MASK]`` of a text, likeliest first.
+    """The most probable pieces for each ``[MASK]`` of a text, in descending order.
 
-    The text is given as one segment between [CLS] and [SEP]. What follows a mask directly starts a word: right for
-    WordPiece, while byte-level BPE would have told ``[MASK].`` from ``[MASK] .``.
+    The text is one segment between [CLS] and [SEP]. Text directly after a mask starts a new word: correct for
+    WordPiece, while byte-level BPE distinguishes ``[MASK].`` from ``[MASK] .``.
 
     Args:
         module: From `pretrained`.
         encoder: The tokenizer of pretraining.
-        text: A text with one mask or more.
-        count: Pieces a mask.
+        text: A text with at least one mask.
+        count: Pieces per mask.
 
     Raises:
-        ConfigError: For a text without a mask or too long, and for a model that predicts no hidden words.
+        ConfigError: For a text without a mask or too long, and for a model without the objective 'mlm'.
     """
     objective = module.objectives.mlm
     if objective is None:
-        raise ConfigError(["this model was not trained to predict hidden words: it has no objective 'mlm'"])
+        raise ConfigError(["this model has no objective 'mlm' and cannot fill masks; choose one trained with it"])
     vocabulary = encoder.vocabulary
     example = as_example(_masked(text, encoder), vocabulary)
     where = (example.inputs.ids[0] == vocabulary.mask).nonzero()[:, 0]
     if not len(where):
-        raise ConfigError([f"the text has no {MASK}: {text!r}"])
+        raise ConfigError([f"the text has no {MASK}: {text!r}; write {MASK} for each word to fill"])
     example.targets["mlm"] = Target(where, torch.zeros_like(where))
     try:
         with torch.no_grad():
@@ -82,23 +82,23 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
 
 def _masked(text: str, encoder: Encoder) -> list[int]:
     """Token ids of a text with masks."""
-    vocabulary, found = encoder.vocabulary, []
+    vocabulary, ids = encoder.vocabulary, []
     for part in text.split(MASK):
         words = " ".join(part.split())
-        found += [*encoder([words])[0].tolist(), vocabulary.mask] if words else [vocabulary.mask]
-    return found[:-1]
+        ids += [*encoder([words])[0].tolist(), vocabulary.mask] if words else [vocabulary.mask]
+    return ids[:-1]
 
 
 def states(
     backbone: nn.Module, inputs: Inputs, pooling: Literal["mean", "first"] = "mean", layer: int | None = None
 ) -> np.ndarray:
-    """One vector an item with one row, in the order of the items ``[n d]``.
+    """One vector per item of one row, in the order of the items ``[n d]``.
 
     Args:
         backbone: A pretrained encoder.
         inputs: The encoded examples of a split.
-        pooling: The mean over the positions that are no padding, or the first position.
-        layer: 0 for the embeddings' output, i for layer i; by default the last states as heads see them.
+        pooling: The mean over positions without padding, or the first position.
+        layer: 0 for the embeddings' output, i for layer i; by default the last states, as heads read them.
     """
     return _pooled(backbone, inputs, pooling, lambda encoded: [_layer(encoded, layer)])[0]
 
@@ -106,17 +106,17 @@ def states(
 def _pooled(
     backbone: nn.Module, inputs: Inputs, pooling: str, chosen: Callable[[Encoded], list[torch.Tensor]]
 ) -> np.ndarray:
-    """One vector an item from each of the chosen states ``[k n d]``, from one pass over the items."""
-    order, found, training = InOrder(inputs, _BATCH), [], backbone.training
+    """One vector per item from each of the chosen states ``[k n d]``, from one pass over the items."""
+    order, vectors, training = InOrder(inputs, _BATCH), [], backbone.training
     backbone.eval()
     with torch.no_grad():
         for example in order:
             hidden = torch.stack(chosen(backbone(example))).float()
             real = example.inputs.real[:, :, None]
             pooled = hidden[:, :, 0] if pooling == "first" else (hidden * real).sum(2) / real.sum(1)
-            found.append(pooled.numpy())
+            vectors.append(pooled.numpy())
     backbone.train(training)
-    return np.concatenate(found, 1)[:, np.argsort(order.order)]
+    return np.concatenate(vectors, 1)[:, np.argsort(order.order)]
 
 
 def _layer(encoded: Encoded, layer: int | None) -> torch.Tensor:
@@ -128,7 +128,7 @@ def linear_probe(train: tuple[np.ndarray, np.ndarray], dev: tuple[np.ndarray, np
 
     Args:
         train: States ``[n d]`` and classes ``[n]``.
-        dev: The same of what is asked.
+        dev: The same of the dev examples.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -140,12 +140,12 @@ def linear_probe(train: tuple[np.ndarray, np.ndarray], dev: tuple[np.ndarray, np
 def nearest_neighbours(
     train: tuple[np.ndarray, np.ndarray], dev: tuple[np.ndarray, np.ndarray], count: int = 5
 ) -> float:
-    """Accuracy of the commonest class among the nearest training examples, by the cosine of their states.
+    """Accuracy of the majority class among the nearest training examples, by cosine similarity of states.
 
     Args:
         train: States ``[n d]`` and classes ``[n]``.
-        dev: The same of what is asked.
-        count: Neighbours that vote; all there are if they are fewer.
+        dev: The same of the dev examples.
+        count: Number of neighbours, at most the number of training examples.
     """
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -163,22 +163,22 @@ def probe(
     pooling: Literal["mean", "first"] = "mean",
     layer: int | None = None,
 ) -> dict[str, float]:
-    """Kind of probe -> its accuracy on the dev examples of a task whose examples are a text and a class.
+    """Kind of probe -> accuracy on the dev examples of a text classification task.
 
     Args:
-        backbone: A pretrained encoder, which stays as it is.
+        backbone: A pretrained encoder; it is not changed.
         data: The task, encoded by the tokenizer of pretraining.
         kinds: Names of ``PROBES``.
         pooling: See `states`.
         layer: See `states`.
 
     Raises:
-        ConfigError: For a task that asks for anything else than a class of a text.
+        ConfigError: For a task that is not text classification.
     """
     labels = _classes(data)
     pairs = [
-        (states(backbone, inputs, pooling, layer), found)
-        for inputs, found in zip((data.train, data.dev), labels, strict=True)
+        (states(backbone, inputs, pooling, layer), classes)
+        for inputs, classes in zip((data.train, data.dev), labels, strict=True)
     ]
     return {kind: PROBES[kind](*pairs) for kind in kinds}
 
@@ -189,41 +189,45 @@ def probe_layers(
     kinds: Sequence[str] = tuple(PROBES),
     pooling: Literal["mean", "first"] = "mean",
 ) -> dict[str, list[float]]:
-    """What `probe` says of each layer, the output of the embeddings first; the examples are encoded once.
+    """The results of `probe` for each layer, the output of the embeddings first; encodes the examples once.
 
     Raises:
-        ConfigError: See `probe`.
+        ConfigError: As in `probe`.
     """
     labels = _classes(data)
     train, dev = (_pooled(backbone, inputs, pooling, lambda e: e.layers) for inputs in (data.train, data.dev))
-    layers = [((ours, labels[0]), (theirs, labels[1])) for ours, theirs in zip(train, dev, strict=True)]
+    layers = [((fit, labels[0]), (test, labels[1])) for fit, test in zip(train, dev, strict=True)]
     return {kind: [PROBES[kind](*pairs) for pairs in layers] for kind in kinds}
 
 
 def _classes(data: TaskData) -> list[np.ndarray]:
     """The class of each training and each dev example."""
     labels = [getattr(inputs, "labels", None) for inputs in (data.train, data.dev)]
-    if any(found is None or found.dtype.kind not in "iu" or found.ndim != 1 for found in labels):
-        raise ConfigError([f"'{data.task.name}' cannot be probed: its answers are not one class a text"])
+    if any(part is None or part.dtype.kind not in "iu" or part.ndim != 1 for part in labels):
+        raise ConfigError(
+            [f"'{data.task.name}' cannot be probed: probes need one class per text; choose a text classification task"]
+        )
     return labels
 
 
 @torch.no_grad()
-def answer(networks: tuple[nn.Module, nn.Module], encoder: Encoder, spans: Spans, length: int, asked: Question) -> str:
-    """The words of a passage that answer a question; empty where the passage seems to hold no answer.
+def answer(
+    networks: tuple[nn.Module, nn.Module], encoder: Encoder, spans: Spans, length: int, question: Question
+) -> str:
+    """The words of a passage that answer a question; empty if the model predicts no answer.
 
     Args:
-        networks: Backbone and head of a fine-tuning on a reading task.
+        networks: Backbone and head of a fine-tuning on a span task such as SQuAD.
         encoder: Their tokenizer.
         spans: The shape of that task.
-        length: Positions of a window at most.
-        asked: Question and passage; its id and its answers are not looked at.
+        length: Maximum positions of a window.
+        question: Question and passage; id and answers are ignored.
     """
     backbone, head = networks
-    examples = SpanExamples.of([asked])
+    examples = SpanExamples.of([question])
     settings = FineTuning().but(max_length=length)
     inputs = spans.inputs(examples, Pieces.of(examples.texts(), encoder), encoder.vocabulary, settings)
     batch = inputs.batch(np.arange(len(inputs)))
     outputs = head.by_item(head(backbone(batch).last, batch), batch)
-    said = spans.answers([found.float().numpy() for found in outputs], inputs)
-    return "" if spans.unanswerable and said.nulls[0] > 0 else said.texts[0]
+    answers = spans.answers([logits.float().numpy() for logits in outputs], inputs)
+    return "" if spans.unanswerable and answers.nulls[0] > 0 else answers.texts[0]

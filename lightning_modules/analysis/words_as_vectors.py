@@ -16,7 +16,7 @@ from lightning_modules.training.pretrain import Pretrain
 
 
 class Neighbour(NamedTuple):
-    """A word and the cosine of its vector with that of the word it was asked for."""
+    """A word and the cosine of its vector with that of the query word."""
 
     word: str
     cosine: float
@@ -27,7 +27,7 @@ class WordVectors:
     """The rows of an embedding table that are whole words.
 
     Attributes:
-        words: One a row.
+        words: The word of each row ``[w]``.
         vectors: ``[w e]``.
     """
 
@@ -36,7 +36,7 @@ class WordVectors:
 
     @classmethod
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
-        """The words of a pretrained model: pieces that start a word, of letters alone."""
+        """The words of a pretrained model: pieces that start a word and contain only letters."""
         vocabulary, table = encoder.vocabulary, module.backbone.embeddings.word.weight.detach().float().numpy()
         names = [piece.removeprefix("Ġ") for piece in vocabulary.pieces]
         kept = [
@@ -55,7 +55,7 @@ class WordVectors:
         """The vectors of words ``[n e]``.
 
         Raises:
-            ConfigError: Naming the words that are no single piece of the vocabulary.
+            ConfigError: With the words that are not single pieces of the vocabulary.
         """
         missing = [word for word in words if word not in self.number]
         if missing:
@@ -66,11 +66,11 @@ class WordVectors:
     def neighbours(self, word: str, count: int = 5) -> list[Neighbour]:
         """The words whose vectors have the largest cosine with that of a word, largest first, without itself.
 
-        The mean vector is taken off first: all rows share a large part of it, which says nothing of any word (Mu and
-        Viswanath 2018, who take off further directions too).
+        The mean vector is subtracted first: it is a large common part of all rows without information on words (Mu
+        and Viswanath 2018, who remove further directions too).
 
         Raises:
-            ConfigError: For a word that is no single piece of the vocabulary.
+            ConfigError: For a word that is not a single piece of the vocabulary.
         """
         cosines = self._unit @ (unit(self.take([word]) - self.vectors.mean(0))[0])
         order = [row for row in np.argsort(-cosines, kind="stable").tolist() if row != self.number[word]]
@@ -82,7 +82,7 @@ class WordVectors:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to length 1; rows of zeros stay."""
+    """Rows scaled to length 1; rows of zeros are unchanged."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1.0)
 
@@ -91,18 +91,18 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def word_states(module: Pretrain, encoder: Encoder, sentences: Sequence[str], word: str) -> np.ndarray:
     """The states of a word in each sentence and layer ``[layer n d]``; layer 0 is the output of the embeddings.
 
-    Each sentence is read alone, between [CLS] and [SEP]. A word of several pieces has their mean.
+    Each sentence is encoded alone, between [CLS] and [SEP]. The state of a word of several pieces is their mean.
 
     Args:
         module: A pretrained model.
         encoder: Its tokenizer.
-        sentences: Each with the word in it; the first place counts.
-        word: In any case.
+        sentences: Sentences with the word; the first occurrence counts.
+        word: The word, case-insensitive.
 
     Raises:
         ConfigError: For a sentence without the word, or too long.
     """
-    found = []
+    states = []
     for sentence in sentences:
         place = re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE)
         if place is None:
@@ -113,15 +113,15 @@ def word_states(module: Pretrain, encoder: Encoder, sentences: Sequence[str], wo
             layers = module.backbone(as_example(encoded.ids, encoder.vocabulary)).layers
         except ValueError as error:  # the position table is too short
             raise ConfigError([f"the sentence is too long: {error}"]) from None
-        found.append(torch.stack([layer[0, where].float().mean(0) for layer in layers]))
-    return torch.stack(found, 1).numpy()
+        states.append(torch.stack([layer[0, where].float().mean(0) for layer in layers]))
+    return torch.stack(states, 1).numpy()
 
 
 def nearest_alike(vectors: np.ndarray, groups: Sequence[str]) -> int | None:
-    """How many vectors ``[n d]`` have the nearest of the others, by the cosine around their mean, in their own group.
+    """How many vectors ``[n d]`` have a nearest neighbour of their own group, by cosine of centred vectors.
 
     Returns:
-        None where the vectors do not differ, so that none is nearest.
+        The number; None if all vectors are equal.
     """
     if np.allclose(vectors, vectors[0], rtol=1e-4, atol=1e-6):
         return None

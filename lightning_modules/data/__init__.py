@@ -1,4 +1,4 @@
-"""Text in, sequences out: corpora, tokenizers, token stores, input formats, orders, loaders.
+"""From text to batches: corpora, tokenizers, token stores, input formats, order of samples, loaders.
 
 >>> from lightning_modules.data import Data, InputFormat, open_store
 >>> sequences = InputFormat(sequence_length=64).arrange(open_store(Data(), "train"))  # doctest: +SKIP

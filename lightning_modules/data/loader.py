@@ -1,4 +1,4 @@
-"""The text of a pretraining for Lightning, and what simple methods make of it."""
+"""Lightning's data module of pretraining, and the baselines on its text."""
 
 import functools
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ class PretrainingData(pl.LightningDataModule):
 
     Attributes:
         data: Corpora and tokenizer.
-        format: How documents become sequences.
-        seed: Order and corruption follow from it.
+        format: The input format.
+        seed: Determines order and corruption.
         steps: Optimiser steps.
-        batch_size: Sequences of an optimiser step, over all ranks and micro-batches.
-        micro_batch_size: Sequences of one forward pass on one rank; None means all of the rank's.
+        batch_size: Sequences per optimiser step, over all ranks and micro-batches.
+        micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
         prepare: Makes training examples; see ``Prepare``.
         prepare_heldout: Makes held-out examples, the same for every run.
-        heldout_sequences: How many held-out sequences, at most.
-        workers: Processes that prepare batches; 0, in this process, is fastest.
+        heldout_sequences: Maximum number of held-out sequences.
+        workers: Processes that prepare batches; 0 (in this process) is fastest.
     """
 
     data: Data
@@ -53,17 +53,17 @@ class PretrainingData(pl.LightningDataModule):
         super().__init__()
 
     def prepare_data(self) -> None:
-        """Builds the token stores that are not there yet (once a machine)."""
+        """Builds missing token stores, once per machine."""
         for split in ("train", "heldout"):
             open_store(self.data, split)
 
     def setup(self, stage: str) -> None:
-        """Opens the stores, so that no time of a training goes into it."""
+        """Opens the stores, so that training time does not include it."""
         _ = self.sequences, self.heldout
 
     @functools.cached_property
     def sequences(self) -> Sequences | PairSequences:
-        """What is trained on."""
+        """The training sequences."""
         return self.format.arrange(open_store(self.data, "train"))
 
     @functools.cached_property
@@ -78,16 +78,16 @@ class PretrainingData(pl.LightningDataModule):
     ) -> HeldOut:
         """Held-out segment pairs of one construction, the same for every run of this data and sequence length.
 
-        They fill their sequences and come from chunks of at least two sentences, so about half of them are
+        They have full length and consist of at least two sentences, so about half of them are
         negatives. The labels are in ``inputs.labels["sentence"]``.
 
         Args:
-            negatives: What stands in half of the pairs; see `InputFormat`.
-            count: How many pairs, at most.
-            prepare: Makes the examples; ``prepare_heldout`` unless something else is asked of them.
+            negatives: The kind of negatives; see `InputFormat`.
+            count: Maximum number of pairs.
+            prepare: Makes the examples; by default ``prepare_heldout``.
 
         Raises:
-            ConfigError: When the held-out text makes no such pair.
+            ConfigError: When the held-out text has no such pair.
         """
         pairs = self._pairs("heldout", negatives)
         return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
@@ -97,7 +97,7 @@ class PretrainingData(pl.LightningDataModule):
         form = InputFormat(kind="segment_pairs", sequence_length=length, negatives=negatives, short_fraction=0.0)
         pairs = form.arrange(open_store(self.data, split)).of_several_sentences()
         if not len(pairs):
-            raise ConfigError([f"the text of {pairs.store.folder} makes no pair of at least two sentences."])
+            raise ConfigError([f"the text of {pairs.store.folder} has no pair of at least two sentences."])
         return pairs
 
     def train_dataloader(self) -> Batches:
@@ -111,26 +111,26 @@ class PretrainingData(pl.LightningDataModule):
         return self.heldout
 
     def baselines(self, targets: Sequence[str] = ("mlm",)) -> dict[str, float]:
-        """Held-out losses, in nats, of the neighbour model (``bigram_loss``) and of frequencies (``unigram_loss``).
+        """Held-out losses in nats of the neighbour model (``bigram_loss``) and token frequencies (``unigram_loss``).
 
-        One pair of names a target; those of next and previous tokens start with ``next_`` and ``previous_``.
+        For the targets of language models the names start with ``next_`` and ``previous_``.
         """
         named = {}
         for target in targets:
-            found = bigram.cached_baseline(self.sequences.store, list(self.heldout), target)
+            losses = bigram.cached_baseline(self.sequences.store, list(self.heldout), target)
             kind = bigram.prefix(target)
-            named |= {f"{kind}bigram_loss": found.bigram, f"{kind}unigram_loss": found.unigram}
+            named |= {f"{kind}bigram_loss": losses.bigram, f"{kind}unigram_loss": losses.unigram}
         return named
 
     def pair_baselines(self, count: int) -> dict[str, float]:
-        """Shares of the pairs of `heldout_pairs` that are answered rightly by word counts and by the majority answer.
+        """Accuracies on `heldout_pairs` of TF-IDF + logistic regression and of the majority class.
 
-        ``nsp_`` is for random negatives, ``sop_`` for swapped ones; behind it stand ``bow`` (all words),
-        ``overlap`` (the words that both segments have) and ``majority``.
+        ``nsp_`` is for random negatives, ``sop_`` for swapped ones; then follows ``bow`` (all words), ``overlap``
+        (shared words) or ``majority``.
         """
-        found = {}
+        shares = {}
         for name, negatives in (("nsp", "random"), ("sop", "swapped")):
-            asked = self.heldout_pairs(negatives, count)
-            answer = bag_of_words.cached_baseline(self._pairs("train", negatives), asked.sequences, asked.chosen)
-            found |= {f"{name}_{kind}": share for kind, share in asdict(answer).items()}
-        return found
+            pairs = self.heldout_pairs(negatives, count)
+            baseline = bag_of_words.cached_baseline(self._pairs("train", negatives), pairs.sequences, pairs.chosen)
+            shares |= {f"{name}_{kind}": share for kind, share in asdict(baseline).items()}
+        return shares

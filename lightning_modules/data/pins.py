@@ -1,7 +1,7 @@
-"""Pinned fingerprints: what the text of a corpus must be, so that a number means the same text everywhere.
+"""Pinned fingerprints of corpora, so that results everywhere are on the same text.
 
-``pins.json`` holds, for each corpus of ``CORPORA``, the SHA-256 and the size of its two parts as they leave
-``Corpus.documents``: cleaned and split into sentences. Planning and tables read the pins and open no corpus.
+``pins.json`` holds, for each corpus of ``CORPORA``, the SHA-256 and the size of its two parts as
+``Corpus.documents`` returns them: cleaned and split into sentences. Planning and tables only read the pins.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _PINS = Path(__file__).with_name("pins.json")
 
 
 class DataMismatch(ConfigError):
-    """The text at hand is not the text that was pinned."""
+    """The text differs from the pinned one."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass
 class Meter:
-    """Takes the fingerprint of documents that pass by."""
+    """Passes documents through and computes their fingerprint."""
 
     part: Part = field(default_factory=Part)
     _hash: Any = field(default_factory=hashlib.sha256)
@@ -90,7 +90,7 @@ def _written(path: Path, content: dict) -> None:
 
 
 def expected(name: str) -> dict[str, Part]:
-    """The fingerprints of a corpus's parts: the pins, or measured once and cached for a corpus of the user's own."""
+    """The fingerprints of a corpus's parts: its pins, or, for the user's own corpus, measured once and cached."""
     pins = pinned()
     if name in pins:
         return pins[name]
@@ -101,12 +101,12 @@ def expected(name: str) -> dict[str, Part]:
 
 
 def _state(name: str) -> list:
-    """What tells, without reading it, that a corpus has changed: sizes and times of its files."""
+    """What shows, without reading it, that a corpus has changed: sizes and times of its files."""
     kind, _, rest = name.partition(":")
     files: list[Path] = text_files(rest) if kind == "text" else []
     if kind == "hub":
-        place, _, here = hub_place(rest)
-        files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if here else []
+        place, _, is_local = hub_place(rest)
+        files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if is_local else []
     return [name, [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]]
 
 
@@ -120,20 +120,20 @@ def fingerprints(data: Data) -> dict[str, str]:
     return {name: digest(expected(name)) for name in data.corpora}
 
 
-def check(name: str, split: Split, found: Part) -> None:
-    """Compares what was read with what was expected.
+def check(name: str, split: Split, actual: Part) -> None:
+    """Compares the fingerprint of a text with the expected one.
 
     Raises:
         DataMismatch: Naming both.
     """
-    wanted = expected(name)[split]
-    if found != wanted:
+    pinned_part = expected(name)[split]
+    if actual != pinned_part:
         raise DataMismatch(
             [
-                f"the text of '{name}' ({split}) is not the pinned one: sha256 {found.sha256[:16]}, "
-                f"{found.documents:,} documents, {found.words:,} words instead of {wanted.sha256[:16]}, "
-                f"{wanted.documents:,} documents, {wanted.words:,} words. Another version of the files, of gensim or "
-                "of sentencex? Results would not be comparable with those recorded; to pin the new text: "
+                f"the text of '{name}' ({split}) is not the pinned one: sha256 {actual.sha256[:16]}, "
+                f"{actual.documents:,} documents, {actual.words:,} words instead of {pinned_part.sha256[:16]}, "
+                f"{pinned_part.documents:,} documents, {pinned_part.words:,} words. Check the versions of the files, "
+                "gensim and sentencex: results on another text do not compare. To pin the new text: "
                 f"python -m lightning_modules.data.pin {name}"
             ]
         )

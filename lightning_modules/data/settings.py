@@ -1,4 +1,4 @@
-"""Which text a run learns from."""
+"""The settings of a run's text."""
 
 from pydantic import field_validator
 
@@ -8,18 +8,18 @@ from lightning_modules.data.text.tokenizer import Tokenizer
 
 
 class Data(Settings):
-    """Corpora and the tokenizer trained on them. The order in which corpora are named does not matter."""
+    """Corpora and the tokenizer trained on them. The order of corpora does not matter."""
 
     corpora: tuple[str, ...] = knob(
-        ("wikipedia-mini",), "Names of corpora: a known one, 'text:<glob>' or 'hub:<dataset>'.", min_length=1
+        ("wikipedia-mini",), "Corpora: a named one, 'text:<glob>' or 'hub:<dataset>'.", min_length=1
     )
-    tokenizer: Tokenizer = knob(Tokenizer(), "How their text becomes pieces.")
+    tokenizer: Tokenizer = knob(Tokenizer(), "The tokenizer of the text.")
 
     @field_validator("corpora")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) < len(names):
-            raise ValueError("a corpus is named twice")
+            raise ValueError("a corpus is named twice; name each once")
         for name in names:
             corpus(name)
         return tuple(sorted(names))

@@ -1,8 +1,8 @@
-"""Token stores: the text of some corpora as one memory-mapped row of token ids, built once and shared by all runs.
+"""Token stores: the text of corpora as one memory-mapped array of token ids, built once and shared by all runs.
 
 A store is a folder: ``ids.bin`` (uint16 or uint32), ``sentences.npy`` and ``documents.npy`` (offsets),
-``vocabulary.json`` and ``meta.json``. It is built in a temporary folder that is renamed when complete, under a
-file lock: a build that is killed leaves nothing that could be mistaken for a store.
+``vocabulary.json`` and ``meta.json``. It is built under a file lock in a temporary folder that is renamed when
+complete, so a killed build never looks like a store.
 """
 
 import json
@@ -36,12 +36,12 @@ class TokenStore:
     """The tokens of one split.
 
     Attributes:
-        folder: Where it lies.
+        folder: Its folder.
         ids: Token ids of the whole text, without special tokens ``[n]``.
-        sentences: Where each sentence starts, and the end ``[sentences + 1]``.
-        documents: Which sentence each document starts with, and the end ``[documents + 1]``.
+        sentences: Start of each sentence, and the end ``[sentences + 1]``.
+        documents: First sentence of each document, and the end ``[documents + 1]``.
         vocabulary: The pieces.
-        words: How many space-separated words the text has.
+        words: Number of space-separated words.
     """
 
     folder: Path
@@ -66,7 +66,7 @@ class TokenStore:
         documents = np.load(folder / "documents.npy", mmap_mode="r")
         sizes = [_FORMAT, len(ids), len(sentences) - 1, len(documents) - 1]
         if [meta["format"], meta["tokens"], meta["sentences"], meta["documents"]] != sizes:
-            raise ValueError(f"the files of {folder} do not agree with its meta.json")
+            raise ValueError(f"the files of {folder} do not match its meta.json")
         return cls(folder, ids, np.asarray(sentences), np.asarray(documents), vocabulary, meta["words"])
 
     def __reduce__(self) -> tuple:
@@ -74,22 +74,22 @@ class TokenStore:
 
     @property
     def document_starts(self) -> np.ndarray:
-        """Where each document starts in ``ids``, and the end ``[documents + 1]``."""
+        """Start of each document in ``ids``, and the end ``[documents + 1]``."""
         return self.sentences[self.documents]
 
     def text(self, start: int, end: int) -> str:
-        """The pieces of a stretch of tokens, for people to look at."""
+        """The pieces of a stretch of tokens, for display."""
         return " ".join(self.vocabulary.pieces[i] for i in self.ids[start:end])
 
 
 def open_store(data: Data, split: Split) -> TokenStore:
-    """The token store of a split of some corpora (documents of all, corpus by corpus in the order of names).
+    """The token store of a split of some corpora (corpus by corpus in the order of names).
 
-    Opens it, or builds it first: streaming, about 10 M words in 20 s on one core.
+    Opens it, or builds it first by streaming: about 10 M words in 20 s on one core.
 
     Raises:
-        ConfigError: When a corpus is not at hand or does not support the vocabulary.
-        DataMismatch: When the text is not the pinned one.
+        ConfigError: When a corpus is missing or too small for the vocabulary.
+        DataMismatch: When the text differs from its pin.
     """
     path = tokenizer_file(data)
     key = {"corpora": pins.fingerprints(data), "tokenizer": tokenizer.fingerprint(path), "format": _FORMAT}
@@ -108,15 +108,15 @@ def open_store(data: Data, split: Split) -> TokenStore:
 
 
 def tokenizer_file(data: Data) -> Path:
-    """The file of the tokenizer of some corpora, trained on them if the cache does not hold it."""
+    """The file of the tokenizer of some corpora, from the cache or trained now."""
     return tokenizer.trained(data.tokenizer, pins.fingerprints(data), _tokenizer_text(data))
 
 
 def _tokenizer_text(data: Data) -> Iterator[str]:
-    """The sentences a tokenizer is trained on: of a fixed sample of the documents where the text is long.
+    """The sentences for training a tokenizer; of long texts a fixed sample of the documents.
 
     Raises:
-        DataMismatch: At the end of a corpus whose text is not the expected one, before anything is trained on it.
+        DataMismatch: At the end of a corpus whose text differs from its pin, before training.
     """
     share = tokenizer.TRAINING_WORDS / sum(pins.expected(name)["train"].words for name in data.corpora)
     for name in data.corpora:
@@ -128,7 +128,7 @@ def _tokenizer_text(data: Data) -> Iterator[str]:
 
 
 def _build(data: Data, split: Split, tokenizer_path: Path, folder: Path) -> None:
-    """Writes a store next to ``folder`` and moves it there. The caller holds the lock."""
+    """Builds a store next to ``folder`` and moves it there. The caller must hold the lock."""
     for stale in folder.parent.glob(f"{split}.building-*"):
         shutil.rmtree(stale)
     building = folder.with_suffix(f".building-{os.getpid()}")
@@ -173,7 +173,7 @@ def _batches(data: Data, split: Split) -> Iterator[tuple[list[str], list[int]]]:
     """Sentences and the number of sentences of each document, in batches of whole documents.
 
     Raises:
-        DataMismatch: At the end of a corpus whose text is not the expected one.
+        DataMismatch: At the end of a corpus whose text differs from its pin.
     """
     sentences, sizes, words = [], [], 0
     for name in data.corpora:
@@ -191,18 +191,18 @@ def _batches(data: Data, split: Split) -> Iterator[tuple[list[str], list[int]]]:
 
 
 class _Progress:
-    """Says on standard error what is being built: one changing line in a terminal, a line every 15 s elsewhere."""
+    """Prints the progress of a build to standard error: one changing line in a terminal, else a line every 15 s."""
 
     def __init__(self, what: str) -> None:
-        self.what, self.started, self.said = what, time.monotonic(), time.monotonic()
+        self.what, self.started, self.printed = what, time.monotonic(), time.monotonic()
         self.live = sys.stderr.isatty()
         self.shown = False
 
     def __call__(self, words: int) -> None:
         now = time.monotonic()
-        if now - self.said < (0.5 if self.live else 15):
+        if now - self.printed < (0.5 if self.live else 15):
             return
-        self.said, self.shown = now, True
+        self.printed, self.shown = now, True
         line = f"building the {self.what}: {words / 1e6:.1f} M words, {now - self.started:.0f} s"
         print(line, end="\r" if self.live else "\n", file=sys.stderr, flush=True)
 

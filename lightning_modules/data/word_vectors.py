@@ -1,8 +1,8 @@
-"""Static word vectors: one vector a token, trained by word2vec on the text of a token store.
+"""Static word vectors: one vector per token, trained by word2vec on the text of a token store.
 
-Mikolov et al. 2013 (arXiv 1310.4546), as gensim implements it. The words are the model's own pieces, so that a vector
-is a row of its embedding table. A vector is the same whatever stands around the token: what a pretrained encoder adds
-to that is what they are there to show.
+Mikolov et al. 2013 (arXiv 1310.4546), as implemented in gensim. The words are the model's own pieces, so that a vector
+is a row of its embedding table. A vector does not depend on context; as a baseline they show what a pretrained encoder
+adds.
 """
 
 import io
@@ -23,35 +23,34 @@ from lightning_modules.data.text.tokenizer import SPECIALS
 from lightning_modules.files import write_atomically
 from lightning_modules.places import cache
 
-_RECIPE = 1  # bumped when the same text, settings and seed would give other vectors
+_RECIPE = 1  # raise when the same text, settings and seed would give different vectors
 _LONGEST = 1000  # tokens; a longer sentence is cut, as in word2vec.c
-_RATES = {"skipgram": 0.025, "cbow": 0.05}  # learning rate at the start: word2vec.c's
+_RATES = {"skipgram": 0.025, "cbow": 0.05}  # initial learning rates of word2vec.c
 
 
 class WordVectors(Settings):
-    """How static word vectors are trained.
+    """The training of static word vectors.
 
     Defaults: skip-gram and a window of 5 (section 4.1; word2vec.c, the released code, has CBOW and 5); 5 negative
     samples (section 2.2, Table 1, and the code); three passes (Mikolov et al. 2013, arXiv 1301.3781, section 4.2; the
     code makes five); sub-sampling from 1e-3 on (the code; the "around 1e-5" of section 2.3 is for vocabularies of
-    700,000 words and would leave out most of a text in some thousands of pieces). The rate falls linearly from that of
-    the code. Unlike in both, no token that occurs is too rare for a vector.
+    700,000 words and would drop most of a text with some thousands of pieces). The learning rate falls linearly from
+    that of the code. Unlike in both, every token that occurs gets a vector.
     """
 
     algorithm: Literal["skipgram", "cbow"] = knob(
-        "skipgram", "Each neighbour predicted from the word (section 2), or the word from the mean of its neighbours."
+        "skipgram",
+        "Algorithm: skipgram predicts each neighbour from the word (section 2), cbow the word from its mean neighbour.",
     )
-    window: int = knob(
-        5, "Tokens on each side that count as neighbours at most; how many is drawn anew at each token.", ge=1, le=100
-    )
-    negative: int = knob(5, "Tokens drawn from the text as counter-examples of each prediction.", ge=1, le=100)
+    window: int = knob(5, "Maximum neighbours on each side; the number is drawn anew for each token.", ge=1, le=100)
+    negative: int = knob(5, "Negative samples per prediction.", ge=1, le=100)
     subsampling: float = knob(
-        1e-3, "Share of the text above which a token is left out now and then (section 2.3); 0 leaves none out.", ge=0
+        1e-3,
+        "Sub-sample tokens with a larger share of the text than this (section 2.3); 0 disables sub-sampling.",
+        ge=0,
     )
     epochs: int = knob(3, "Passes over the text.", ge=1, le=1000)
-    tokens: int = knob(
-        10_000_000, "About how many tokens of the text are read at most: whole sentences, spread evenly over it.", ge=1
-    )
+    tokens: int = knob(10_000_000, "Approximate maximum tokens of the text: whole sentences, spread evenly.", ge=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +58,9 @@ class Vectors:
     """The vectors of the tokens of a text.
 
     Attributes:
-        tokens: The ids of the tokens that occur in it, ascending, special ones left out ``[n]``.
-        values: The vector of each ``[n e]``.
-        seconds: How long they took to make, on one thread.
+        tokens: The ids of the tokens that occur, ascending, without special ones ``[n]``.
+        values: Their vectors ``[n e]``.
+        seconds: The time of training, on one thread.
     """
 
     tokens: np.ndarray
@@ -69,11 +68,11 @@ class Vectors:
     seconds: float
 
     def place(self, table: Tensor) -> None:
-        """Puts the vectors in their rows of an embedding table ``[v e]``; other rows stay as they are.
+        """Writes the vectors to their rows of an embedding table ``[v e]``; other rows are unchanged.
 
-        All are scaled by one number, to the standard deviation of the rows they replace. Vectors of word2vec are some
-        ten times as long as a BERT's random rows: position and segment embeddings, which are added to them, would be
-        drowned, and steps of the same learning rate would hardly turn them.
+        One factor scales all to the standard deviation of the rows they replace. Vectors of word2vec are about ten
+        times as long as random rows of BERT: unscaled they would dominate the position and segment embeddings, and
+        updates of the same learning rate would hardly change their direction.
         """
         rows, values = torch.from_numpy(self.tokens), torch.from_numpy(self.values)
         with torch.no_grad():
@@ -81,9 +80,9 @@ class Vectors:
 
 
 class _Sentences:
-    """The sentences of a text as gensim reads them, again and again: lists of words, here the ids in decimals.
+    """The sentences of a text for gensim, re-iterable: lists of words, here the ids as decimal strings.
 
-    Numbers themselves are no words to gensim 4, which takes them for rows of its table.
+    gensim 4 would interpret integers as rows of its table.
 
     Attributes:
         ids: The tokens of all ``[n]``.
@@ -91,7 +90,7 @@ class _Sentences:
 
     def __init__(self, store: TokenStore, most: int) -> None:
         starts, count = store.sentences, len(store.sentences) - 1
-        # one in so many, evenly: contexts do not cross sentences, so nothing is lost by leaving out what is between
+        # evenly spaced sentences; contexts do not cross sentences, so gaps do no harm
         due = np.floor(np.arange(count + 1) * min(1.0, most / max(1, len(store.ids))))
         chosen = np.flatnonzero(np.diff(due))
         self.ids = np.concatenate([store.ids[:0], *(store.ids[starts[n] : starts[n + 1]] for n in chosen.tolist())])
@@ -106,16 +105,16 @@ class _Sentences:
 
 
 def train(store: TokenStore, settings: WordVectors, width: int, seed: int) -> Vectors:
-    """Trains vectors of so many numbers on a store's text. The same on every call: one thread, nothing hashed.
+    """Trains vectors of some width on a store's text; deterministic, on one thread.
 
-    gensim 4 draws what it draws from ``seed`` alone; earlier versions started each vector from the hash of its word,
-    which differs between processes.
+    gensim 4 uses ``seed`` alone; earlier versions initialised each vector from the hash of its word, which differs
+    between processes.
     """
     from gensim.models import Word2Vec  # seconds to import, which planning does without
 
     began, text = time.monotonic(), _Sentences(store, settings.tokens)
     counts = np.bincount(text.ids, minlength=store.vocabulary.size)
-    counts[: len(SPECIALS)] = 0  # gensim passes over words it has no count of: [UNK] is the only one in a text
+    counts[: len(SPECIALS)] = 0  # gensim skips words without a count; in a text only [UNK] is special
     tokens = np.flatnonzero(counts)
     model = Word2Vec(
         vector_size=width,
@@ -135,10 +134,10 @@ def train(store: TokenStore, settings: WordVectors, width: int, seed: int) -> Ve
 
 
 def word_vectors(store: TokenStore, settings: WordVectors, width: int, seed: int) -> Vectors:
-    """`train`, kept in the cache: made once for a text, its tokenizer, settings, width and seed.
+    """`train`, cached by text, tokenizer, settings, width and seed.
 
-    Ten million tokens take about a minute and a half at a width of 128. ``seconds`` are those of the making, also where
-    it was an earlier one.
+    Ten million tokens take about a minute and a half at a width of 128. ``seconds`` are those of the actual training,
+    also for cached vectors.
     """
     key = {
         "store": store.folder.parent.name,  # named by text and tokenizer

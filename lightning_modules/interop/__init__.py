@@ -1,7 +1,7 @@
-"""Checkpoints of other projects: folders as Hugging Face's ``transformers`` reads and writes them.
+"""Checkpoints in the format of Hugging Face's ``transformers``, read and written.
 
-A folder is ``config.json``, ``model.safetensors`` and the files of a tokenizer. Three families are known: BERT, RoBERTa
-and ALBERT. Nothing in a folder is executed: pickles are refused unopened, and so is a configuration that names code.
+A folder has ``config.json``, ``model.safetensors`` and the files of a tokenizer. The supported families are BERT,
+RoBERTa and ALBERT. Nothing in a folder is executed: pickles and configurations that name code are rejected.
 
 >>> from lightning_modules import interop
 >>> checkpoint = interop.read("bert-base-uncased")  # doctest: +SKIP

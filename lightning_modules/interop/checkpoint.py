@@ -1,4 +1,4 @@
-"""Whole checkpoints: a folder read into settings and weights of ours, and the reverse."""
+"""Conversion of checkpoint folders to our settings and weights, and the reverse."""
 
 import json
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ class Checkpoint:
     """A pretrained network.
 
     Attributes:
-        family: How the folder of it is spelled.
-        system: Its settings. Only ``model``, ``objectives`` and the size of the vocabulary are known of a checkpoint
-            that was read.
-        weights: Our names -> float32 tensors, as in the file that `fit` leaves; parts that are missing have none.
-        pad: Number of the padding piece.
-        notes: What it lacks, or what will be different elsewhere: a line each, for people.
+        family: Its family.
+        system: Its settings. For a checkpoint that was read, only ``model``, ``objectives`` and the vocabulary size
+            are known.
+        weights: Our names -> float32 tensors, as in the file of `fit`; without missing parts.
+        pad: Id of the padding piece.
+        notes: Missing parts and differences from ``transformers``, one line each.
     """
 
     family: Family
@@ -54,7 +54,7 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
 
     def build(self, seed: int = 0) -> "Pretrain":
-        """The Lightning module with these weights; the parts that are missing are drawn from ``seed``."""
+        """The Lightning module with these weights; missing parts are initialised from ``seed``."""
         module = self.system.build(seed)
         module.load_state_dict(dict(self.weights), strict=False)
         return module
@@ -63,11 +63,11 @@ class Checkpoint:
 def read(folder: str | Path) -> Checkpoint:
     """Reads a folder, without its tokenizer.
 
-    Names, shapes and sizes are compared with the configuration before any weight is read. What heads it has beyond
-    ours (a classifier of a task) is left out, and said in ``notes``.
+    Names, shapes and sizes are compared with the configuration before any weight is read. Other heads, for example a
+    task classifier, are left out and listed in ``notes``.
 
     Raises:
-        ConfigError: When something is missing, damaged, of another architecture or cannot be expressed.
+        ConfigError: When something is missing, damaged, of another architecture or unsupported.
     """
     folder = Path(folder)
     config = json_object(folder / CONFIG)
@@ -100,10 +100,10 @@ def read(folder: str | Path) -> Checkpoint:
 
 
 def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
-    """The checkpoint of a pretraining, from the weights that `fit` left.
+    """The checkpoint of a pretraining, from the weights of `fit`.
 
     Raises:
-        ConfigError: Naming every knob that ``transformers`` cannot express.
+        ConfigError: With every knob that ``transformers`` does not support.
     """
     family = family_of(system)
     return Checkpoint(family, system, weights, notes=tuple(family.differences(system)))
@@ -112,24 +112,24 @@ def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
 def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = None) -> None:
     """Writes a folder that ``transformers`` loads.
 
-    Rows that a table must have there and ours has not are zeros: RoBERTa's positions before the first, and a table
-    of segments for a model without one.
+    Rows that only ``transformers`` has are zeros: RoBERTa's positions before the first, and the segment table of a
+    model without one.
 
     Args:
-        checkpoint: What to write.
-        folder: Where to; it must be empty or not exist.
-        tokenizer: The ``tokenizer.json`` that this project trained for the checkpoint's system, if it is to go along.
+        checkpoint: The checkpoint.
+        folder: The destination; it must be empty or not exist.
+        tokenizer: The ``tokenizer.json`` that this project trained for the checkpoint's system, to write it too.
 
     Raises:
-        ConfigError: When the folder holds something already.
+        ConfigError: When the folder is not empty.
     """
     folder, family, system = Path(folder), checkpoint.family, checkpoint.system
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError([f"{folder} exists already and is not an empty folder; name another"])
+        raise ConfigError([f"{folder} exists already and is not an empty folder; choose another"])
     model, spelled = system.model.resolved(), {}
     for ours, tensor in checkpoint.weights.items():
         if ours.rpartition(".")[0] == CLASSIFIER and CLASSIFIER not in family.heads:
-            continue  # RoBERTa has a pooler and nothing that reads it
+            continue  # RoBERTa has a pooler but no classifier
         if ours == POSITION:
             tensor = torch.cat([tensor.new_zeros(family.offset(checkpoint.pad), tensor.shape[1]), tensor])
         theirs = family.theirs(ours, model)
@@ -155,9 +155,9 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
 
 
 def _canonical(found: Tensors, family: Family) -> dict[str, str]:
-    """The tensors' names as the family's largest class spells them -> as the file does.
+    """The tensors' names in the family's largest class -> names in the file.
 
-    Folders of the bare encoder leave out the family's name, and old ones call LayerNorm's parameters gamma and beta.
+    Folders of the bare encoder omit the family's name; old ones call LayerNorm's parameters gamma and beta.
     """
     names: dict[str, str] = {}
     for actual in found.shapes:
@@ -167,7 +167,7 @@ def _canonical(found: Tensors, family: Family) -> dict[str, str]:
         if name in names:
             raise ConfigError([f"{found.path} has {name} twice: as {names[name]} and as {actual}"])
         names[name] = actual
-    if MLM in family.heads:  # a bias that is stored with the output layer only
+    if MLM in family.heads:  # a bias stored only with the output layer
         head = family.heads[MLM]
         if f"{head}.bias" not in names and f"{head}.decoder.bias" in names:
             names[f"{head}.bias"] = names.pop(f"{head}.decoder.bias")
@@ -175,13 +175,13 @@ def _canonical(found: Tensors, family: Family) -> dict[str, str]:
 
 
 def _has(part: str, family: Family, names: Mapping[str, str]) -> bool:
-    """Whether any tensor of a head is there, except the output table, which is the word table again."""
+    """Whether any tensor of a head exists, except the output table, which is the word table."""
     theirs = family.heads.get(part)
     return theirs is not None and any(n.startswith(f"{theirs}.") and ".decoder." not in n for n in names)
 
 
 def _shapes(system: System) -> dict[str, tuple[int, ...]]:
-    """Our weights of a system with their shapes; no memory is taken."""
+    """The shapes of a system's weights, without allocating memory."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in system.build(0).state_dict().items()}
 
@@ -193,7 +193,7 @@ def _compare(
     wanted: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Compares names and shapes with what the configuration asks for."""
+    """Compares names and shapes with those of the configuration."""
     expected = {}
     for ours, (theirs, (rows, *rest)) in wanted.items():
         rows = rows + family.offset(pad) if ours == POSITION else rows // len(theirs)
@@ -203,13 +203,13 @@ def _compare(
         expected |= {weight: (system.model.hidden_size,) * 2, bias: (system.model.hidden_size,)}
     wrong = [f"{name} is missing" for name in expected if name not in shapes]
     wrong += [
-        f"{name} has the shape {list(shapes[name])}, and {CONFIG} makes it {list(shape)}"
+        f"{name} has the shape {list(shapes[name])}, but {CONFIG} makes it {list(shape)}"
         for name, shape in expected.items()
         if shapes.get(name, shape) != shape
     ]
     known = {*expected, *(f"{family.name}.{name}" for name in _IGNORED)}
     wrong += [
-        f"{name} is a part of an encoder that cannot be expressed"
+        f"{name} is a part of an unsupported encoder"
         for name in shapes
         if name.startswith(f"{family.name}.") and name not in known
     ]
@@ -224,12 +224,14 @@ def _joined(ours: str, theirs: Any, family: Family, pad: int) -> Tensor:
 
 
 def _check_ties(family: Family, decoder: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Our output layer is the word table; a checkpoint with another one cannot be expressed."""
+    """Checks that the output layer is the word table, as in our models."""
     tied = {"weight": weights["backbone.embeddings.word.weight"], "bias": weights.get(f"{MLM}.bias")}
     for name, tensor in decoder.items():
         ours = tied[name.rpartition(".")[2]]
         if name.startswith(family.heads[MLM]) and (ours is None or not torch.equal(ours, tensor)):
-            raise ConfigError([f"{WEIGHTS}: {name} is not tied (tie_word_embeddings): ours is the word table"])
+            raise ConfigError(
+                [f"{WEIGHTS}: {name} is not tied (tie_word_embeddings); other output layers are unsupported"]
+            )
 
 
 def _projection(family: Family) -> tuple[str, str]:
@@ -240,12 +242,12 @@ def _projection(family: Family) -> tuple[str, str]:
 def _check_identity(weight: Tensor, bias: Tensor) -> None:
     if not torch.equal(weight, torch.eye(len(weight))) or bias.any():
         raise ConfigError(
-            [f"{CONFIG}: embedding_size: embeddings as wide as the stream are projected here, and ours are not"]
+            [f"{CONFIG}: embedding_size: a projection of embeddings as wide as the stream is not supported"]
         )
 
 
 def _without_empty_segments(system: System, weights: dict[str, Tensor]) -> tuple[System, dict[str, Tensor]]:
-    """Leaves out a table of segments that is all zeros: it was written for a model without one."""
+    """Removes a segment table of zeros, which `write` adds for a model without one."""
     if SEGMENT not in weights or weights[SEGMENT].any():
         return system, weights
     rest = {name: tensor for name, tensor in weights.items() if name != SEGMENT}

@@ -1,4 +1,4 @@
-"""Reading a folder that others wrote, with suspicion: bounded sizes, JSON and safetensors only."""
+"""Safe reading of untrusted folders: bounded sizes, JSON and safetensors only."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from lightning_modules.config import ConfigError
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _LARGEST_JSON = 64 << 20  # bytes; vocabularies are the largest
 _LARGEST_HEADER = 100 << 20  # bytes, the format's own bound
-_PICKLES = (b"\x80", b"PK")  # how pickles, and the archives that torch puts them in, begin
+_PICKLES = (b"\x80", b"PK")  # first bytes of pickles and of torch's archives of them
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _OTHERS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.index.json")
 
@@ -30,7 +30,7 @@ def text(path: Path) -> str:
     """
     try:
         if path.stat().st_size > _LARGEST_JSON:
-            raise ConfigError([f"{path} has more than {_LARGEST_JSON >> 20} MiB, the most that is read"])
+            raise ConfigError([f"{path} is larger than {_LARGEST_JSON >> 20} MiB, the maximum"])
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError([f"{path} cannot be read: {error.strerror}"]) from None
@@ -42,7 +42,7 @@ def json_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
     Raises:
-        ConfigError: When it cannot be read or is something else.
+        ConfigError: When it cannot be read or is not a JSON object.
     """
     try:
         found = json.loads(text(path))
@@ -65,7 +65,7 @@ def fingerprint(folder: Path) -> str:
 
 
 class Tensors:
-    """The tensors of a safetensors file: names and shapes at once, contents when asked for.
+    """The tensors of a safetensors file: names and shapes first, contents on access.
 
     Attributes:
         path: The file.
@@ -82,30 +82,32 @@ class Tensors:
         """A tensor as float32.
 
         Raises:
-            ConfigError: When it holds no floats, or floats that are not finite.
+            ConfigError: When its values are not floats or not finite.
         """
         if self._kinds[name] not in _FLOATS:
-            raise ConfigError([f"{self.path}: {name} is of {self._kinds[name]}; weights are {', '.join(_FLOATS)}"])
-        found = self._file.get_tensor(name).to(torch.float32)
-        if not torch.isfinite(found).all():
-            raise ConfigError([f"{self.path}: {name} holds numbers that are not finite"])
-        return found
+            raise ConfigError(
+                [f"{self.path}: {name} is of type {self._kinds[name]}; weights must be {', '.join(_FLOATS)}"]
+            )
+        tensor = self._file.get_tensor(name).to(torch.float32)
+        if not torch.isfinite(tensor).all():
+            raise ConfigError([f"{self.path}: {name} has values that are not finite"])
+        return tensor
 
 
 @contextmanager
 def tensors(folder: Path) -> Iterator[Tensors]:
-    """The weights of a folder. No other format is opened, whatever lies there.
+    """The weights of a folder; only safetensors files are opened.
 
     Raises:
-        ConfigError: When there is no safetensors file, or a damaged one, or something else under its name.
+        ConfigError: When the safetensors file is missing, damaged or of another format.
     """
     path = folder / WEIGHTS
     if not path.is_file():
         others = sorted(file.name for pattern in _OTHERS for file in folder.glob(pattern))
         instead = f" {', '.join(others[:4])} is not opened: pickles can run code, and weights must be in one file."
-        advice = " `model.save_pretrained(DIR)` of transformers writes safetensors." if others else ""
+        advice = " Convert it with `model.save_pretrained(DIR)` of transformers." if others else ""
         raise ConfigError([f"{folder} has no {WEIGHTS}.{instead if others else ''}{advice}"])
-    _look(path)
+    _check_format(path)
     try:
         with safe_open(path, "pt") as file:
             yield Tensors(path, file)
@@ -113,8 +115,8 @@ def tensors(folder: Path) -> Iterator[Tensors]:
         raise ConfigError([f"{path} is damaged or cut short: {error}"]) from None
 
 
-def _look(path: Path) -> None:
-    """Compares the first bytes with what a safetensors file begins with."""
+def _check_format(path: Path) -> None:
+    """Checks the first bytes of a safetensors file."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         start = file.read(9)

@@ -1,11 +1,11 @@
-"""The tokenizer of a checkpoint: read from its folder, and written for one of ours.
+"""The tokenizers of checkpoints: read from their folders, and written for our models.
 
-Text is encoded word by word (`data.text.encode`), so only tokenizers are read whose words are independent of each
-other: BERT's WordPiece, GPT-2's byte-level BPE as in RoBERTa, and ALBERT's unigram pieces. Special pieces are put in
-by number and never looked for in the text.
+Text is encoded word by word (`data.text.encode`), so only tokenizers with independent words are supported: BERT's
+WordPiece, GPT-2's byte-level BPE as in RoBERTa, and ALBERT's unigram pieces. Special pieces are inserted by id and
+never matched in the text.
 
-Differs from RoBERTa's released code in two things. The first word of a text gets a leading space as every other word
-does (``add_prefix_space``), and one separator stands between the two texts of a pair, where it has two.
+It differs from RoBERTa's released code in two ways: the first word of a text gets a leading space like every other
+word (``add_prefix_space``), and the two texts of a pair have one separator between them, not two.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of tokenizer: what it is called here, what marks pieces, and what may split words before it."""
+    """A kind of tokenizer: its name here, its mark of pieces, and the allowed pre-tokenizers."""
 
     name: str
     mark: str
@@ -57,27 +57,27 @@ def own_encoder(folder: str | Path, family: str, vocab_size: int) -> Encoder:
     """The tokenizer of a checkpoint's folder: ``tokenizer.json``, else ``vocab.txt``, else ``vocab.json`` and merges.
 
     Args:
-        folder: The checkpoint's.
+        folder: The checkpoint's folder.
         family: The checkpoint's ``model_type``.
         vocab_size: Rows of its word table.
 
     Raises:
-        ConfigError: When there is none, or one that is damaged, does not fit the table or encodes words together.
+        ConfigError: When it is missing, damaged, does not fit the table or does not encode words independently.
     """
     folder = Path(folder)
     settings = _optional(folder / "special_tokens_map.json") | _optional(folder / "tokenizer_config.json")
-    source, data = _found(folder, settings)
-    added = _added(source, data)
+    source, data = _tokenizer_data(folder, settings)
+    added = _pop_added_tokens(source, data)
     kind = _check(source, data)
     try:
         numbers = _numbers(data["model"]) | added
         content = json.dumps(data, ensure_ascii=False)
         tokenizers.Tokenizer.from_str(content)
     except Exception as error:  # the package raises bare Exception
-        raise ConfigError([f"{source} is no tokenizer that can be read: {error}"]) from None
+        raise ConfigError([f"{source} is not a readable tokenizer: {error}"]) from None
     vocabulary = _vocabulary(source, kind, numbers, vocab_size, _specials(settings, family))
     encoder = Encoder(_cached(content), kind.name)
-    encoder.vocabulary = vocabulary  # with its own special pieces, which have other numbers than ours
+    encoder.vocabulary = vocabulary  # with its own special pieces, whose ids differ from ours
     return encoder
 
 
@@ -85,8 +85,8 @@ def _optional(path: Path) -> dict[str, Any]:
     return json_object(path) if path.is_file() else {}
 
 
-def _found(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
-    """The file that the tokenizer was found in, and its content in the form of ``tokenizer.json``."""
+def _tokenizer_data(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The tokenizer's file, and its content in the format of ``tokenizer.json``."""
     path = folder / "tokenizer.json"
     if path.is_file():
         return path, json_object(path)
@@ -96,19 +96,19 @@ def _found(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[str, A
     path = folder / "vocab.json"
     if path.is_file() and (folder / "merges.txt").is_file():
         return path, _byte_bpe(path, folder / "merges.txt")
-    hint = " transformers can convert spiece.model." if (folder / "spiece.model").exists() else ""
+    hint = " Convert spiece.model with transformers." if (folder / "spiece.model").exists() else ""
     raise ConfigError(
         [f"{folder} has no tokenizer: neither tokenizer.json, nor vocab.txt, nor vocab.json with merges.txt.{hint}"]
     )
 
 
 def _wordpiece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """BERT's tokenizer of a list of pieces, one a line; ``do_lower_case`` and the like from its settings."""
+    """BERT's tokenizer from a file with one piece per line; ``do_lower_case`` etc. are from its settings."""
     pieces = text(path).removesuffix("\n").split("\n")
     vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
     if len(vocabulary) < len(pieces):
-        twice = next(piece for number, piece in enumerate(pieces) if vocabulary[piece.rstrip("\r")] != number)
-        raise ConfigError([f"{path} has the piece {twice!r} twice"])
+        repeated = next(piece for number, piece in enumerate(pieces) if vocabulary[piece.rstrip("\r")] != number)
+        raise ConfigError([f"{path} has the piece {repeated!r} twice"])
     fast = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD))
     fast.normalizer = normalizers.BertNormalizer(
         lowercase=settings.get("do_lower_case", True) is not False,
@@ -120,19 +120,19 @@ def _wordpiece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _byte_bpe(path: Path, merges: Path) -> dict[str, Any]:
-    """GPT-2's two files: pieces with their numbers, and pairs in the order in which they are joined."""
+    """The tokenizer of GPT-2's two files: pieces with their ids, and merges in order."""
     lines = [line for line in text(merges).split("\n") if line and not line.startswith("#version")]
     pairs = [tuple(line.split(" ")) for line in lines]
     try:
         fast = tokenizers.Tokenizer(models.BPE(json_object(path), pairs))
     except Exception as error:  # the package raises bare Exception
-        raise ConfigError([f"{path} and {merges.name} do not fit: {error}"]) from None
+        raise ConfigError([f"{path} and {merges.name} do not match: {error}"]) from None
     fast.pre_tokenizer = pre_tokenizers.ByteLevel()
     return json.loads(fast.to_str())
 
 
-def _added(source: Path, data: dict[str, Any]) -> dict[str, int]:
-    """Takes out what is looked for before words are split, and what is put around a text: number of each piece."""
+def _pop_added_tokens(source: Path, data: dict[str, Any]) -> dict[str, int]:
+    """Removes added tokens and templates from the data; returns the ids of the added tokens."""
     added = data.get("added_tokens") or []
     data |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
     try:
@@ -141,20 +141,22 @@ def _added(source: Path, data: dict[str, Any]) -> dict[str, int]:
     except (TypeError, KeyError):
         raise ConfigError([f"{source}: added_tokens must have content, id and special"]) from None
     if ordinary:
-        raise ConfigError([f"{source}: {', '.join(map(repr, ordinary[:4]))} would be looked for across words"])
+        names = ", ".join(map(repr, ordinary[:4]))
+        problem = "match across word boundaries, which is not supported; mark them special or remove them"
+        raise ConfigError([f"{source}: added tokens {names} {problem}"])
     return numbers
 
 
 def _types(part: Any, inner: str) -> Iterator[dict[str, Any]]:
-    """The steps of a normalizer or pre-tokenizer, sequences taken apart."""
+    """The steps of a normalizer or pre-tokenizer, with sequences flattened."""
     if part is None:
         return
     steps = part.get(inner) if part.get("type") == "Sequence" else None
-    yield from (step for one in steps for step in _types(one, inner)) if steps is not None else (part,)
+    yield from (step for nested in steps for step in _types(nested, inner)) if steps is not None else (part,)
 
 
 def _check(source: Path, data: dict[str, Any]) -> _Kind:
-    """The kind of a tokenizer, once it is known that words are encoded one by one; spaces before words are set."""
+    """Checks that a tokenizer encodes words independently, makes it add leading spaces, and returns its kind."""
     try:
         model = data["model"]
         kind = _KINDS[model.get("type", "BPE" if "merges" in model else "WordPiece")]
@@ -175,9 +177,11 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
                 step.pop("add_prefix_space", None)  # an older spelling of the scheme
     except (KeyError, TypeError, AttributeError) as error:
         known = ", ".join(_KINDS)
-        raise ConfigError([f"{source} is no tokenizer of a known kind ({known}): {error!r}"]) from None
+        raise ConfigError([f"{source} is not a tokenizer of a supported kind ({known}): {error!r}"]) from None
     if bad:
-        raise ConfigError([f"{source}: {', '.join(bad)}: words would not be encoded one by one as {kind.name}"])
+        raise ConfigError(
+            [f"{source}: {', '.join(bad)}: not supported, because words must be encoded independently as {kind.name}"]
+        )
     return kind
 
 
@@ -187,12 +191,12 @@ def _numbers(model: dict[str, Any]) -> dict[str, int]:
 
 
 def _specials(settings: Mapping[str, Any], family: str) -> dict[str, str]:
-    found = {}
-    for name, usual in FAMILIES[family].specials.items():
-        told = settings.get(f"{name}_token")
-        told = told.get("content") if isinstance(told, dict) else told
-        found[name] = told if isinstance(told, str) else usual
-    return found
+    specials = {}
+    for name, default in FAMILIES[family].specials.items():
+        piece = settings.get(f"{name}_token")
+        piece = piece.get("content") if isinstance(piece, dict) else piece
+        specials[name] = piece if isinstance(piece, str) else default
+    return specials
 
 
 def _vocabulary(
@@ -201,9 +205,7 @@ def _vocabulary(
     wrong = [f"has no piece {piece!r} for {name}" for name, piece in specials.items() if piece not in numbers]
     beyond = [piece for piece, number in numbers.items() if type(number) is not int or not 0 <= number < vocab_size]
     if beyond:
-        wrong.append(
-            f"has {len(beyond)} pieces ({beyond[0]!r} ...) without a row among the {vocab_size:,} of the table"
-        )
+        wrong.append(f"has {len(beyond)} pieces ({beyond[0]!r} ...) without a row in the word table of {vocab_size:,}")
     if wrong:
         raise ConfigError(f"{source} {problem}" for problem in wrong)
     pieces, starts = [""] * vocab_size, np.zeros(vocab_size, dtype=bool)
@@ -214,7 +216,7 @@ def _vocabulary(
 
 
 def _cached(content: str) -> Path:
-    """The tokenizer as a file, whose bytes tell the caches of pieces apart."""
+    """The tokenizer as a cached file, whose bytes are part of the cache keys of pieces."""
     name = hashlib.sha256(content.encode()).hexdigest()[:24]
     path = cache() / "tokenizers" / f"own-{name}" / "tokenizer.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,14 +227,14 @@ def _cached(content: str) -> Path:
 
 
 def write_tokenizer(folder: Path, path: Path, settings: Tokenizer, max_positions: int, segment_types: int) -> None:
-    """Writes one of our tokenizers as ``transformers`` reads it, special pieces and layout included.
+    """Writes one of our tokenizers for ``transformers``, with special pieces and layout.
 
     Args:
-        folder: Where to.
-        path: The ``tokenizer.json`` that was trained.
-        settings: Its kind.
+        folder: The destination.
+        path: The trained ``tokenizer.json``.
+        settings: Its settings.
         max_positions: Rows of the position table.
-        segment_types: Rows of the table of segments; with one, both texts of a pair have the same.
+        segment_types: Rows of the segment table; with one row, both texts of a pair use it.
     """
     fast, specials = tokenizers.Tokenizer.from_file(str(path)), FAMILIES["bert"].specials
     ids = {piece: fast.token_to_id(piece) for piece in specials.values()}
@@ -245,10 +247,10 @@ def write_tokenizer(folder: Path, path: Path, settings: Tokenizer, max_positions
         special_tokens=[(piece, ids[piece]) for piece in (cls, sep)],
     )
     _write(folder / "tokenizer.json", fast.to_str(pretty=True))
-    told = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_positions}
-    told |= {f"{name}_token": piece for name, piece in specials.items()} | {"do_lower_case": settings.lowercase}
-    told["model_input_names"] = ["input_ids", *["token_type_ids"] * second, "attention_mask"]
-    _write(folder / "tokenizer_config.json", json.dumps(told, indent=2) + "\n")
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_positions}
+    config |= {f"{name}_token": piece for name, piece in specials.items()} | {"do_lower_case": settings.lowercase}
+    config["model_input_names"] = ["input_ids", *["token_type_ids"] * second, "attention_mask"]
+    _write(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
     if settings.kind == "wordpiece":
         pieces = sorted(fast.get_vocab().items(), key=lambda item: item[1])
         _write(folder / "vocab.txt", "".join(f"{piece}\n" for piece, _ in pieces))

@@ -220,4 +220,4 @@ def test_a_head_of_another_kind_is_written_and_said(tmp_path):
     system = SYSTEMS["roberta_base"].but(**SHAPE | {"model.embedding_dropout": 0.0})
     notes = interop.of_run(system, {}).notes
     assert any("LayerNorm adds 1e-12 here and 1e-05 there" in note for note in notes)
-    assert any("drops 0.1 of the embeddings there, 0.0 here" in note for note in notes)
+    assert any("dropout of the embeddings is 0.0 here and 0.1 there" in note for note in notes)

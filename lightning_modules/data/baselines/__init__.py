@@ -1,1 +1,1 @@
-"""Simple methods that see the same text as a model: neighbour counts, bags of words."""
+"""Baselines on the text of a pretraining: neighbour counts, bags of words."""

@@ -1,10 +1,10 @@
-"""The word-count baseline of segment pairs: how far words alone, in any order, tell a pair's label.
+"""The bag-of-words baseline of segment pairs: TF-IDF + logistic regression, without word order.
 
-A sentence objective that word counts solve teaches a model topics rather than coherence: Lan et al. (2020, section
-3.1) explain by this why sentence order is worth learning and next-sentence prediction is not. Logistic regression on
-the tf-idf weights of A and of B, on their minimum (the words that both have) and on their cosine similarity; the
-strength of its penalty is chosen by cross-validation on the training pairs. A second one sees minimum and similarity
-alone: the shared topic, which is the same in either order.
+If word counts solve a sentence objective, it teaches topics rather than coherence, which is the argument of Lan et al.
+(2020, section 3.1) for sentence order and against next-sentence prediction. The features of the logistic regression
+are the TF-IDF weights of A and B, their minimum (shared words) and their cosine similarity; cross-validation on the
+training pairs chooses its regularisation. A second model has only minimum and similarity: the shared topic, which is
+the same in either order.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from scipy import sparse
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.draws import permutation
 
-MOST_PAIRS = 20_000  # learned from at most, drawn from all of the training text
-_STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0)  # inverse of the penalty
+MOST_PAIRS = 20_000  # maximum training pairs, drawn from all of the training text
+_STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0)  # inverse regularisation strengths
 _FOLDS = 3
 _AT_ONCE = 1000  # pairs counted at once
-_RECIPE = 2  # bumped when the same pairs would give other numbers
+_RECIPE = 2  # raise when the same pairs would give different numbers
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Shares of right answers: by all words, by the words that both segments have, and by the commoner answer."""
+    """Accuracies of the model on all words, of the model on shared words, and of the majority class."""
 
     bow: float
     overlap: float
@@ -44,13 +44,13 @@ class Counted:
 
     @classmethod
     def of(cls, pairs: PairSequences, chosen: np.ndarray) -> "Counted":
-        """Counts what the sequences with these numbers show of each segment, special tokens left out."""
+        """Counts the tokens of each segment in the sequences with these numbers, without special tokens."""
         parts = [_counts(pairs, part) for part in np.array_split(chosen, -(-len(chosen) // _AT_ONCE))]
         a, b, labels = zip(*parts, strict=True)
         return cls(sparse.vstack(a, format="csr"), sparse.vstack(b, format="csr"), np.concatenate(labels))
 
     def digest(self) -> bytes:
-        """A hash of everything here."""
+        """A hash of counts and labels."""
         digest = hashlib.sha256(self.labels.tobytes())
         for counts in (self.a, self.b):
             for array in (counts.indptr, counts.indices, counts.data):
@@ -61,17 +61,17 @@ class Counted:
 def _counts(pairs: PairSequences, chosen: np.ndarray) -> tuple[sparse.csr_matrix, sparse.csr_matrix, np.ndarray]:
     tokens = pairs.batch(chosen)
     ids, segment, special = tokens.ids.numpy(), tokens.tables["segment"].numpy(), tokens.special.numpy()
-    shape, found = (len(chosen), pairs.store.vocabulary.size), []
+    shape, counts = (len(chosen), pairs.store.vocabulary.size), []
     for number in (0, 1):
         row, column = np.nonzero(~special & (segment == number))
-        found.append(sparse.coo_matrix((np.ones(len(row)), (row, ids[row, column])), shape=shape).tocsr())
-    return found[0], found[1], tokens.labels["sentence"].numpy()
+        counts.append(sparse.coo_matrix((np.ones(len(row)), (row, ids[row, column])), shape=shape).tocsr())
+    return counts[0], counts[1], tokens.labels["sentence"].numpy()
 
 
 def baseline(train: Counted, heldout: Counted) -> Baseline:
-    """How well a classifier that has learned from some pairs answers for others.
+    """Held-out accuracies of the classifiers trained on some pairs.
 
-    With fewer than three training pairs of either label there is nothing to learn from: it gives the majority's.
+    With fewer than three training pairs of either label they are those of the majority class.
     """
     share = float(heldout.labels.mean())
     majority = max(share, 1 - share)
@@ -99,22 +99,24 @@ def _learned(train: Counted, heldout: Counted, *, shared_only: bool = False) -> 
 
 
 def cached_baseline(train: PairSequences, heldout: PairSequences, chosen: np.ndarray) -> Baseline:
-    """`baseline` for some held-out pairs, kept beside the training text under a hash of what it was computed from.
+    """`baseline` for some held-out pairs, cached in the folder of the training store under a hash of its inputs.
 
     Args:
-        train: Pairs of the training text; `MOST_PAIRS` of them are learned from.
+        train: Pairs of the training text; at most `MOST_PAIRS` of them are used.
         heldout: Pairs of the held-out text.
-        chosen: Which of these are asked for.
+        chosen: Numbers of the held-out pairs to classify.
     """
-    learned = Counted.of(train, permutation(0, "bag of words", 0, len(train))[:MOST_PAIRS])
-    asked = Counted.of(heldout, chosen)
-    digest = hashlib.sha256(repr([_RECIPE, _STRENGTHS, _FOLDS]).encode() + learned.digest() + asked.digest())
+    train_counts = Counted.of(train, permutation(0, "bag of words", 0, len(train))[:MOST_PAIRS])
+    heldout_counts = Counted.of(heldout, chosen)
+    digest = hashlib.sha256(
+        repr([_RECIPE, _STRENGTHS, _FOLDS]).encode() + train_counts.digest() + heldout_counts.digest()
+    )
     path = train.store.folder / f"pair-baseline-{digest.hexdigest()[:16]}.json"
     try:
         return Baseline(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
-        found = baseline(learned, asked)
+        computed = baseline(train_counts, heldout_counts)
     temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(asdict(found)), encoding="utf-8")
+    temporary.write_text(json.dumps(asdict(computed)), encoding="utf-8")
     os.replace(temporary, path)
-    return found
+    return computed

@@ -1,11 +1,11 @@
-"""The neighbour baseline: how well the two tokens beside a hidden one predict it.
+"""The neighbour baseline: a masked token predicted from the two tokens beside it.
 
-A masked LM that does no better than this has learned nothing from the wider context: it is on the plateau. The
-baseline interpolates three count models, ``p(w) = l1 P(w | left) + l2 P(w | right) + l3 P(w)``, with weights fitted by
-expectation maximisation on text whose counts were left out (deleted interpolation; Jelinek and Mercer 1980).
-It sees what the model sees: a neighbour that is hidden, special or padding, or that was never counted, says nothing,
-and its weight goes to the others in proportion. What stands at the predicted position itself is not used. Where a model
-looks one way only, so does the baseline, and its weights are fitted for that.
+A masked LM that is no better has learned nothing from the wider context: it is on the plateau. The baseline
+interpolates three count models, ``p(w) = l1 P(w | left) + l2 P(w | right) + l3 P(w)``, with weights fitted by
+expectation maximisation on text that is left out of the counts (deleted interpolation; Jelinek and Mercer 1980). It
+sees what the model sees: a neighbour that is masked, special or padding, or that was never counted, is unknown, and its
+weight is distributed over the others in proportion. The token shown at the predicted position is not used. If a model
+sees one side only, so does the baseline, with weights fitted for that.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from scipy import sparse
 from lightning_modules.batch import STEP, Example, Visibility
 from lightning_modules.data.store import TokenStore
 
-MOST_TOKENS = 20_000_000  # counted at most, evenly spread over the store
-_STRETCH = 1 << 14  # tokens counted, or kept for the weights, as one
+MOST_TOKENS = 20_000_000  # maximum tokens counted, evenly spread over the store
+_STRETCH = 1 << 14  # tokens that are counted, or used for the weights, together
 _KEPT = 20  # every 20th stretch fits the weights
-_MOST_FITTED = 500_000  # positions the weights are fitted on at most
-_RECIPE = 1  # bumped when the same text would give other numbers
-_NOTHING = -1  # a neighbour that says nothing
+_MOST_FITTED = 500_000  # maximum positions for fitting the weights
+_RECIPE = 1  # raise when the same text would give different numbers
+_UNKNOWN = -1  # an unknown neighbour
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Neighbours:
     weights: tuple[float, float, float] = (0.4, 0.4, 0.2)
 
     def chances(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each of the three models' probability of ``word``, and whether it has anything to say ``[n 3]``."""
+        """The probability of ``word`` by each of the three models, and whether the model applies ``[n 3]``."""
         after, before = self._totals
         known_left = (left >= 0) & (after[left] > 0)
         known_right = (right >= 0) & (before[right] > 0)
@@ -60,13 +60,13 @@ class Neighbours:
         return np.asarray(self.pairs.sum(1)).ravel(), np.asarray(self.pairs.sum(0)).ravel()
 
     def probability(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """``p(word | left, right)`` ``[n]``; -1 stands for a neighbour that says nothing."""
+        """``p(word | left, right)`` ``[n]``; -1 is an unknown neighbour."""
         chances, known = self.chances(word, left, right)
         shares = known * np.array(self.weights)
         return (chances * shares).sum(1) / shares.sum(1)
 
     def fitted(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> "Neighbours":
-        """With the weights that make some text most probable; a side of which nothing is known gets none."""
+        """This model with the weights that maximise the probability of some text; an unknown side gets weight 0."""
         chances, known = self.chances(word, left, right)
         chances = chances[known[:, known.any(0)].all(1)]
         weights = np.array(self.weights)
@@ -78,27 +78,27 @@ class Neighbours:
 
 
 def _at(pairs: sparse.csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    if not len(rows):  # scipy answers an empty question with a matrix
+    if not len(rows):  # scipy returns a matrix for empty indices
         return np.zeros(0)
     return np.asarray(pairs[rows, columns], dtype=np.float64).ravel()
 
 
 def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Neighbours:
-    """The neighbour model of a store's text, its weights fitted for the use of left and right neighbours or of one."""
+    """The neighbour model of a store's text, with weights fitted for left and right neighbours, or for one side."""
     ids, size = store.ids, store.vocabulary.size
     stretches = -(-len(ids) // _STRETCH)
-    wanted = min(stretches, -(-MOST_TOKENS // _STRETCH))
-    chosen = np.unique(np.linspace(0, stretches - 1, wanted).astype(np.int64))
+    most = min(stretches, -(-MOST_TOKENS // _STRETCH))
+    chosen = np.unique(np.linspace(0, stretches - 1, most).astype(np.int64))
     kept = chosen[_KEPT // 2 :: _KEPT]
     counted = np.setdiff1d(chosen, kept)
     ends = np.zeros(len(ids) + 1, dtype=bool)  # where a document starts
     ends[store.document_starts] = True
     pairs = sparse.csr_matrix((size, size), dtype=np.int64)
     tokens = np.zeros(size, dtype=np.int64)
-    for group in np.array_split(counted, max(1, len(counted) // 64)):  # a million tokens at once
+    for group in np.array_split(counted, max(1, len(counted) // 64)):  # a million tokens per group
         places = _places(group, len(ids))
         first = places[(places + 1 < len(ids)) & ~ends[places + 1]]
-        first = first[first % _STRETCH != _STRETCH - 1]  # both tokens in the stretch
+        first = first[first % _STRETCH != _STRETCH - 1]  # both tokens in the same stretch
         left, right = ids[first].astype(np.int32), ids[first + 1].astype(np.int32)
         pairs = pairs + sparse.coo_matrix((np.ones(len(first), np.int64), (left, right)), shape=(size, size)).tocsr()
         tokens += np.bincount(ids[places], minlength=size)
@@ -108,7 +108,7 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Neighbo
     inner = inner[~ends[inner] & ~ends[inner + 1]]
     inner = inner[:: max(1, len(inner) // _MOST_FITTED)]
     word, left, right = (ids[inner + shift].astype(np.int64) for shift in (0, -1, 1))
-    shown = (np.where(used, side, _NOTHING) for side, used in zip((left, right), sides, strict=True))
+    shown = (np.where(used, side, _UNKNOWN) for side, used in zip((left, right), sides, strict=True))
     return model.fitted(word, *shown)
 
 
@@ -118,31 +118,31 @@ def _places(stretches: np.ndarray, end: int) -> np.ndarray:
 
 
 def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The words an example asks for and the neighbours that it shows, -1 where one says nothing ``[n]`` each.
+    """The target tokens of an example and their visible neighbours, -1 if unknown ``[n]`` each.
 
-    The next token is asked for where its left neighbour stands, the previous one where its right neighbour does.
+    The next token is predicted at its left neighbour's position, the previous one at its right neighbour's.
     """
     inputs, sides = example.inputs, _sides(target, example.visible)
-    telling = inputs.real & ~inputs.special & (inputs.ids != mask)
-    visible = np.where(telling.numpy(), inputs.ids.numpy(), _NOTHING)
-    padded = np.pad(visible, ((0, 0), (1, 1)), constant_values=_NOTHING)
+    known = inputs.real & ~inputs.special & (inputs.ids != mask)
+    visible = np.where(known.numpy(), inputs.ids.numpy(), _UNKNOWN)
+    padded = np.pad(visible, ((0, 0), (1, 1)), constant_values=_UNKNOWN)
     row, column = np.divmod(example.targets[target].where.numpy(), visible.shape[1])
     column = column + STEP.get(target, 0)
     left, right = (
-        padded[row, column + shift] if used else np.full(len(column), _NOTHING)
+        padded[row, column + shift] if used else np.full(len(column), _UNKNOWN)
         for shift, used in zip((0, 2), sides, strict=True)
     )
     return example.targets[target].ids.numpy(), left, right
 
 
 def _sides(target: str, visible: Visibility) -> tuple[bool, bool]:
-    """Whether a model may see the left neighbour of what it predicts, and the right one."""
+    """Whether a model sees the left neighbour of its target, and the right one."""
     step = STEP.get(target, 0)
     return step >= 0 and not visible.anticausal, step <= 0 and not visible.causal
 
 
 def prefix(target: str) -> str:
-    """What stands before the names of a target's measures."""
+    """The prefix of the names of a target's measures."""
     return f"{target}_" if target in STEP else ""
 
 
@@ -150,13 +150,13 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
     """The losses of the neighbour model and of token frequencies on held-out examples.
 
     Args:
-        train: Where the counts come from: at most ``MOST_TOKENS`` tokens, evenly spread.
-        heldout: The very examples the model is evaluated on.
-        target: Which of their targets.
+        train: The counted text: at most ``MOST_TOKENS`` tokens, evenly spread.
+        heldout: The examples that the model is evaluated on.
+        target: Name of the target.
     """
     examples = list(heldout)
-    asked = [seen(example, target, train.vocabulary.mask) for example in examples]
-    word, left, right = (np.concatenate(part) for part in zip(*asked, strict=True))
+    seen_parts = [seen(example, target, train.vocabulary.mask) for example in examples]
+    word, left, right = (np.concatenate(part) for part in zip(*seen_parts, strict=True))
     model = count(train, _sides(target, examples[0].visible))
     alone = (model.tokens[word] + 1) / (model.tokens.sum() + len(model.tokens))
     return Baseline(
@@ -166,20 +166,20 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
 
 
 def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "mlm") -> Baseline:
-    """`baseline`, kept beside the store under a hash of the very examples it was computed for."""
+    """`baseline`, cached in the folder of the store under a hash of its examples."""
     digest = hashlib.sha256(repr([_RECIPE, MOST_TOKENS]).encode())
     if not all(sides := _sides(target, heldout[0].visible)):
         digest.update(repr((target, sides)).encode())
     for example in heldout:
-        wanted = example.targets[target]
-        for tensor in (example.inputs.ids, example.inputs.special, wanted.where, wanted.ids):
+        predicted = example.targets[target]
+        for tensor in (example.inputs.ids, example.inputs.special, predicted.where, predicted.ids):
             digest.update(np.ascontiguousarray(tensor.numpy()))
     path = train.folder / f"baseline-{digest.hexdigest()[:16]}.json"
     try:
         return Baseline(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
-        found = baseline(train, heldout, target)
+        computed = baseline(train, heldout, target)
     temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(asdict(found)), encoding="utf-8")
+    temporary.write_text(json.dumps(asdict(computed)), encoding="utf-8")
     os.replace(temporary, path)
-    return found
+    return computed

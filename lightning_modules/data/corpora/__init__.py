@@ -1,1 +1,1 @@
-"""Where text comes from: named corpora, folders, the user's own files."""
+"""Corpora: named ones, folders, the user's own files."""

@@ -1,4 +1,4 @@
-"""Corpora that the user's folder of data sets holds: novels and a 2015 extract of Wikipedia."""
+"""Corpora in the user's folder of data sets: novels and a 2015 extract of Wikipedia."""
 
 import html
 import re
@@ -11,7 +11,7 @@ from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.data.corpora.wikipedia_mini import prose
 
 _OTHERWISE = (
-    "Or train on something else: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files, 'hub:<dataset>' "
+    "Alternatives: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files, 'hub:<dataset>' "
     "the Hugging Face hub."
 )
 NOVELS = Origin(
@@ -28,18 +28,18 @@ WIKIPEDIA = Origin(
     otherwise=_OTHERWISE,
 )
 
-_WIDEST_WRAP = 125  # characters; a file whose lines are longer holds one paragraph a line
+_WIDEST_WRAP = 125  # characters; a file with longer lines has one paragraph per line
 _SENTENCE_ENDS = tuple(".!?:\"'”’")
 
 
 def _files(origin: Origin, split: str) -> list[Path]:
-    if not (found := origin.find(split)):
+    if not (paths := origin.find(split)):
         raise origin.absent(split)
-    return found
+    return paths
 
 
 def novels() -> Iterator[list[str]]:
-    """The paragraphs of each novel, by file name. A document is a book."""
+    """The paragraphs of each novel, in the order of file names. A document is a book."""
     for path in sorted(_files(NOVELS, "train")[0].parent.glob("*.txt"), key=lambda p: p.name):
         paragraphs = unwrapped(path.read_text(encoding="utf-8-sig"))
         if paragraphs:
@@ -49,9 +49,9 @@ def novels() -> Iterator[list[str]]:
 def unwrapped(text: str) -> list[str]:
     """The paragraphs of a plain-text book.
 
-    Books come in three layouts: one paragraph a line; lines broken at a fixed width with blank lines (or
-    indentation) between paragraphs; and broken lines with nothing between paragraphs, where a paragraph is
-    taken to end at a short line that ends as a sentence ends.
+    Books have one of three layouts: one paragraph per line; lines wrapped at a fixed width with blank lines (or
+    indentation) between paragraphs; and wrapped lines without separators, where a paragraph ends at a short line with
+    sentence-final punctuation.
     """
     lines = [line.rstrip() for line in re.sub(r"\r\n?|\u2028", "\n", text).replace("\f", " ").split("\n")]
     widths = np.array([len(line) for line in lines if line])
@@ -75,7 +75,7 @@ def unwrapped(text: str) -> list[str]:
 
 
 def wikipedia_2015(split: str) -> Iterator[list[str]]:
-    """The paragraphs of each article; the files AA-AC train, AD is held out."""
+    """The paragraphs of each article; files AA-AC are for training, AD is held out."""
     for path in _files(WIKIPEDIA, split):
         paragraphs: list[str] = []
         with open(path, encoding="utf-8-sig") as file:

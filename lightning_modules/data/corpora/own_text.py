@@ -1,4 +1,4 @@
-"""Corpora the user names: text files by a glob, data sets of the Hugging Face hub or in its formats on disk."""
+"""The user's own corpora: text files by a glob, data sets of the Hugging Face hub or in its formats on disk."""
 
 import glob
 import itertools
@@ -12,8 +12,8 @@ from lightning_modules.places import data_home, project
 
 HELDOUT_EVERY = 20
 
-# What a row of a hub data set is, where it is not a document. "headings": lines of wiki text, a document starts
-# at a line "= Title ="; "lines": sentences without document boundaries, cut into runs of 256 rows.
+# Data sets of the hub whose rows are not documents. "headings": lines of wiki text, a document starts at a line
+# "= Title ="; "lines": sentences without document boundaries, grouped into documents of 256 rows.
 ROWS = {"wikitext": "headings", "bookcorpus": "lines"}
 _RUN = 256
 _TITLE = re.compile(r"^\s*= [^=].* =\s*$")
@@ -22,19 +22,19 @@ _TITLE = re.compile(r"^\s*= [^=].* =\s*$")
 def text_files(pattern: str) -> list[Path]:
     """The files of ``text:<glob>``, sorted; a relative pattern is relative to the project."""
     full = str(project() / Path(pattern).expanduser())
-    found = sorted(Path(p) for p in glob.glob(full, recursive=True) if Path(p).is_file())
-    if not found:
+    paths = sorted(Path(p) for p in glob.glob(full, recursive=True) if Path(p).is_file())
+    if not paths:
         raise ConfigError(
             [
-                f"No file matches 'text:{pattern}' (looked for {full}). Write a glob of UTF-8 text files, "
-                "such as 'text:~/corpus/*.txt'."
+                f"No file matches 'text:{pattern}' (full pattern: {full}). Give a glob of UTF-8 text files, "
+                "for example 'text:~/corpus/*.txt'."
             ]
         )
-    return found
+    return paths
 
 
 def text_documents(pattern: str) -> Iterator[list[str]]:
-    """The lines of each document: blank lines separate documents; a file without any is one document."""
+    """The lines of each document: blank lines separate documents; a file without blank lines is one document."""
     for path in text_files(pattern):
         try:
             with open(path, encoding="utf-8-sig") as file:
@@ -42,14 +42,14 @@ def text_documents(pattern: str) -> Iterator[list[str]]:
                     if not blank:
                         yield [" ".join(line.split()) for line in lines]
         except UnicodeDecodeError as error:
-            raise ConfigError([f"{path} is not UTF-8 text (byte {error.start}). Convert it first."]) from None
+            raise ConfigError([f"{path} is not UTF-8 text (byte {error.start}). Convert it to UTF-8."]) from None
 
 
 def split_by_position(documents: Iterable[list[str]], split: str, every: int, name: str) -> Iterator[list[str]]:
-    """Holds out every ``every``-th document; where there are fewer, the last one.
+    """Holds out every ``every``-th document; if there are fewer, the last one.
 
     Raises:
-        ConfigError: When there is but one document, so that nothing could be held out.
+        ConfigError: When there are fewer than two documents.
     """
     waiting: list[str] | None = None
     number = -1
@@ -62,8 +62,8 @@ def split_by_position(documents: Iterable[list[str]], split: str, every: int, na
     if number < 1:
         raise ConfigError(
             [
-                f"'{name}' holds {'one document' if number == 0 else 'no text'}; at least two are needed, one "
-                "to train on and one to hold out. Separate documents by blank lines or by files."
+                f"'{name}' has {'one document' if number == 0 else 'no text'}; at least two are needed, one "
+                "for training and one held out. Separate documents by blank lines or files."
             ]
         )
     if waiting is not None and (split == "heldout") == (number < every - 1):
@@ -71,10 +71,10 @@ def split_by_position(documents: Iterable[list[str]], split: str, every: int, na
 
 
 def hub_place(name: str) -> tuple[str, str | None, bool]:
-    """``<dataset>[/<config>]`` -> (path, configuration, whether it lies on this disk): a folder, then the hub.
+    """``<dataset>[/<config>]`` -> (path, configuration, whether it is on this disk); folders come before the hub.
 
-    A folder is an absolute path or one below ``ABLATIONS_DATA``. On the hub a data set is ``name`` or
-    ``owner/name``; with one slash the text is read as ``owner/name``, with two the last part is the configuration.
+    A folder is an absolute path or one below ``ABLATIONS_DATA``. On the hub a data set is ``name`` or ``owner/name``:
+    one slash separates owner and name, a second one the configuration.
     """
     home = data_home()
     for folder in (Path(name).expanduser(), *((home / name, home / "pretrain" / name) if home else ())):
@@ -90,7 +90,7 @@ def hub_place(name: str) -> tuple[str, str | None, bool]:
 def hub_documents(name: str, split: str) -> Iterator[list[str]]:
     """The lines of each document of a data set with a text column.
 
-    A data set with a validation or test part holds that out; another holds out every 20th document.
+    Its validation or test split is held out; without one, every 20th document.
     """
     path, parts = _loaded(name)
     rows = ROWS.get(path.rpartition("/")[2], "documents")
@@ -103,16 +103,16 @@ def hub_documents(name: str, split: str) -> Iterator[list[str]]:
 
 def _loaded(name: str) -> tuple[str, dict]:
     path, config, _ = hub_place(name)
-    ways = (
-        "Put the data set as parquet or JSON lines under ABLATIONS_DATA, connect to the hub, or train on something "
-        "else: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files."
+    advice = (
+        "Put the data set as parquet or JSON lines under ABLATIONS_DATA, connect to the hub, or use another corpus: "
+        "'wikipedia-mini' works offline, 'text:<glob>' reads your own files."
     )
     try:
         parts = loaded(path, config, streaming=True)
     except Unavailable as reason:
-        raise ConfigError([f"'hub:{name}' {reason}. {ways}"]) from None
+        raise ConfigError([f"'hub:{name}' {reason}. {advice}"]) from None
     if "train" not in parts:
-        raise ConfigError([f"'hub:{name}' has no part 'train'; it has {', '.join(sorted(map(str, parts)))}."])
+        raise ConfigError([f"'hub:{name}' has no split 'train'; it has {', '.join(sorted(map(str, parts)))}."])
     return path, parts
 
 

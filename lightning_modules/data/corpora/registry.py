@@ -1,7 +1,7 @@
-"""Where text comes from: named corpora, each a stream of documents in a train and a held-out part.
+"""Named corpora: streams of documents with a training and a held-out split.
 
-A document is a list of sentences; a sentence is one line of text with single spaces. Held-out text is held out
-by whole documents, by a rule fixed here, so that no run ever trains on what another is measured by.
+A document is a list of sentences; a sentence is one line of text with single spaces. Whole documents are held out by
+a fixed rule, so that no run trains on text that another is evaluated on.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ class Corpus:
     """A named source of text.
 
     Attributes:
-        name: What grids call it.
-        description: What it is, its size and its licence, in a line.
+        name: Its name in grids.
+        description: Content, size and licence, in one line.
         paragraphs: Split -> documents as lists of paragraphs.
-        origin: Where its files are had.
-        package: The Python package that holds it instead.
+        origin: Where its files come from.
+        package: The Python package that contains it, if it has no files.
     """
 
     name: str
@@ -34,12 +34,12 @@ class Corpus:
     package: str = ""
 
     def documents(self, split: Split) -> Iterator[list[str]]:
-        """The documents of a split as lists of sentences, streaming, always in the same order."""
+        """The documents of a split as lists of sentences, streamed in a fixed order."""
         from sentencex import segment
 
         for paragraphs in self.paragraphs(split):
-            found = [" ".join(piece.split()) for text in paragraphs for piece in segment("en", text)]
-            if sentences := [sentence for sentence in found if sentence]:
+            pieces = (" ".join(piece.split()) for text in paragraphs for piece in segment("en", text))
+            if sentences := [sentence for sentence in pieces if sentence]:
                 yield sentences
 
 
@@ -51,7 +51,7 @@ def _every(documents: Callable[[], Iterator[list[str]]], every: int) -> Callable
 CORPORA: dict[str, Corpus] = {
     "wikipedia-mini": Corpus(
         "wikipedia-mini",
-        "about 100 Wikipedia articles inside the package gensim, 0.4 M words; CC BY-SA 3.0; every 10th held out",
+        "about 100 Wikipedia articles in the package gensim, 0.4 M words; CC BY-SA 3.0; every 10th held out",
         _every(wikipedia_mini.articles, 10),
         package="gensim",
     ),
@@ -74,7 +74,7 @@ def corpus(name: str) -> Corpus:
     """The corpus of that name: a named one, ``text:<glob>`` or ``hub:<dataset>[/<config>]``.
 
     Raises:
-        ConfigError: For an unknown name, with the nearest one.
+        ConfigError: For an unknown name, with the nearest valid one.
     """
     if name in CORPORA:
         return CORPORA[name]
@@ -90,4 +90,6 @@ def corpus(name: str) -> Corpus:
     if colon and rest and kind == "hub":
         return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
     near = did_you_mean(name, CORPORA)
-    raise ConfigError([f"there is no corpus '{name}'.{near} Your own text: 'text:<glob>'; the hub: 'hub:<dataset>'."])
+    raise ConfigError(
+        [f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'hub:<dataset>' for the hub."]
+    )

@@ -1,7 +1,7 @@
-"""Where data are had, one rule for every reader: files below ``ABLATIONS_DATA``, or else the Hugging Face hub.
+"""Where data come from, by one rule for every reader: files below ``ABLATIONS_DATA``, or else the Hugging Face hub.
 
 >>> origin = Origin("The data set CoLA", {"dev": ("glue/CoLA/dev.tsv",)}, Hub("nyu-mll/glue", "cola"))
->>> paths = origin.find("dev")  # [] if they are not there: then origin.from_hub("dev")  # doctest: +SKIP
+>>> paths = origin.find("dev")  # [] if they do not exist: then origin.from_hub("dev")  # doctest: +SKIP
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ class Hub:
     """A data set of the Hugging Face hub.
 
     Attributes:
-        dataset: Its name, ``owner/name``; an old one without an owner is only asked of the hub.
-        config: Which of its configurations.
-        splits: Part -> what the hub calls it, several if they are joined; a part that is not named has its own name.
+        dataset: Its name, ``owner/name``; an old name without owner is looked up on the hub only.
+        config: Its configuration.
+        splits: Part -> name of its split on the hub, or several names to join; by default the part's own name.
     """
 
     dataset: str
@@ -31,9 +31,9 @@ class Hub:
         return f"{self.dataset} ({self.config})" if self.config else self.dataset
 
     def place(self) -> tuple[str, ...]:
-        """What ``datasets.load_dataset`` is given: a folder ``<dataset>`` of ``ABLATIONS_DATA`` before the hub.
+        """The arguments of ``datasets.load_dataset``: a folder ``<dataset>`` of ``ABLATIONS_DATA``, else the hub.
 
-        Such a folder is a copy of the hub's repository, or holds a folder of files for each configuration.
+        Such a folder is a copy of the hub's repository, or has one folder of files per configuration.
         """
         home = data_home()
         folder = home / self.dataset if home and "/" in self.dataset else None
@@ -47,14 +47,14 @@ class Hub:
 
 @dataclass(frozen=True)
 class Origin:
-    """The places where a data set can be had.
+    """Where a data set comes from.
 
     Attributes:
-        what: The subject of an error's first sentence, such as "The data set CoLA".
-        files: Part, such as "train" -> its files relative to ``ABLATIONS_DATA``, all of which are needed. A name may
-            hold wildcards; the first match counts.
-        hub: The same on the hub; None where it has none, or another text.
-        otherwise: What works without, in a sentence.
+        what: Subject of the first sentence of an error, for example "The data set CoLA".
+        files: Part, for example "train" -> its files relative to ``ABLATIONS_DATA``, all of which are needed. A name
+            may have wildcards; the first match counts.
+        hub: The same data on the hub; None if the hub lacks them or has another text.
+        otherwise: An alternative when the data are missing, as a sentence.
     """
 
     what: str
@@ -63,30 +63,30 @@ class Origin:
     otherwise: str = "The task 'bigram_shift' works offline."
 
     def find(self, part: str) -> list[Path]:
-        """The files of a part in their order; empty unless all of them are there."""
+        """The files of a part in order; empty unless all of them exist."""
         home = data_home()
-        found = [_first(home, name) for name in self.files[part]] if home else [None]
-        return [path for path in found if path] if None not in found else []
+        paths = [_first(home, name) for name in self.files[part]] if home else [None]
+        return [path for path in paths if path] if None not in paths else []
 
     def needed(self, part: str) -> list[Path]:
-        """The files of a part that the hub has no copy of.
+        """The files of a part without a copy on the hub.
 
         Raises:
-            ConfigError: When they are not there, naming the ways to get them.
+            ConfigError: When they are missing (the message says how to get them).
         """
-        if found := self.find(part):
-            return found
+        if paths := self.find(part):
+            return paths
         raise self.absent(part)
 
     def from_hub(self, part: str, **options: Any) -> list[Iterable[dict[str, Any]]]:
-        """The rows of a part from the hub, by the splits that it is made of there, mostly one.
+        """The rows of a part from the hub, one iterable per split of the hub (mostly one).
 
         Args:
             part: A key of ``files``.
-            **options: For ``datasets.load_dataset``, such as ``streaming=True``.
+            **options: Options of ``datasets.load_dataset``, for example ``streaming=True``.
 
         Raises:
-            ConfigError: When the data are nowhere, naming every way to get them.
+            ConfigError: When the data are missing (the message says how to get them).
         """
         if self.hub is None:
             raise self.absent(part)
@@ -96,28 +96,28 @@ class Origin:
             raise self.absent(part, str(reason)) from None
 
     def sizes_on_hub(self) -> dict[str, int]:
-        """Split -> how many rows the hub says it has; downloads no data.
+        """Split -> number of rows by the hub's metadata; downloads no data.
 
         Raises:
-            ConfigError: When the hub cannot be asked.
+            ConfigError: When the hub cannot be reached.
         """
         if self.hub is None:
             raise self.absent()
         try:
-            splits = _asked("load_dataset_builder", *self.hub.place()).info.splits or {}
+            splits = _called("load_dataset_builder", *self.hub.place()).info.splits or {}
         except Unavailable as reason:
             raise self.absent("", str(reason)) from None
         return {name: split.num_examples for name, split in splits.items()}
 
     def absent(self, part: str = "", hub_says: str = "") -> ConfigError:
-        """The error for data that are nowhere: where they were looked for, the ways to get them, what works without.
+        """The error for missing data: where they were searched, how to get them, and an alternative.
 
         Args:
             part: A key of ``files``; by default all.
-            hub_says: What came of asking the hub, where it was asked.
+            hub_says: The failure of the hub, if it was tried.
         """
-        home, here = data_home(), self.files[part] if part else self.every_file
-        missing = [str(home / name) for name in here if not _first(home, name)] if home else []
+        home, files = data_home(), self.files[part] if part else self.every_file
+        missing = [str(home / name) for name in files if not _first(home, name)] if home else []
         why = (
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
             if home
@@ -130,7 +130,7 @@ class Origin:
 
     @property
     def advice(self) -> str:
-        """How to get the data, in a sentence without its stop."""
+        """How to get the data, as a sentence without full stop."""
         return f"Set ABLATIONS_DATA to a folder that holds {', '.join(self.every_file)} as published"
 
     @property
@@ -140,26 +140,26 @@ class Origin:
 
 
 def _first(home: Path, name: str) -> Path | None:
-    """The file of that name, or the first match in alphabetical order."""
+    """The file of that name, or of a pattern the first match in alphabetical order."""
     if any(mark in name for mark in "*?["):
         return next(iter(sorted(home.glob(name))), None)
     return home / name if (home / name).exists() else None
 
 
 class Unavailable(Exception):
-    """Why a data set of the hub cannot be had, to be said after its name."""
+    """Why a data set of the hub is unavailable, worded to follow its name."""
 
 
 def loaded(*place: str | None, **options: Any) -> Any:
-    """``datasets.load_dataset``, whose dozen kinds of errors become one.
+    """``datasets.load_dataset`` with one kind of error.
 
     Raises:
-        Unavailable: When the package is missing, or the data set cannot be read: offline, unknown, gated ...
+        Unavailable: When the package is missing, or the data set is offline, unknown, gated ...
     """
-    return _asked("load_dataset", *place, **options)
+    return _called("load_dataset", *place, **options)
 
 
-def _asked(function: str, *place: str | None, **options: Any) -> Any:
+def _called(function: str, *place: str | None, **options: Any) -> Any:
     try:
         import datasets
     except ImportError:

@@ -1,4 +1,4 @@
-"""The embedded corpus: the Wikipedia articles inside gensim's own test data, cleaned to running text.
+"""The bundled corpus: Wikipedia articles of gensim's test data, cleaned to running text.
 
 gensim ships a shortened dump of the English Wikipedia (about a hundred articles, 0.4 million words of prose)
 to test its wiki tools. Licence of the text: CC BY-SA 3.0. Nothing is downloaded.
@@ -20,7 +20,7 @@ _BULLET = re.compile(r"^[\s*#:;@]+")
 _QUOTES = re.compile(r"'{2,}")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|__[A-Z]+__")
 _LEFTOVER = re.compile(r"\{\{|\}\}|\[\[|\]\]|\|\||\{\||\|\}")
-_EMPTY = re.compile(r"\(\s*(?:[,;:]\s*)*\)")  # "()" and "(; )": what a removed template leaves behind
+_EMPTY = re.compile(r"\(\s*(?:[,;:]\s*)*\)")  # "()" and "(; )", left by removed templates
 _OPENING = re.compile(r"\(\s*[,;:]\s*")  # "(; born 1900)"
 _LOOSE = re.compile(r"\s+([,;.!?)])")
 _BACK_MATTER = re.compile(  # sections of citations and links
@@ -32,10 +32,10 @@ FEWEST_WORDS = 5
 
 
 def prose(line: str) -> str | None:
-    """One line of a Wikipedia article as clean prose, or None where it is a heading, list entry or table row.
+    """One line of a Wikipedia article as clean prose; None for headings, list entries and table rows.
 
-    Follows BERT (Devlin et al. 2019, section 3.1), which ignores lists, tables and headers: a line is kept
-    when it has at least ``FEWEST_WORDS`` words and ends as a sentence ends.
+    Follows BERT (Devlin et al. 2019, section 3.1), which ignores lists, tables and headers: a line is kept if it has at
+    least ``FEWEST_WORDS`` words and ends with sentence-final punctuation.
     """
     if _HEADING.match(line) or _NOT_PROSE.match(line) or _LEFTOVER.search(line):
         return None
@@ -48,10 +48,10 @@ def prose(line: str) -> str | None:
 
 
 def articles() -> Iterator[list[str]]:
-    """The paragraphs of each article, in the order of the dump; redirects and other name spaces are left out.
+    """The paragraphs of each article, in the order of the dump; without redirects and other name spaces.
 
     Raises:
-        ConfigError: When gensim is not installed, naming the way to get it.
+        ConfigError: When gensim is not installed, with the command that installs it.
     """
     try:
         import gensim.corpora.wikicorpus as reader
@@ -59,8 +59,8 @@ def articles() -> Iterator[list[str]]:
     except ImportError:
         raise ConfigError(
             [
-                "The corpus 'wikipedia-mini' lies inside the package gensim, which is not installed. "
-                "Get it with `pip install -e .`; a corpus of your own does without: 'text:<glob>'."
+                "The corpus 'wikipedia-mini' needs the package gensim, which is not installed. "
+                "Run `pip install -e .`, or use your own text: 'text:<glob>'."
             ]
         ) from None
     yield from _articles(reader, datapath(_DUMP))
@@ -75,10 +75,10 @@ def _articles(reader: ModuleType, path: str) -> list[list[str]]:
 
 
 def _paragraphs(article: str) -> Iterator[str]:
-    """The prose of an article up to its lists of references."""
-    wanted = True
+    """The prose of an article without sections of references and links."""
+    in_body = True
     for line in article.split("\n"):
         if _HEADING.match(line):
-            wanted = not _BACK_MATTER.match(line.strip(" ="))
-        elif wanted and (text := prose(line)):
+            in_body = not _BACK_MATTER.match(line.strip(" ="))
+        elif in_body and (text := prose(line)):
             yield text

@@ -1,1 +1,1 @@
-"""Input formats: how documents become sequences, running text or pairs of segments."""
+"""Input formats: documents arranged as running text or as pairs of segments."""

@@ -1,4 +1,4 @@
-"""Input formats: how documents become sequences (the verb *arrange*). Static; corruption comes later."""
+"""Input formats: how documents are *arranged* as sequences, once, before any corruption."""
 
 import functools
 import os
@@ -19,47 +19,49 @@ class InputFormat(Settings):
 
     ``full_sentences`` is ``[CLS] text [SEP]`` with an extra ``[SEP]`` where a new document begins inside:
     RoBERTa's FULL-SENTENCES (Liu et al. 2019, section 4.2): whole sentences, packed until the next does not fit,
-    across documents. A sentence longer than a sequence is cut into pieces; nothing is dropped. With
-    ``break_mode="none"`` text is cut at fixed lengths instead, wherever that falls (fairseq's name for it; used by
-    Wettig et al. 2023): no padding, where short sequences of whole sentences are a fifth padding.
+    across documents. A sentence longer than a sequence is split; nothing is dropped. With ``break_mode="none"``
+    (fairseq's name; used by Wettig et al. 2023) text is cut at fixed lengths instead: this needs no padding, where
+    short sequences of whole sentences are a fifth padding.
 
     ``segment_pairs`` is BERT's and ALBERT's ``[CLS] A [SEP] B [SEP]``; see `pairs`.
     """
 
     kind: Literal["full_sentences", "segment_pairs"] = knob(
-        "full_sentences", "One segment of running text, or BERT's two segments.", neutral="full_sentences"
+        "full_sentences", "Layout: one segment of running text, or BERT's two segments.", neutral="full_sentences"
     )
-    sequence_length: int = knob(512, "Positions of a sequence, special tokens included.", ge=8, le=1 << 20)
+    sequence_length: int = knob(512, "Positions per sequence, special tokens included.", ge=8, le=1 << 20)
     break_mode: Literal["sentences", "none"] = knob(
-        "sentences", "Whether sequences end at sentence boundaries or at fixed lengths.", neutral="sentences"
+        "sentences",
+        "Whether sequences end at sentence boundaries (sentences) or at a fixed length (none).",
+        neutral="sentences",
     )
     negatives: Literal["random", "swapped"] = knob(
         "random",
-        "Segment pairs: what stands in half of the pairs instead of the text that follows: a segment of another "
-        "document (BERT), or the two segments in the wrong order (ALBERT).",
+        "Segment pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
+        "swapped has the two segments in reverse order (ALBERT).",
         neutral="random",
     )
     short_fraction: float = knob(
-        0.1, "Segment pairs: share of pairs that are filled to a random shorter length only.", neutral=0.0, ge=0, le=1
+        0.1, "Segment pairs: share of pairs with a random shorter length.", neutral=0.0, ge=0, le=1
     )
     duplicates: int = knob(
-        1, "Segment pairs: how often each text is arranged, with fresh draws (BERT's dupe_factor).", neutral=1, ge=1
+        1, "Segment pairs: how often the text is arranged, with new random draws (BERT's dupe_factor).", neutral=1, ge=1
     )
     short_documents: bool = knob(
         False,
-        "Segment pairs: draw the shorter length once a document, as BERT's released code does, instead of once a pair.",
+        "Segment pairs: draw the shorter length once per document, as in BERT's released code, not once per pair.",
         neutral=False,
     )
     lone_negatives: bool = knob(
         False,
-        "Segment pairs, swapped: a chunk of one sentence gets a random second segment and counts as out of order, "
-        "as in ALBERT's released code; else it is left out.",
+        "Segment pairs, swapped: give a single sentence a random second segment as a negative, "
+        "as in ALBERT's released code; by default single sentences are left out.",
         neutral=False,
     )
 
     @once
     def resolved(self) -> Self:
-        """What the other kind has, or what has nothing to act on, is at its neutral value."""
+        """The settings with knobs that have no effect set to their neutral values."""
         if self.kind == "full_sentences":
             pairs = {"negatives": "random", "short_fraction": 0.0, "duplicates": 1, "short_documents": False}
             return self.model_copy(update=pairs | {"lone_negatives": False})
@@ -68,13 +70,13 @@ class InputFormat(Settings):
         return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone, "short_documents": once})
 
     def heldout(self) -> Self:
-        """The format of the held-out text: running text for every kind, so that one measure serves all."""
+        """The format of the held-out text: running text for every kind, so that measures are comparable."""
         if self.kind == "full_sentences":
             return self
         return self.model_copy(update={"kind": "full_sentences", "break_mode": "none"})
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
-        """The sequences of a store, in the order of the text. The index is cached beside the store."""
+        """The sequences of a store, in the order of the text; the index is cached in its folder."""
         if self.kind == "segment_pairs":
             index = self._cached(store, "pairs", pairs.RECIPE, functools.partial(pairs.arrange, store, self.resolved()))
             return PairSequences(store, index, self.sequence_length)

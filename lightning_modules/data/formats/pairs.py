@@ -1,21 +1,21 @@
-"""Segment pairs: ``[CLS] A [SEP] B [SEP]``, where B is the text after A or something else.
+"""Segment pairs: ``[CLS] A [SEP] B [SEP]``, where B is the text after A or a negative.
 
 The construction is that of BERT's released ``create_instances_from_document`` (Devlin et al. 2019, appendix A.2), with
 ALBERT's negatives (Lan et al. 2020, section 3.1) as the other choice:
 
-* Sentences of one document are gathered until they have a target number of tokens: all there is room for, or, for a
-  share of the pairs, a uniform number from 2 up.
+* Sentences of one document are gathered up to a target number of tokens: all that fit, or, for a share of the pairs, a
+  uniform number from 2 up.
 * A is the first 1 .. n-1 of the n sentences, uniformly; B is the rest (label 0).
-* Random negatives: half of the pairs, and every pair of a single sentence, get a B from another document, from
-  a random sentence on (label 1). The sentences that were not used go into the next pair. More than half of the labels
-  are therefore 1.
-* Swapped negatives: half of the pairs change the order of A and B (label 1). A single sentence makes no pair.
+* Random negatives: half of the pairs, and every pair of a single sentence, get a B from another document,
+  starting at a random sentence (label 1). The unused sentences go into the next pair. More than half of the labels are
+  therefore 1.
+* Swapped negatives: half of the pairs have A and B in reverse order (label 1). A single sentence makes no pair.
 * Pairs that are too long lose tokens one by one from the longer segment, at either end with probability 1/2.
 
-The other document is drawn uniformly from all others; the released code takes the pair's own after ten failures.
+The other document is drawn uniformly from all others; the released code uses the pair's own after ten failures.
 
-Every draw is a function of its purpose, of the number of the copy and of the sentence a pair starts with (or of its
-document): not of a run's seed, so all runs see the same pairs and variants of the format share what they can.
+Every draw is a function of its purpose, of the number of the copy and of the first sentence of the pair (or of its
+document), not of a run's seed: all runs see the same pairs, and variants of the format share as many as possible.
 """
 
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.store import TokenStore
 from lightning_modules.draws import Draws
 
-RECIPE = 1  # bumped when the same store and settings would give other pairs
+RECIPE = 1  # raise when the same store and settings would give different pairs
 _SPECIALS = 3  # [CLS] and two [SEP]
 _SEED = 0
 
 
 class PairSettings(Protocol):
-    """What the construction needs to know of an input format; see there."""
+    """The settings of an input format that the construction uses; see `InputFormat`."""
 
     sequence_length: int
     negatives: Literal["random", "swapped"]
@@ -47,14 +47,14 @@ class PairSettings(Protocol):
 
 
 def arrange(store: TokenStore, settings: PairSettings) -> np.ndarray:
-    """The pairs of a store, copy after copy, each in the order of the text.
+    """The pairs of a store, copy by copy, each in the order of the text.
 
     Returns:
-        Integers ``[6 pairs]``: where A starts and ends in ``store.ids``, where B does, the label, and how many
-        sentences the pair was made of before any of them was replaced.
+        Integers ``[6 pairs]``: start and end of A in ``store.ids``, start and end of B, the label, and the number of
+        sentences of the pair before any replacement.
 
     Raises:
-        ConfigError: When another document is needed and there is none.
+        ConfigError: When negatives need another document and there is none.
     """
     text = _Text(store)
     return np.concatenate([_copy(text, settings, number) for number in range(settings.duplicates)], axis=1)
@@ -62,7 +62,7 @@ def arrange(store: TokenStore, settings: PairSettings) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Text:
-    """The sentences of a store that have tokens, and the documents that have such sentences."""
+    """The non-empty sentences and documents of a store."""
 
     store: TokenStore
 
@@ -73,12 +73,12 @@ class _Text:
 
     @cached_property
     def documents(self) -> np.ndarray:
-        """Which sentence each document starts with, and the end ``[documents + 1]``."""
+        """First sentence of each document, and the end ``[documents + 1]``."""
         return np.searchsorted(self.sentences, np.unique(self.store.document_starts))
 
     @cached_property
     def document(self) -> np.ndarray:
-        """Which document each sentence belongs to ``[sentences]``."""
+        """Document of each sentence ``[sentences]``."""
         return np.repeat(np.arange(len(self.documents) - 1), np.diff(self.documents))
 
 
@@ -87,7 +87,7 @@ def _noise(copy: int, rows: np.ndarray) -> Draws:
 
 
 def _copy(text: _Text, settings: PairSettings, copy: int) -> np.ndarray:
-    """One arrangement of the whole text: for each sentence the pair that would start there, then those that do."""
+    """One arrangement of the whole text: the possible pair at each sentence, then the pairs in use."""
     sentence = np.arange(len(text.sentences) - 1)
     noise = _noise(copy, sentence)
     target = _targets(settings, _noise(copy, text.document) if settings.short_documents else noise)
@@ -100,7 +100,7 @@ def _copy(text: _Text, settings: PairSettings, copy: int) -> np.ndarray:
     first = _chain(np.where(negative, split, end) if random else end)
     if not random and not settings.lone_negatives:
         first = first[~alone[first]]
-    apart = first[negative[first] if random else alone[first]]  # pairs that get their B from another document
+    apart = first[negative[first] if random else alone[first]]  # pairs whose B is from another document
     a_start, a_end, b_start, b_end = (text.sentences[edge] for edge in (sentence, split, split, end))
     b_start[apart], b_end[apart] = _elsewhere(text, apart, target[apart] - (a_end - a_start)[apart], copy)
     pairs = np.stack([a_start, a_end, b_start, b_end])[:, first]
@@ -111,7 +111,7 @@ def _copy(text: _Text, settings: PairSettings, copy: int) -> np.ndarray:
 
 
 def _targets(settings: PairSettings, noise: Draws) -> np.ndarray:
-    """How many tokens the pair that starts with each sentence is filled with, at least."""
+    """The target number of tokens of a pair that starts with each sentence."""
     room = settings.sequence_length - _SPECIALS
     shorter = 2 + noise.integers("target", 1, room - 1)[:, 0]
     return np.where(noise.uniform("short", 1)[:, 0] < settings.short_fraction, shorter, room)
@@ -123,7 +123,7 @@ def _below(noise: Draws, purpose: str, high: np.ndarray) -> np.ndarray:
 
 
 def _chain(after: np.ndarray) -> np.ndarray:
-    """The sentences pairs start with, where a pair that starts with ``i`` is followed by one with ``after[i]``."""
+    """The first sentences of the pairs, where the pair at ``i`` is followed by the pair at ``after[i]``."""
     jumps, first, sentence = after.tolist(), [], 0
     while sentence < len(jumps):
         first.append(sentence)
@@ -131,21 +131,21 @@ def _chain(after: np.ndarray) -> np.ndarray:
     return np.array(first, dtype=np.int64)
 
 
-def _elsewhere(text: _Text, sentence: np.ndarray, wanted: np.ndarray, copy: int) -> tuple[np.ndarray, np.ndarray]:
-    """For pairs that start with some sentences, bounds of whole sentences of other documents.
+def _elsewhere(text: _Text, sentence: np.ndarray, tokens: np.ndarray, copy: int) -> tuple[np.ndarray, np.ndarray]:
+    """For some pairs, bounds of whole sentences of other documents.
 
     Args:
-        text: Where they are looked for.
-        sentence: What each pair starts with ``[n]``.
-        wanted: Tokens they should have at least ``[n]``; they have fewer only at the end of their document.
+        text: The text.
+        sentence: First sentence of each pair ``[n]``.
+        tokens: Minimum tokens ``[n]``; there are fewer only at the end of a document.
         copy: The number of the arrangement.
     """
     count = len(text.documents) - 1
     if len(sentence) and count < 2:
         raise ConfigError(
             [
-                f"format.negatives: a second segment from another document was asked for, but {text.store.folder} "
-                "holds one document. Add documents, or take negatives 'swapped' without lone_negatives."
+                f"format.negatives: the second segment must come from another document, but {text.store.folder} "
+                "holds one document. Add documents, or set negatives to 'swapped' without lone_negatives."
             ]
         )
     noise, own = _noise(copy, sentence), text.document[sentence]
@@ -153,15 +153,15 @@ def _elsewhere(text: _Text, sentence: np.ndarray, wanted: np.ndarray, copy: int)
     other += other >= own
     start, stop = text.documents[other], text.documents[other + 1]
     start = start + _below(noise, "sentence", stop - start)
-    end = np.searchsorted(text.sentences, text.sentences[start] + np.maximum(wanted, 1))
+    end = np.searchsorted(text.sentences, text.sentences[start] + np.maximum(tokens, 1))
     return text.sentences[start], text.sentences[np.minimum(end, stop)]
 
 
 def _truncated(pairs: np.ndarray, room: int, noise: Draws) -> np.ndarray:
-    """Bounds ``[4 n]`` such that both segments fit together.
+    """Bounds ``[4 n]`` such that both segments fit.
 
-    One token at a time goes from the longer segment (of equals, from B): first what one is longer by, then from
-    both in turn, B first. Which end each goes from is a fair coin, so the front's share is binomial.
+    Tokens are removed one at a time from the longer segment (of equals, from B): first the difference in length, then
+    from both in turn, B first. A fair coin chooses the end, so the number removed at the front is binomial.
     """
     from scipy.stats import binom  # a second to import
 
@@ -203,14 +203,14 @@ class PairSequences:
         return float((a_end - a_start + b_end - b_start + _SPECIALS).mean() / self.length)
 
     def of_several_sentences(self) -> "PairSequences":
-        """Without the pairs of a single sentence, whose label is always 1: of the others about half are negatives."""
+        """Without the pairs of a single sentence, whose label is always 1; about half of the others are negatives."""
         return PairSequences(self.store, self.index[:, self.index[5] > 1], self.length)
 
     def batch(self, indices: np.ndarray) -> Tokens:
         """The pairs with these numbers, as rows ``[b t]``.
 
         The table ``segment`` is 0 for [CLS], A, the first [SEP] and padding, 1 for B and the last [SEP]; the label
-        ``sentence`` is 0 where B follows A and 1 where it does not, as in BERT's released code.
+        ``sentence`` is 0 if B follows A, else 1, as in BERT's released code.
         """
         indices = np.asarray(indices, dtype=np.int64)
         a_start, a_end, b_start, b_end, label = self.index[:5, indices, None]

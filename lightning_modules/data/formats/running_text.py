@@ -1,7 +1,7 @@
 """Running text: ``[CLS] text [SEP]``, with an extra ``[SEP]`` where a new document begins inside.
 
-Whole sentences packed until the next does not fit, across documents (FULL-SENTENCES of Liu et al. 2019, section
-4.2), or stretches of a fixed length, wherever that falls.
+Either whole sentences, packed across documents until the next does not fit (FULL-SENTENCES of Liu et al. 2019, section
+4.2), or stretches of a fixed length.
 """
 
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ import torch
 from lightning_modules.batch import Tokens
 from lightning_modules.data.store import TokenStore
 
-RECIPE = 1  # bumped when the same store and settings would give other sequences
+RECIPE = 1  # raise when the same store and settings would give different sequences
 
 
 def arrange(store: TokenStore, length: int, *, whole_sentences: bool) -> np.ndarray:
-    """Where each sequence of a store starts, and the end ``[sequences + 1]``.
+    """Start of each sequence of a store, and the end ``[sequences + 1]``.
 
     Args:
         store: The tokens.
         length: Positions of a sequence, of which ``[CLS]`` and the last ``[SEP]`` take two.
-        whole_sentences: Whether sequences end at sentence boundaries, or after so many tokens.
+        whole_sentences: Whether sequences end at sentence boundaries or at the fixed length.
     """
     return (_packed if whole_sentences else _fixed)(store, length - 2)
 
 
 def _inner_starts(store: TokenStore) -> np.ndarray:
-    """Where documents begin, except at the beginning of the text; a ``[SEP]`` precedes these inside a sequence."""
+    """Starts of documents except the first; inside a sequence a ``[SEP]`` precedes them."""
     return np.setdiff1d(store.document_starts, [0, len(store.ids)])
 
 
 def _fixed(store: TokenStore, room: int) -> np.ndarray:
-    """Bounds of stretches of ``room`` tokens, where a document's start counts as one token more (its separator).
+    """Bounds of stretches of ``room`` tokens, where a document's start counts as one extra token (its separator).
 
-    A separator that falls on the edge of a stretch is not written: that sequence is one token shorter.
+    A separator at the edge of a stretch is omitted, which makes that sequence one token shorter.
     """
     starts = _inner_starts(store)
-    separators = starts + np.arange(len(starts))  # their places in the text with separators
+    separators = starts + np.arange(len(starts))  # their positions in the text with separators
     edges = np.arange(0, len(store.ids) + len(starts), room)
     bounds = edges - np.searchsorted(separators, edges, side="left")
     return np.unique(np.append(bounds, len(store.ids)))
@@ -45,14 +45,14 @@ def _fixed(store: TokenStore, room: int) -> np.ndarray:
 
 def _packed(store: TokenStore, room: int) -> np.ndarray:
     """Bounds of greedily packed whole sentences, long ones cut into pieces of ``room`` tokens."""
-    sentences = np.unique(store.sentences)  # without those that have no token
+    sentences = np.unique(store.sentences)  # without empty ones
     pieces = -(-np.diff(sentences) // room)
     inside = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    starts = np.repeat(sentences[:-1], pieces) + inside * room  # of each unit: a sentence or a piece of one
-    opens = np.isin(starts, _inner_starts(store)).astype(np.int64)  # units that a separator precedes
+    starts = np.repeat(sentences[:-1], pieces) + inside * room  # of each unit, a sentence or a piece of one
+    opens = np.isin(starts, _inner_starts(store)).astype(np.int64)  # units after a separator
     cost = np.concatenate([[0], np.cumsum(np.diff(np.append(starts, len(store.ids))) + opens)])
-    # A sequence that starts with unit i ends before the first unit whose end lies beyond its room; the separator of
-    # its own first unit is not written.
+    # A sequence that starts with unit i ends before the first unit that does not fit; the separator of its own first
+    # unit is omitted.
     after = np.searchsorted(cost, cost[:-1] + opens + room, side="right") - 1
     jumps, first, unit = after.tolist(), [0], 0
     while (unit := jumps[unit]) < len(jumps):
@@ -66,7 +66,7 @@ class Sequences:
 
     Attributes:
         store: The tokens.
-        bounds: Where each sequence's text starts, and the end ``[sequences + 1]``.
+        bounds: Start of each sequence's text, and the end ``[sequences + 1]``.
         length: Positions of a sequence.
     """
 

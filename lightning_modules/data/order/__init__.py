@@ -1,1 +1,1 @@
-"""Which sequences a run is shown when, in what portions, under what noise."""
+"""The order of sequences in a run: batches, epochs, noise, resumption."""

@@ -20,8 +20,8 @@ from lightning_modules.draws import Draws
 class Batches(Resumable):
     """The training batches of one rank, micro-batch by micro-batch; resumable exactly.
 
-    Each ``Example.counts`` holds the target counts of the whole optimiser step. Every rank prepares the global batch
-    for that (0.1 ms); it yields only its own rows.
+    Each ``Example.counts`` holds the target counts of the whole optimiser step. For that, every rank prepares the
+    global batch (0.1 ms) and yields only its own rows.
 
     Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
     """
@@ -38,7 +38,7 @@ class Batches(Resumable):
     ) -> None:
         if len(sequences) == 0:
             raise ConfigError(
-                [f"the text of {sequences.store.folder} makes no sequence of {sequences.length} positions."]
+                [f"the text of {sequences.store.folder} has no sequence of {sequences.length} positions; add text."]
             )
         self.sequences, self.portions, self.prepare = sequences, portions, prepare
         self.rank, self.world_size, self.workers = rank, world_size, workers
@@ -49,7 +49,7 @@ class Batches(Resumable):
         return self.portions.steps * self.micro_batches
 
     def __iter__(self) -> Iterator[Example]:
-        if self.position >= len(self):  # a finished loader starts anew
+        if self.position >= len(self):  # a finished loader starts again
             self.position = 0
         first, done = divmod(self.position, self.micro_batches)
         for examples in self._steps(first):
@@ -62,7 +62,9 @@ class Batches(Resumable):
         steps = range(first, self.portions.steps)
         if self.workers == 0:
             return map(self.step, steps)
-        own = torch.Generator()  # torch's own would lose a draw to the workers' seeds, and dropout would change
+        own = (
+            torch.Generator()
+        )  # torch's global one would spend a draw on the workers' seeds, which would change dropout
         loader = DataLoader(
             _Steps(self), batch_size=None, sampler=steps, num_workers=self.workers, collate_fn=_as_is, generator=own
         )

@@ -1,4 +1,4 @@
-"""The held-out examples: which sequences, under which noise."""
+"""The held-out examples: fixed sequences under fixed noise."""
 
 from collections.abc import Iterator
 
@@ -14,9 +14,9 @@ _SEED = 0  # held-out sequences and their masks are the same for every run
 
 
 class HeldOut:
-    """Fixed held-out sequences under fixed noise: the same examples for every run of the same data and format.
+    """Held-out sequences: the same examples for every run with the same data and format.
 
-    Every rank evaluates all of them, so that each has the whole result.
+    Every rank evaluates all of them, so that each has the complete result.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""In what portions a training shows its sequences: steps, ranks, micro-batches."""
+"""The division of a training's sequences into steps, ranks and micro-batches."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from lightning_modules.config import ConfigError
 
 @dataclass(frozen=True)
 class Portions:
-    """How many sequences are presented, in what portions.
+    """Batch sizes and steps of a training.
 
     Attributes:
         seed: The data seed.
-        batch_size: Sequences of an optimiser step, over all ranks and micro-batches.
+        batch_size: Sequences per optimiser step, over all ranks and micro-batches.
         steps: Optimiser steps.
-        micro_batch_size: Sequences of one forward pass on one rank; None means all of the rank's.
+        micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
     """
 
     seed: int
@@ -22,12 +22,14 @@ class Portions:
     micro_batch_size: int | None = None
 
     def micro_batches(self, world_size: int = 1) -> int:
-        """Forward passes of one optimiser step on one rank.
+        """Forward passes per optimiser step on one rank.
 
         Raises:
-            ConfigError: When the batch cannot be shared equally.
+            ConfigError: When the batch cannot be divided equally.
         """
         if self.batch_size % world_size:
-            raise ConfigError([f"batch_size {self.batch_size} cannot be shared equally by {world_size} ranks."])
+            raise ConfigError(
+                [f"batch_size {self.batch_size} cannot be shared equally by {world_size} ranks; use a multiple."]
+            )
         rows = self.batch_size // world_size
         return -(-rows // min(self.micro_batch_size or rows, rows))

@@ -1,4 +1,4 @@
-"""How the sequences of a step become examples: what a data module is given by a system."""
+"""The function of a system by which a data module makes examples of sequences."""
 
 from collections.abc import Callable
 
@@ -9,5 +9,5 @@ Prepare = Callable[[Tokens, Draws, Vocabulary], Example]
 
 
 def uncorrupted(tokens: Tokens, draws: Draws, vocabulary: Vocabulary) -> Example:
-    """The example without any objective: nothing hidden, nothing predicted."""
+    """The example without objectives: no corruption and no targets."""
     return Example.of(tokens)

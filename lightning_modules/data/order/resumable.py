@@ -1,4 +1,4 @@
-"""Where a loader is, as a checkpoint keeps it."""
+"""The position of a loader in checkpoints."""
 
 from abc import ABC, abstractmethod
 
@@ -6,7 +6,7 @@ from lightning_modules.config import ConfigError
 
 
 class Resumable(ABC):
-    """A loader that a resumed training finds where the interrupted one left it.
+    """A loader that continues at its position when training resumes.
 
     Attributes:
         position: Batches yielded since training began.
@@ -15,21 +15,21 @@ class Resumable(ABC):
     position: int
 
     def state_dict(self) -> dict:
-        """Where the loader is."""
+        """The position, and the batch sizes that it refers to."""
         return {"position": self.position, "portions": self._portions()}
 
     def load_state_dict(self, state: dict) -> None:
-        """Continues after the batches that had been yielded.
+        """Continues after the batches that were yielded before.
 
         Raises:
-            ConfigError: When the position was counted in other portions.
+            ConfigError: When the position refers to other batch sizes.
         """
         if state["portions"] != self._portions():
             raise ConfigError(
-                [f"this data position was saved with {state['portions']}; the loader has {self._portions()}."]
+                [f"this data position was saved with {state['portions']}, but the loader has {self._portions()}."]
             )
         self.position = state["position"]
 
     @abstractmethod
     def _portions(self) -> dict:
-        """What a position is counted in: two loaders with the same mean the same batch by it."""
+        """What positions refer to: loaders with equal values have the same batch at the same position."""

@@ -1,1 +1,1 @@
-"""From text to pieces: tokenizers, and sentences encoded by them."""
+"""Tokenizers, and fast encoding of sentences."""

@@ -1,8 +1,7 @@
-"""Text to token ids, fast: each distinct word is tokenised once, then the text is put together with numpy.
+"""Fast encoding: each distinct word is tokenised once, then the text is assembled with numpy.
 
-Both tokenizers split text into words before they look at pieces and never join what a space separates, so the
-pieces of a sentence are the pieces of its space-separated words, one after the other. A test compares every id with
-the library's own encoding of whole sentences.
+All tokenizers split text into words first and never join words, so the pieces of a sentence are those of its
+space-separated words in order. A test compares every id with the library's encoding of whole sentences.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ _MOST_WORDS = 3_000_000  # distinct words remembered, about 0.5 GB
 
 
 def as_example(ids: Sequence[int], vocabulary: Vocabulary) -> Example:
-    """One sequence as a backbone takes it: the ids between [CLS] and [SEP], nothing hidden or predicted."""
+    """One sequence for a backbone: the ids between [CLS] and [SEP], without corruption and targets."""
     row = torch.tensor([[vocabulary.cls, *ids, vocabulary.sep]])
     special = torch.zeros_like(row, dtype=torch.bool)
     special[0, [0, -1]] = True
@@ -47,23 +46,23 @@ class Encoder:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The pieces that the ids stand for."""
+        """The vocabulary of the ids."""
         pieces = sorted(self.fast.get_vocab().items(), key=lambda item: item[1])
         return Vocabulary.of((piece for piece, _ in pieces), self.kind)
 
     def _forget(self) -> None:
         self._numbers = _Numbers()
-        self._pieces = np.zeros(0, np.int32)  # the pieces of all words known, one word after the other
+        self._pieces = np.zeros(0, np.int32)  # the pieces of all known words, concatenated
         self._starts = np.zeros(1, np.int64)  # where each word's pieces start, and the end
 
     def __call__(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Token ids of all sentences in a row ``[n]``, and how many belong to each sentence."""
+        """Token ids of all sentences, concatenated ``[n]``, and their number per sentence."""
         ids, words, texts = self.by_word(sentences)
         return ids, np.diff(words[texts])
 
     def by_word(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Token ids of all sentences in a row ``[m]``, where each word starts in them, and the end ``[w + 1]``, and
-        where each sentence's words start among the words, and the end ``[n + 1]``.
+        """Token ids of all sentences, concatenated ``[m]``; start of each word in them, and the end ``[w + 1]``; first
+        word of each sentence, and the end ``[n + 1]``.
         """
         if len(self._numbers) > _MOST_WORDS:
             self._forget()
@@ -78,13 +77,13 @@ class Encoder:
         return ids, np.concatenate([[0], ends]), np.concatenate([[0], np.cumsum(sizes)])
 
     def _learn(self) -> None:
-        """Tokenises the words that have been numbered since the last call."""
+        """Tokenises the words that are new since the last call."""
         known = len(self._starts) - 1
         new = list(self._numbers)[known:]
         if not new:
             return
-        found = [encoding.ids for encoding in self.fast.encode_batch_fast(new, add_special_tokens=False)]
-        lengths = np.fromiter(map(len, found), np.int64, len(found))
-        pieces = np.fromiter(chain.from_iterable(found), np.int32, int(lengths.sum()))
+        encoded = [encoding.ids for encoding in self.fast.encode_batch_fast(new, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        pieces = np.fromiter(chain.from_iterable(encoded), np.int32, int(lengths.sum()))
         self._pieces = np.concatenate([self._pieces, pieces])
         self._starts = np.concatenate([self._starts, self._starts[-1] + np.cumsum(lengths)])

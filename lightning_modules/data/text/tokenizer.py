@@ -1,8 +1,8 @@
 """Tokenizers: WordPiece or byte-level BPE, trained on the train split of a run's corpora and cached by content.
 
-Training is deterministic. The trainer of the ``tokenizers`` package is not by itself: it numbers the
-word-internal letters (``##e``) in the order of a randomly seeded hash map and breaks ties between pairs by those
-numbers. Here the letters are counted first and handed to it in a fixed order.
+Training is deterministic. The trainer of the ``tokenizers`` package alone is not: it numbers the word-internal letters
+(``##e``) in the order of a randomly seeded hash map and breaks ties between pairs by these numbers. Here the letters
+are counted first and passed to it in a fixed order.
 """
 
 import hashlib
@@ -26,17 +26,19 @@ if TYPE_CHECKING:
     import tokenizers
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 .. 4 of every vocabulary
-TRAINING_WORDS = 6_000_000  # a tokenizer is trained on at most about this many words
-_RECIPE = 1  # bumped when the same text and settings would give another vocabulary
+TRAINING_WORDS = 6_000_000  # approximate maximum words for training a tokenizer
+_RECIPE = 1  # raise when the same text and settings would give a different vocabulary
 _LONGEST_WORD = 100  # characters; a longer word is [UNK], as in BERT
 
 
 class Tokenizer(Settings):
-    """How text becomes pieces."""
+    """The settings of a tokenizer."""
 
-    kind: Literal["wordpiece", "byte_bpe"] = knob("wordpiece", "BERT's WordPiece or GPT-2's byte-level BPE.")
-    vocab_size: int = knob(4096, "Pieces in the vocabulary, the five special ones included.", ge=64, le=1 << 20)
-    lowercase: bool = knob(True, "Whether text is lower-cased (and, for WordPiece, stripped of accents).")
+    kind: Literal["wordpiece", "byte_bpe"] = knob(
+        "wordpiece", "Kind of tokenizer: BERT's WordPiece or GPT-2's byte-level BPE."
+    )
+    vocab_size: int = knob(4096, "Pieces in the vocabulary, including the five special ones.", ge=64, le=1 << 20)
+    lowercase: bool = knob(True, "Lower-case the text (and, for WordPiece, strip accents).")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +46,8 @@ class Vocabulary:
     """The pieces of a tokenizer, in the order of their ids.
 
     Attributes:
-        pieces: One string a piece ``[v]``.
-        begins_word: Whether a piece starts a word ``[v]``; special pieces do.
+        pieces: The pieces as strings ``[v]``.
+        begins_word: Whether a piece starts a word ``[v]``; true for special pieces.
     """
 
     pieces: tuple[str, ...]
@@ -59,7 +61,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """How many pieces there are."""
+        """Number of pieces."""
         return len(self.pieces)
 
     @cached_property
@@ -81,7 +83,7 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
     """A tokenizer trained on sentences whose words are separated by single spaces.
 
     Raises:
-        ConfigError: When the text does not support a vocabulary of that size, saying which it supports.
+        ConfigError: When the text is too small for the vocabulary, with the largest possible size.
     """
     from tokenizers import models
 
@@ -91,12 +93,12 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
     if raw.get_vocab_size() < settings.vocab_size:
         raise ConfigError(
             [
-                f"the corpus supports at most {raw.get_vocab_size()} pieces of a {settings.kind} vocabulary; "
-                f"vocab_size is {settings.vocab_size}. Lower it or add a corpus."
+                f"the corpus supports at most {raw.get_vocab_size()} pieces of a {settings.kind} vocabulary, but "
+                f"vocab_size is {settings.vocab_size}. Lower vocab_size or add a corpus."
             ]
         )
-    # Rebuilt from its pieces, so that no piece is matched before the text is split into words: "[MASK]" written
-    # in an article stays five ordinary pieces.
+    # Rebuilt from its pieces, so that no piece is matched before the text is split into words: "[MASK]" in an article
+    # is encoded as ordinary pieces.
     model = json.loads(raw.to_str())["model"]
     if settings.kind == "wordpiece":
         return _shell(
@@ -107,7 +109,7 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
 
 
 def _wordpiece(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
-    """An empty WordPiece tokenizer and its trainer, the letters handed over in a fixed order."""
+    """An empty WordPiece tokenizer and its trainer, with its letters in a fixed order."""
     from tokenizers import models, trainers
 
     letters, inner = _letters(settings, sentences)
@@ -115,7 +117,7 @@ def _wordpiece(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.T
     if room < 0:
         raise ConfigError(
             [
-                f"vocab_size {settings.vocab_size} has no room for the letters of the text alone; "
+                f"vocab_size {settings.vocab_size} is too small for the letters of the text; "
                 f"it needs at least {settings.vocab_size - room}."
             ]
         )
@@ -132,7 +134,7 @@ def _wordpiece(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.T
 
 
 def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
-    """An empty byte-level BPE tokenizer and its trainer; every byte is in the alphabet, whatever the text."""
+    """An empty byte-level BPE tokenizer and its trainer; the alphabet includes every byte."""
     from tokenizers import models, trainers
     from tokenizers.pre_tokenizers import ByteLevel
 
@@ -164,9 +166,9 @@ def _shell(settings: Tokenizer, model: object) -> "tokenizers.Tokenizer":
 
 
 def _letters(settings: Tokenizer, sentences: list[str]) -> tuple[list[str], list[str]]:
-    """The letters of the vocabulary, and those of them that occur inside words, each in a fixed order.
+    """The letters of the vocabulary, and those that occur inside words, each in a fixed order.
 
-    At most a sixteenth of the vocabulary (1,000 at most, as BERT's) goes to letters; words with rarer ones are [UNK].
+    At most a sixteenth of the vocabulary and at most 1,000 (as in BERT) are letters; words with rarer ones are [UNK].
     """
     words = Counter(word for sentence in sentences for word in sentence.split(" "))
     shell = _shell(settings, _empty_model())
@@ -190,12 +192,12 @@ def _empty_model() -> object:
 
 
 def trained(settings: Tokenizer, key: dict[str, str], sentences: Iterator[str]) -> Path:
-    """The file of the tokenizer for some corpora, trained now if the cache does not hold it.
+    """The file of the tokenizer for some corpora, from the cache or trained now.
 
     Args:
         settings: Kind and size.
         key: The fingerprints of the corpora.
-        sentences: What to train on; read only when there is nothing in the cache.
+        sentences: The training text, read only if the tokenizer is not cached.
 
     Returns:
         The path of a ``tokenizer.json`` in the format of the ``tokenizers`` package.

@@ -1,4 +1,4 @@
-"""Families of checkpoints: one file each with its names of weights and settings, and what they share.
+"""Families of checkpoints: one file each with names of weights and settings, and a shared base.
 
 BERT, RoBERTa and ALBERT as in ``transformers``: ``config.json`` and the names in ``model.safetensors``.
 """

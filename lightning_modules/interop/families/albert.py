@@ -5,7 +5,7 @@ from lightning_modules.system import System
 
 
 def _suits(system: System) -> bool:
-    """Layers that share, or embeddings narrower than the stream."""
+    """Shared layers, or embeddings narrower than the stream."""
     model = system.model.resolved()
     return model.sharing == "all" or model.embedding_size is not None
 

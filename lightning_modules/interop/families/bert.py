@@ -14,5 +14,5 @@ BERT = Family(
     architectures=("BertForPreTraining", "BertForMaskedLM", "BertModel"),
     defaults=BASE | {"vocab_size": 30_522},
     specials={"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-    suits=lambda system: True,  # asked last
+    suits=lambda system: True,  # tried last
 )

@@ -1,6 +1,6 @@
-"""The settings of a ``config.json``: which knob each is, and which values can be expressed here.
+"""The settings of a ``config.json``: their knobs, and the supported values.
 
-A setting that this project has no knob for is refused unless it has the one value that changes nothing.
+A setting without a knob is rejected unless it has the one value that our models implement.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ KNOBS = {
     "norm_eps": "layer_norm_eps",
     "init_std": "initializer_range",
 }
-# key of config.json -> the one value that is understood
+# key of config.json -> the only supported value
 _FIXED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -40,29 +40,29 @@ _FIXED = {
     "quantization_config": None,
     "auto_map": None,
 }
-_WHY = {"auto_map": "it names code of its own, which is never run, and its weights may mean something else"}
+_WHY = {"auto_map": "it names custom code, which is never run, so its weights may mean something else"}
 _MOST = {"num_hidden_layers": 1000, "hidden_size": 1 << 16, "intermediate_size": 1 << 20, "embedding_size": 1 << 16,
          "vocab_size": 1 << 20, "max_position_embeddings": 1 << 20, "type_vocab_size": 1 << 10}  # fmt: skip
 
 
-def checked(found: Mapping[str, Any], *, needs_padding: bool) -> int:
-    """The number of the padding piece, once the settings are known to be such as can be expressed.
+def checked(config: Mapping[str, Any], *, needs_padding: bool) -> int:
+    """Checks the settings and returns the id of the padding piece.
 
     Args:
-        found: The settings, those that the file leaves out included.
-        needs_padding: Whether the family's positions are counted from that number on.
+        config: The settings, including defaults.
+        needs_padding: Whether the family's positions start after that id.
 
     Raises:
-        ConfigError: Naming every setting that is malformed or has no knob here.
+        ConfigError: With every setting that is malformed or unsupported.
     """
-    wrong = [_fixed(key, found[key], value) for key, value in _FIXED.items() if found.get(key) not in (value, None)]
-    wrong += [_large(key, found[key], most) for key, most in _MOST.items() if not _counts(found.get(key, 1), most)]
-    if not isinstance(found["hidden_act"], str) or found["hidden_act"] not in ACTIVATIONS:
-        wrong.append(unknown("hidden_act", found["hidden_act"], ACTIVATIONS))
-    pad = found["pad_token_id"]
+    wrong = [_fixed(key, config[key], value) for key, value in _FIXED.items() if config.get(key) not in (value, None)]
+    wrong += [_large(key, config[key], most) for key, most in _MOST.items() if not _counts(config.get(key, 1), most)]
+    if not isinstance(config["hidden_act"], str) or config["hidden_act"] not in ACTIVATIONS:
+        wrong.append(unknown("hidden_act", config["hidden_act"], ACTIVATIONS))
+    pad = config["pad_token_id"]
     if pad is None and not needs_padding:
         pad = 0
-    if not wrong and not _counts(pad, found["max_position_embeddings"] - 1, least=0):
+    if not wrong and not _counts(pad, config["max_position_embeddings"] - 1, least=0):
         wrong.append(Problem(f"{CONFIG}: pad_token_id", f"must be a small whole number, not {str(pad)[:80]}"))
     if wrong:
         raise ConfigError(wrong)
@@ -70,13 +70,13 @@ def checked(found: Mapping[str, Any], *, needs_padding: bool) -> int:
 
 
 def unknown(key: str, value: Any, allowed: Mapping[str, Any]) -> Problem:
-    """What is wrong with a name that is none of those allowed."""
-    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not known here, only {', '.join(allowed)}")
+    """The problem of a name that is not one of those allowed."""
+    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not supported; allowed: {', '.join(allowed)}")
 
 
 def _fixed(key: str, value: Any, allowed: Any) -> Problem:
     why = f": {_WHY[key]}" if key in _WHY else ""
-    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} cannot be expressed, only {allowed!r}{why}")
+    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not supported; it must be {allowed!r}{why}")
 
 
 def _large(key: str, value: Any, most: int) -> Problem:

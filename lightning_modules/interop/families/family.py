@@ -1,4 +1,4 @@
-"""What a family of checkpoints is: how it spells settings and weights, and what it does otherwise than we do."""
+"""A family of checkpoints: its names of settings and weights, and its differences from our models."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -44,22 +44,21 @@ class Family:
     """A family of checkpoints.
 
     Attributes:
-        name: Its ``model_type``, and what the names of the encoder's weights begin with.
-        heads: Our part of a head -> their name of it.
-        architectures: Class of ``transformers`` with both heads (empty where there is none), with the masked-LM head,
-            and without.
-        defaults: Values of the settings that a ``config.json`` leaves out.
-        specials: Names of the special pieces, unless a folder says otherwise.
-        suits: Whether a system whose knobs can all be expressed has the form of this family.
-        init: How its weights were drawn.
+        name: Its ``model_type``, which is also the prefix of the encoder's weights.
+        heads: Our part of a head -> its name in ``transformers``.
+        architectures: Classes of ``transformers`` with both heads (empty if there is none), with the masked-LM head,
+            and without heads.
+        defaults: Values of settings that a ``config.json`` may omit.
+        specials: Default names of the special pieces.
+        suits: Whether a system with supported knobs has the form of this family.
+        init: Initialisation of its weights.
         pieces: The kind of its tokenizer.
-        negatives: What its sentence objective tells apart from text that follows.
-        head_activation: Activation of the masked-LM head, where it is not always that of the layers.
-        segment_types: Rows of the table of segments that is written for a model without one: as many as its tokenizers
-            number.
-        positions_after_padding: Whether the row of the first position comes after that of the padding's number.
-        layer: Name of a layer, before its number.
-        parts: Our part of a layer -> their names of it, several where ours is one matrix.
+        negatives: The negatives of its sentence objective.
+        head_activation: Activation of the masked-LM head, if it can differ from that of the layers.
+        segment_types: Rows of the segment table that is written for a model without one, as its tokenizers need.
+        positions_after_padding: Whether the first position's row comes after the row of the padding id.
+        layer: Format of a layer's name.
+        parts: Our part of a layer -> its names in ``transformers``, several if ours is one matrix.
     """
 
     name: str
@@ -79,15 +78,15 @@ class Family:
 
     @property
     def factorised(self) -> bool:
-        """Whether it is ALBERT: a projection after the embeddings, layers that share."""
+        """Whether it has ALBERT's projected embeddings and shared layers."""
         return "embedding_size" in self.defaults
 
     def offset(self, pad: int) -> int:
-        """Rows of its position table before that of the first position."""
+        """Rows of its position table before the first position."""
         return pad + 1 if self.positions_after_padding else 0
 
     def theirs(self, ours: str, model: Transformer) -> tuple[str, ...]:
-        """Their names of one of our weights; several are stacked in ours."""
+        """The names in ``transformers`` of one of our weights; ours stacks several."""
         if layer := _OURS.fullmatch(ours):
             owners = sorted({model.owners(i)["ffn"] for i in range(model.num_layers)})
             place = f"{self.name}.{self.layer.format(owners.index(int(layer['layer'])))}"
@@ -98,25 +97,25 @@ class Family:
         return (f"{self.heads[stem]}.{kind}",)
 
     def system(self, config: Mapping[str, Any], pooler: bool, name: str) -> System:
-        """The system of a configuration. Of its data and its training nothing is known: they are our defaults.
+        """The system of a configuration; its data and training are unknown and have our defaults.
 
         Raises:
-            ConfigError: Naming every setting that is missing, malformed or has no knob here.
+            ConfigError: With every setting that is missing, malformed or unsupported.
         """
-        found = {**self.defaults, **config}
-        found["pad_token_id"] = checked(found, needs_padding=self.positions_after_padding)
-        model = {knob: found[key] for knob, key in KNOBS.items()} | {"init": self.init}
-        model["activation"] = ACTIVATIONS[found["hidden_act"]]
-        model["max_positions"] = found["max_position_embeddings"] - self.offset(found["pad_token_id"])
+        values = {**self.defaults, **config}
+        values["pad_token_id"] = checked(values, needs_padding=self.positions_after_padding)
+        model = {knob: values[key] for knob, key in KNOBS.items()} | {"init": self.init}
+        model["activation"] = ACTIVATIONS[values["hidden_act"]]
+        model["max_positions"] = values["max_position_embeddings"] - self.offset(values["pad_token_id"])
         if self.factorised:
-            model |= {"embedding_size": found["embedding_size"], "sharing": "all"}
-            model["sharing_groups"] = found["num_hidden_groups"]
+            model |= {"embedding_size": values["embedding_size"], "sharing": "all"}
+            model["sharing_groups"] = values["num_hidden_groups"]
         activation = self.head_activation or model["activation"]
         try:
             settings = Transformer.read(model)
             check_groups(settings)
             system = self._with(settings, MaskedLM(activation=activation, norm_eps=settings.norm_eps), pooler)
-            return system.but(**{"name": name, "data.tokenizer.vocab_size": found["vocab_size"]})
+            return system.but(**{"name": name, "data.tokenizer.vocab_size": values["vocab_size"]})
         except ConfigError as error:
             wrong = [Problem(KNOBS.get(p.path, p.path), p.message) for p in error.problems]
             raise ConfigError(Problem(f"{CONFIG}: {p.path}".rstrip(": "), p.message) for p in wrong) from None
@@ -136,36 +135,38 @@ class Family:
         )
 
     def config(self, system: System, pad: int, segment_types: int) -> dict[str, Any]:
-        """The ``config.json`` of a system that `family_of` does not refuse, without its ``architectures``."""
+        """The ``config.json``, without ``architectures``, of a system that `family_of` accepts."""
         model = system.model.resolved()
-        found = {key: getattr(model, knob) for knob, key in KNOBS.items()}
-        found["hidden_act"] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
-        found["type_vocab_size"] = segment_types
-        found["max_position_embeddings"] = model.max_positions + self.offset(pad)
-        found |= {"vocab_size": system.data.tokenizer.vocab_size, "pad_token_id": pad, "model_type": self.name}
-        found |= {"tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": None}
+        config = {key: getattr(model, knob) for knob, key in KNOBS.items()}
+        config["hidden_act"] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
+        config["type_vocab_size"] = segment_types
+        config["max_position_embeddings"] = model.max_positions + self.offset(pad)
+        config |= {"vocab_size": system.data.tokenizer.vocab_size, "pad_token_id": pad, "model_type": self.name}
+        config |= {"tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": None}
         if self.factorised:
-            found["embedding_size"] = model.embedding_size or model.hidden_size
-            found["num_hidden_groups"] = model.num_layers if model.sharing == "none" else model.sharing_groups
-            found["inner_group_num"] = 1
-        return found
+            config["embedding_size"] = model.embedding_size or model.hidden_size
+            config["num_hidden_groups"] = model.num_layers if model.sharing == "none" else model.sharing_groups
+            config["inner_group_num"] = 1
+        return config
 
     def differences(self, system: System) -> list[str]:
-        """What its network does otherwise than a system, though every weight has its place: a line each."""
-        model, head, found = system.model.resolved(), system.objectives.mlm, []
+        """How its network differs from a system although all weights match, one line each."""
+        model, head, lines = system.model.resolved(), system.objectives.mlm, []
         theirs = self.head_activation or model.activation
         if head is not None and head.activation != theirs:
-            found.append(f"the masked-LM head has the activation {head.activation} here and {theirs} there")
+            lines.append(f"the masked-LM head has the activation {head.activation} here and {theirs} there")
         if head is not None and head.norm_eps != model.norm_eps:
-            found.append(f"the masked-LM head's LayerNorm adds {head.norm_eps} here and {model.norm_eps} there")
+            lines.append(f"the masked-LM head's LayerNorm adds {head.norm_eps} here and {model.norm_eps} there")
         if model.embedding_dropout != model.dropout:
-            found.append(f"training on drops {model.dropout} of the embeddings there, {model.embedding_dropout} here")
-        return found
+            lines.append(f"the dropout of the embeddings is {model.embedding_dropout} here and {model.dropout} there")
+        return lines
 
 
 def check_groups(model: Transformer) -> None:
-    """ALBERT's code numbers a layer's group by a division of floats, which is one less for a few depths."""
+    """Checks the groups of layers: for a few depths ALBERT's code, by floating-point division, has other ones."""
     groups = model.sharing_groups
     for layer in range(model.num_layers):
         if int(layer / (model.num_layers / groups)) != layer * groups // model.num_layers:
-            raise ConfigError([f"{model.num_layers} layers in {groups} groups are shared otherwise in transformers"])
+            raise ConfigError(
+                [f"{model.num_layers} layers in {groups} groups are shared differently in transformers; change either"]
+            )

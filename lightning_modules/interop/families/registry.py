@@ -1,4 +1,4 @@
-"""The families that are known, and which of them a folder or a system belongs to."""
+"""The supported families, and the choice of one for a folder or a system."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from lightning_modules.interop.families.family import Family, check_groups
 from lightning_modules.interop.families.roberta import ROBERTA
 from lightning_modules.system import System
 
-# the last that suits a system is its family: particular ones stand after general ones
+# the last one that suits a system is its family: put special ones after general ones
 FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT)}
 
 
@@ -19,7 +19,7 @@ def family_named(config: Mapping[str, Any]) -> Family:
     """The family of a configuration.
 
     Raises:
-        ConfigError: When it names none of those known.
+        ConfigError: When the family is not supported.
     """
     name = config.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:
@@ -31,12 +31,14 @@ def family_of(system: System) -> Family:
     """The family whose form a system has.
 
     Raises:
-        ConfigError: Naming every knob that no family expresses, with what is allowed.
+        ConfigError: With every knob that no family supports, and the allowed values.
     """
     model = system.model.resolved()
     allowed = {"positions": ("learned",), "norm": ("post",), "sharing": ("none", "all"), "direction": ("both",)}
     wrong = [
-        Problem(f"model.{knob}", f"'{getattr(model, knob)}' has no place in transformers; it can be {' or '.join(can)}")
+        Problem(
+            f"model.{knob}", f"'{getattr(model, knob)}' is not supported in transformers; it must be {' or '.join(can)}"
+        )
         for knob, can in allowed.items()
         if getattr(model, knob) not in can
     ]

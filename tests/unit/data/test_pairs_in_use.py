@@ -113,7 +113,7 @@ def test_documents_of_one_sentence(tmp_path):
     assert segment_pairs(negatives="swapped", lone_negatives=True).arrange(store).index[4].tolist() == [1] * 11
     nothing = segment_pairs(negatives="swapped").arrange(store)
     assert len(nothing) == 0
-    with pytest.raises(ConfigError, match="makes no sequence"):
+    with pytest.raises(ConfigError, match="has no sequence"):
         Batches(nothing, Portions(0, 4, 1))
 
 

@@ -190,7 +190,7 @@ def test_they_have_an_identity_and_no_parent(tiny, toy):
 
 def test_contradictions_are_refused(tiny, toy, tmp_path):
     for knobs, said in (
-        ({}, "word_vectors start a training from scratch: set from_scratch to true, or leave them out"),
+        ({}, "word_vectors need from_scratch: set from_scratch to true"),
         ({"finetuning.first": "mrpc"}, "set from_scratch to true"),
         ({"finetuning.first": "mrpc", "finetuning.from_scratch": True}, "not from those of the task in first"),
         ({"finetuning.features.layers": "last", "finetuning.from_scratch": True}, "leave out features"),
