@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import told
+from ablations.commands.terminal import reporting_errors
 
 
 def command(
@@ -24,7 +24,7 @@ def command(
     from lightning_modules.tasks.reading.passages import Question
     from lightning_modules.tasks.shapes.span import Spans
 
-    with told():
+    with reporting_errors():
         records = Records(results)
         record = finished(run, records, "finetune")
         made = record.run()

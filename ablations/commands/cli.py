@@ -22,7 +22,7 @@ from ablations.commands import (
     read,
     simulate,
 )
-from ablations.commands.terminal import Format, listing, show, told, values
+from ablations.commands.terminal import Format, listing, reporting_errors, show, values
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,7 +49,7 @@ def list_grids(form: As = Format.table) -> None:
     """Lists the grids with their questions, axes and scales, and the scales at which any grid can be planned."""
     from ablations.planning import grids, scales
 
-    with told():
+    with reporting_errors():
         rows = []
         for name in grids.available():
             grid = grids.read(name)
@@ -106,7 +106,7 @@ def plan(
     """Shows the cells, the runs and their cost; trains nothing."""
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results)
         if power and form is Format.table:
             show(study.power())
@@ -140,7 +140,7 @@ def run(  # noqa: PLR0913, a command's options
     from ablations.core import notebooks
     from ablations.study import Study, cost_line
 
-    with told():
+    with reporting_errors():
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
         common = {
             "scale": scale,
@@ -179,7 +179,7 @@ def tables(results: Results = None) -> None:
     """Rebuilds every table, figure and page from the records; trains nothing and reads no corpus."""
     from ablations.pages.publishing import republish
 
-    with told():
+    with reporting_errors():
         for folder in republish(results):
             typer.echo(str(folder))
 
@@ -208,7 +208,7 @@ def show_record(
     from ablations.planning import grids
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results)
             show(study.plan(), study.table(), study.claims())
@@ -222,7 +222,7 @@ def logs(run: Annotated[str, typer.Argument(help="A run id, or its first digits.
     from ablations.core.store import Records
     from lightning_modules.config import ConfigError
 
-    with told():
+    with reporting_errors():
         folders = Records(results).work_folders()
         matches = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
         if len(matches) != 1:
@@ -273,7 +273,7 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
     """Shows the knobs in which two systems differ."""
     from lightning_modules.config import diff
 
-    with told():
+    with reporting_errors():
         changes = diff(_system(a), _system(b))
         rows = [{"knob": path, a: old, b: new} for path, (old, new) in changes.items() if path not in ("name", "paper")]
         listing(rows, form, "knob")
@@ -291,7 +291,7 @@ def new(
     """Writes and checks a new grid, ready to run at every scale."""
     from ablations.planning import new_grid
 
-    with told():
+    with reporting_errors():
         path = new_grid.write(name, axis, _system(base), question)
         typer.echo(f"wrote {path}\nnext:  ablations plan {name} --scale laptop")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.commands.data_audit import Finding
@@ -27,7 +27,7 @@ def data(
         return
     from ablations.commands.data_inventory import items
 
-    with told():
+    with reporting_errors():
         listed = items(hub=hub)
         if form is not Format.table:
             listing([item.to_dict() for item in listed], form, "name")
@@ -75,7 +75,7 @@ def verify(
     from ablations.commands.data_audit import examine
     from ablations.commands.data_inventory import items
 
-    with told():
+    with reporting_errors():
         findings = []
         for item in items(names or ()):
             findings.append(examine(item, is_named=bool(names)))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 
 def command(
@@ -24,7 +24,7 @@ def command(
     from lightning_modules.data.store import tokenizer_file
     from lightning_modules.data.text.encode import Encoder
 
-    with told():
+    with reporting_errors():
         records = Records(results)
         record = finished(run, records, "pretrain")
         system = record.run().system

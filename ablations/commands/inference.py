@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.schema.cell import Cell
@@ -26,7 +26,7 @@ def command(
     from ablations.running import inference
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         if clock not in inference.CLOCKS:
             raise typer.BadParameter(f"there is no clock {clock!r}. Allowed: {', '.join(inference.CLOCKS)}.")
         setting = inference.Setting(inference.chosen(device), threads, clock=clock)

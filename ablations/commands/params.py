@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told, values
+from ablations.commands.terminal import Format, listing, reporting_errors, values
 
 if TYPE_CHECKING:
     from lightning_modules.system import System
@@ -20,7 +20,7 @@ def command(
     ),
 ) -> None:
     """Shows published parameter counts beside ours; or the parameters of one system by part, its FLOPs and knobs."""
-    with told():
+    with reporting_errors():
         changes = values(set, "--set")
         if system is None:
             if changes:

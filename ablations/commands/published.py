@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import told
+from ablations.commands.terminal import reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.formatting import Sheet
@@ -33,7 +33,7 @@ def command(
     """Prints published tables as the papers print them; without a name lists all tables."""
     from ablations.literature.published_tables import catalogue, find
 
-    with told():
+    with reporting_errors():
         tables = catalogue()
         chosen = find(names, tables) if names else tables
         if form is Notation.csv:

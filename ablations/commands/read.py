@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, show, told, values
+from ablations.commands.terminal import Format, listing, reporting_errors, show, values
 
 
 class Unit(StrEnum):
@@ -30,7 +30,7 @@ def read(
     """Compares finished runs at equal steps, tokens, FLOPs or seconds, read off their curves; trains nothing."""
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results)
         if form is Format.table:
             show(study.table(at=equal.value))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import told
+from ablations.commands.terminal import reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.simulation import Row
@@ -30,7 +30,7 @@ def command(
     """Simulates grids: coverage of intervals, family-wise error, power, and A/A tests."""
     from ablations.core.store import Records
 
-    with told():
+    with reporting_errors():
         for path in write(Records(results).folder / FOLDER, grids):
             typer.echo(str(path))
 

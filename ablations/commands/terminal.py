@@ -20,7 +20,7 @@ class Format(StrEnum):
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def reporting_errors() -> Iterator[None]:
     """Prints errors of configuration as messages instead of tracebacks, and exits."""
     from lightning_modules.config import ConfigError
 

@@ -147,7 +147,7 @@ def cell_text(values: dict[str, Any]) -> str:
 _INVISIBLE = {"Cf", "Cs", "Co", "Cn"}  # bidirectional overrides, joiners, surrogates, private use
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """One line of visible characters: control characters and line ends become spaces, format characters are removed."""
     if text.isascii() and text.isprintable():  # nearly every text, and 50 times faster
         return " ".join(text.split())
@@ -162,7 +162,7 @@ def _text(entry: Entry) -> str:
         return "yes" if entry else "no"
     if isinstance(entry, float):
         return f"{entry:.8g}"
-    return plain(str(entry))
+    return printable(str(entry))
 
 
 _MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<!\w)_|_(?!\w)|(?<=\])\(")
@@ -170,7 +170,7 @@ _MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<!\w)_|_(?!\w)|(?<=\])\(")
 
 def markdown_text(text: str) -> str:
     """Escapes text so that Markdown shows it verbatim: no markup, HTML, mathematics, links or new column."""
-    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], plain(text).replace("&", "&amp;"))
+    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], printable(text).replace("&", "&amp;"))
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
@@ -209,7 +209,7 @@ _LATEX = {
 def latex_text(text: str) -> str:
     """Escapes text so that LaTeX prints it verbatim. Characters beyond Latin-1 without a command become code points."""
     out = []
-    for c in plain(text):
+    for c in printable(text):
         is_known = c.isascii() or (ord(c) < 256 and c.isalpha())
         out.append(_LATEX.get(c, c if is_known else f"U+{ord(c):04X}"))
     joined = "".join(out)

@@ -63,8 +63,8 @@ class Published:
         """The printed value as a number; words raise a ValueError."""
         return float(self.value.lstrip("~"))
 
-    def plain(self) -> dict[str, str | float | None]:
-        """As plain data: the fixed columns, and the value as a number beside it as printed."""
+    def to_dict(self) -> dict[str, str | float | None]:
+        """The fixed columns, and the value as a number beside it as printed."""
         row: dict[str, str | float | None] = {name: getattr(self, name) for name in COLUMNS}
         return row | {"number": None if self.unit == TEXT else self.number}
 
