@@ -103,7 +103,7 @@ def _common(train: list[Any], dev: list[Any]) -> int:
 
 @contextmanager
 def _logged() -> Iterator[list[str]]:
-    """Collects what readers log, such as lines they leave out, instead of printing it."""
+    """Collects what readers log, such as skipped lines, instead of printing it."""
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())

@@ -54,7 +54,7 @@ class TestListing:
     def test_people_see_groups_and_how_to_get_what_is_missing(self):
         code, text = call()
         assert code == 0
-        assert text.index("Corpora (documents)") < text.index("Texts: A text")
+        assert text.index("Corpora (documents)") < text.index("Texts: One or two texts")
         assert "  qqp: put glue/QQP/train.tsv, glue/QQP/dev.tsv below ABLATIONS_DATA, or use nyu-mll/glue (qqp)" in text
         assert "  mnli_own: four fifths" in text
 
@@ -153,7 +153,7 @@ class TestVerify:
             path.write_text(f"pairID\tgold_label\tsentence1\tsentence2\n1\t-\tA.\tB.\n2\tneutral\t{split}\tB.\n")
         code, text = call("verify", "snli")
         assert code == 1
-        assert "snli_1.0_train.txt: 1 lines without a gold label are left out: 2" in text
+        assert "snli_1.0_train.txt: skipped 1 lines without a gold label: 2" in text
 
     def test_a_part_alone_is_partial(self, home):
         write_rte(home)
