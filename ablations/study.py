@@ -112,7 +112,7 @@ class Study:
         found = published_tables.of_grid(self.grid)
         if not found:
             return Shown("*The papers print no table of this.*")
-        rows = [row.plain() for table in found for row in table.rows]
+        rows = [row.to_dict() for table in found for row in table.rows]
         return Shown("\n".join(map(published_tables.text, found)), pd.DataFrame(rows))
 
     def hypotheses(self) -> Shown:

@@ -1,23 +1,21 @@
-"""``ablations answer``: a question about a passage, asked of a finished fine-tuning on a reading task."""
+"""``ablations answer``: a run that is fine-tuned on a reading task answers a question about a passage."""
 
 import sys
 from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import told
+from ablations.commands.terminal import reporting_errors
 
 
 def command(
     run: Annotated[str, typer.Argument(help="The id of a finished fine-tuning on SQuAD, or its first digits.")],
-    question: Annotated[str, typer.Argument(help="What is asked.")],
+    question: Annotated[str, typer.Argument(help="The question.")],
     context: Annotated[str, typer.Argument(help="The passage; - reads it from standard input.")],
-    train: Annotated[
-        bool, typer.Option("--train", help="Train the run again where its weights are not at hand.")
-    ] = False,
+    train: Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")] = False,
     results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
 ) -> None:
-    """Answers a question with words of a passage."""
+    """Answers a question with a span of a passage."""
     from ablations.core.store import Records
     from ablations.inspection.trained import finished, weights
     from lightning_modules.analysis.probes import answer
@@ -26,15 +24,17 @@ def command(
     from lightning_modules.tasks.reading.passages import Question
     from lightning_modules.tasks.shapes.span import Spans
 
-    with told():
+    with reporting_errors():
         records = Records(results)
-        found = finished(run, records, "finetune")
-        made = found.run()
+        record = finished(run, records, "finetune")
+        made = record.run()
         finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)
         spans = finetuning_run.data.task.shape
         if not isinstance(spans, Spans):
-            raise ConfigError([f"{found.id} was fine-tuned on '{made.task}', where no passage is asked of as on SQuAD"])
-        asked = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
-        networks = finetuned(finetuning_run, weights(found, records, train))
-        said = answer(networks, finetuning_run.data.encoder, spans, made.finetuning.max_length, asked)
-        typer.echo(said or "(the passage does not say)")
+            raise ConfigError(
+                [f"{record.id} was fine-tuned on '{made.task}', which is no reading task; name a run on SQuAD"]
+            )
+        example = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
+        networks = finetuned(finetuning_run, weights(record, records, train))
+        text = answer(networks, finetuning_run.data.encoder, spans, made.finetuning.max_length, example)
+        typer.echo(text or "(the passage does not say)")

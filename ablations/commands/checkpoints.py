@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told, values
+from ablations.commands.terminal import Format, listing, reporting_errors, values
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
@@ -32,7 +32,7 @@ def export(
     results: Annotated[str | None, typer.Option("--results", help="Results folder of the run.")] = None,
 ) -> None:
     """Writes the weights of a finished pretraining as a folder that transformers loads."""
-    with told():
+    with reporting_errors():
         for note in exported(run, folder, results):
             typer.echo(f"note: {note}")
         typer.echo(f"wrote {folder}")
@@ -108,7 +108,7 @@ def evaluate(
     form: Annotated[Format, typer.Option("--format", help="table for people, json for programs.")] = Format.table,
 ) -> None:
     """Fine-tunes a published checkpoint on a task and prints its scores beside the baselines."""
-    with told():
+    with reporting_errors():
         quiet = form is not Format.table
         request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output)
         path = evaluated(request, None if quiet else typer.echo)

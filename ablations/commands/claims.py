@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.claims.scoreboard import Entry
@@ -20,7 +20,7 @@ def claims(
     results: Annotated[str | None, typer.Option("--results", help="Another results folder.")] = None,
 ) -> None:
     """Published claims, and what the records say of each: scoreboard, verdicts, and the runs behind them."""
-    with told():
+    with reporting_errors():
         from ablations.core.store import Records
         from ablations.pages import scoreboard_page
 

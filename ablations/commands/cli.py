@@ -1,6 +1,6 @@
-"""The command line. Thin: it reads options, calls the library, and prints.
+"""The command line: reads options, calls the library, prints.
 
-Heavy imports (torch, pandas) happen inside the commands that need them, so that ``--help`` answers at once.
+Commands import heavy packages (torch, pandas) themselves, so that ``--help`` is immediate.
 """
 
 import json
@@ -22,7 +22,7 @@ from ablations.commands import (
     read,
     simulate,
 )
-from ablations.commands.terminal import Format, listing, show, told, values
+from ablations.commands.terminal import Format, listing, reporting_errors, show, values
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,20 +36,20 @@ Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) 
 Scale = Annotated[
     str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
 ]
-Seeds = Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")]
-Filter = Annotated[list[str] | None, typer.Option("--filter", help="knob=value: only cells that have it. Repeatable.")]
-Results = Annotated[
-    str | None, typer.Option("--results", help="Results folder; relative paths are relative to the project.")
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds; by default the scale's.")]
+Filter = Annotated[
+    list[str] | None, typer.Option("--filter", help="knob=value: only cells with this value. Repeatable.")
 ]
-As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")]
+Results = Annotated[str | None, typer.Option("--results", help="Results folder, relative to the project.")]
+As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
 
 
 @app.command("list")
 def list_grids(form: As = Format.table) -> None:
-    """Lists the grids: what each asks, its axes and scales; and the scales, at which any grid can be planned."""
+    """Lists the grids with their questions, axes and scales, and the scales at which any grid can be planned."""
     from ablations.planning import grids, scales
 
-    with told():
+    with reporting_errors():
         rows = []
         for name in grids.available():
             grid = grids.read(name)
@@ -97,14 +97,16 @@ def plan(
     scale: Scale,
     seeds: Seeds = None,
     filter: Filter = None,
-    power: Annotated[bool, typer.Option("--power", help="How many seeds each claim needs, from a pilot.")] = False,
+    power: Annotated[
+        bool, typer.Option("--power", help="Estimate from a pilot how many seeds each claim needs.")
+    ] = False,
     results: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Shows cells, runs and what they cost, before anything is trained."""
+    """Shows the cells, the runs and their cost; trains nothing."""
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results)
         if power and form is Format.table:
             show(study.power())
@@ -120,25 +122,25 @@ def plan(
 def run(  # noqa: PLR0913, a command's options
     grid: Grid,
     scale: Scale,
-    executor: Annotated[str, typer.Option(help="local: one process a run; inline: in this process.")] = "local",
+    executor: Annotated[str, typer.Option(help="local: one process per run; inline: this process.")] = "local",
     seeds: Seeds = None,
     filter: Filter = None,
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
     ] = None,
-    notebook: Annotated[str | None, typer.Option(help="Another notebook than the grid's own.")] = None,
+    notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
-    retries: Annotated[int, typer.Option(help="How often a run that failed is tried again.", min=0)] = 1,
+    retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
     results: Results = None,
 ) -> None:
-    """Trains what is missing, publishes tables and figures, and executes the grid's notebook.
+    """Trains missing runs, publishes tables and figures, and executes the grid's notebook.
 
-    Exits with 0 only when every run of the plan is done; in searches some may have diverged.
+    Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
     """
     from ablations.core import notebooks
     from ablations.study import Study, cost_line
 
-    with told():
+    with reporting_errors():
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
         common = {
             "scale": scale,
@@ -151,7 +153,7 @@ def run(  # noqa: PLR0913, a command's options
         if source is not None:
             parameters = notebooks.checked(source, grid, common | parameters)
         elif parameters:
-            raise typer.BadParameter("-p sets parameters of a notebook; there is none with --no-notebook")
+            raise typer.BadParameter("-p sets parameters of a notebook; drop -p or --no-notebook")
         axes = notebooks.axes(source, parameters) if source is not None else None
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results)
         typer.echo(cost_line(study.resolve()))
@@ -161,12 +163,12 @@ def run(  # noqa: PLR0913, a command's options
             notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
             study.publish()
         show(study.table(), study.claims())
-        _say_where(study)
+        _print_paths(study)
         if not study.resolve().is_finished:
             raise typer.Exit(1)
 
 
-def _say_where(study: Any) -> None:
+def _print_paths(study: Any) -> None:
     for name in ("README.md", "table.md", "knob.svg", "curves.svg", "notebook.ipynb"):
         if (study.folder / name).exists():
             typer.echo(f"{name:>15}  {study.folder / name}")
@@ -174,17 +176,17 @@ def _say_where(study: Any) -> None:
 
 @app.command()
 def tables(results: Results = None) -> None:
-    """Rebuilds every table, figure and page from the records; trains nothing and opens no corpus."""
+    """Rebuilds every table, figure and page from the records; trains nothing and reads no corpus."""
     from ablations.pages.publishing import republish
 
-    with told():
+    with reporting_errors():
         for folder in republish(results):
             typer.echo(str(folder))
 
 
 @app.command()
 def verify(results: Results = None) -> None:
-    """Reads every record and lists those that are damaged, altered or of another version."""
+    """Checks every record and lists those that are damaged, altered or of another version."""
     from ablations.core.store import Records
 
     records = Records(results)
@@ -198,15 +200,15 @@ def verify(results: Results = None) -> None:
 
 @app.command("show")
 def show_record(
-    what: Annotated[str, typer.Argument(help="A run id (or its first digits), or a grid.")],
-    scale: Annotated[str, typer.Option("--scale", "-s", help="For a grid: the scale.")] = "laptop",
+    what: Annotated[str, typer.Argument(help="A run id, its first digits, or a grid.")],
+    scale: Annotated[str, typer.Option("--scale", "-s", help="The scale of a grid.")] = "laptop",
     results: Results = None,
 ) -> None:
-    """Shows one run's record, or a grid's table and verdicts as they stand."""
+    """Shows the record of a run, or the current table and verdicts of a grid."""
     from ablations.planning import grids
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results)
             show(study.plan(), study.table(), study.claims())
@@ -216,17 +218,17 @@ def show_record(
 
 @app.command()
 def logs(run: Annotated[str, typer.Argument(help="A run id, or its first digits.")], results: Results = None) -> None:
-    """Prints the log of a run, this machine's attempts only."""
+    """Prints the log of a run's attempts on this machine."""
     from ablations.core.store import Records
     from lightning_modules.config import ConfigError
 
-    with told():
+    with reporting_errors():
         folders = Records(results).work_folders()
-        found = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
-        if len(found) != 1:
+        matches = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
+        if len(matches) != 1:
             names = ", ".join(path.name for path in folders[:20]) or "none"
-            raise ConfigError([f"{len(found)} runs with a log start with '{run}'. Runs worked on here: {names}"])
-        sys.stdout.write((found[0] / "log.txt").read_text(encoding="utf-8", errors="replace"))
+            raise ConfigError([f"{len(matches)} runs with a log match '{run}'; runs on this machine: {names}"])
+        sys.stdout.write((matches[0] / "log.txt").read_text(encoding="utf-8", errors="replace"))
 
 
 def _record(prefix: str, results: str | None) -> Any:
@@ -238,11 +240,11 @@ def _record(prefix: str, results: str | None) -> Any:
     ids = [path.stem for path in records.files() if path.stem.startswith(prefix)]
     if len(ids) != 1:
         hint = did_you_mean(prefix, [*grids.available(), *(path.stem for path in records.files())][:200])
-        raise ConfigError([f"{len(ids)} runs start with '{prefix}', and it is no grid.{hint}"])
-    found = records.get(ids[0])
-    if found is None:
+        raise ConfigError([f"{len(ids)} runs start with '{prefix}', and no grid has this name.{hint}"])
+    record = records.get(ids[0])
+    if record is None:
         raise ConfigError([str(records.examine(ids[0]))])
-    return found
+    return record
 
 
 @app.command()
@@ -268,15 +270,15 @@ def _system(name: str) -> Any:
 
 @app.command("diff")
 def diff_systems(a: str, b: str, form: As = Format.table) -> None:
-    """What changed from one system to another, knob by knob."""
+    """Shows the knobs in which two systems differ."""
     from lightning_modules.config import diff
 
-    with told():
+    with reporting_errors():
         changes = diff(_system(a), _system(b))
         rows = [{"knob": path, a: old, b: new} for path, (old, new) in changes.items() if path not in ("name", "paper")]
         listing(rows, form, "knob")
         if not rows and form is Format.table:
-            typer.echo(f"no difference between {a} and {b}")
+            typer.echo(f"{a} and {b} do not differ")
 
 
 @app.command()
@@ -284,12 +286,12 @@ def new(
     name: str,
     axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
     base: Annotated[str, typer.Option(help="The system to start from.")] = "mask15_large",
-    question: Annotated[str | None, typer.Option(help="What the grid asks.")] = None,
+    question: Annotated[str | None, typer.Option(help="The question of the grid.")] = None,
 ) -> None:
-    """Writes a new grid, checked and ready to run at every scale."""
+    """Writes and checks a new grid, ready to run at every scale."""
     from ablations.planning import new_grid
 
-    with told():
+    with reporting_errors():
         path = new_grid.write(name, axis, _system(base), question)
         typer.echo(f"wrote {path}\nnext:  ablations plan {name} --scale laptop")
 
@@ -297,11 +299,11 @@ def new(
 @app.command()
 def clean(
     everything: Annotated[
-        bool, typer.Option("--all", help="Also token stores, tokenizers and the checkpoints of unfinished runs.")
+        bool, typer.Option("--all", help="Also remove token stores, tokenizers and checkpoints of unfinished runs.")
     ] = False,
     results: Results = None,
 ) -> None:
-    """Removes work folders of finished runs (checkpoints, weights, logs); records and pages stay."""
+    """Removes checkpoints, weights and logs of finished runs; keeps records and pages."""
     import shutil
 
     from ablations.core.store import Records

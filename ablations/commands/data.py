@@ -1,41 +1,43 @@
-"""``ablations data`` and ``ablations data verify``."""
+"""``ablations data`` lists the data sets; ``ablations data verify`` checks them."""
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.commands.data_audit import Finding
     from ablations.commands.data_inventory import Item
 
-app = typer.Typer(help="Corpora and tasks: where they are found, and whether they are what they should be.")
+app = typer.Typer(help="Corpora and tasks: where they are, and whether they match their published sizes and pins.")
 
 
 @app.callback(invoke_without_command=True)
 def data(
     context: typer.Context,
-    hub: Annotated[bool, typer.Option("--hub", help="Ask the Hugging Face hub for what no folder holds.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+    hub: Annotated[bool, typer.Option("--hub", help="Look on the Hugging Face hub for what no folder holds.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
         Format.table
     ),
 ) -> None:
-    """Lists every corpus and task: where it is found, sizes, fingerprint, official or own split, licence."""
+    """Lists every corpus and task with its place, sizes, fingerprint, split (official or own) and licence."""
     if context.invoked_subcommand is not None:
         return
     from ablations.commands.data_inventory import items
 
-    with told():
-        found = items(hub=hub)
+    with reporting_errors():
+        listed = items(hub=hub)
         if form is not Format.table:
-            listing([item.plain() for item in found], form, "name")
+            listing([item.to_dict() for item in listed], form, "name")
             return
-        for group, members in groupby(found, key=lambda item: item.group):
+        for group, members in groupby(listed, key=lambda item: item.group):
             _show(group, list(members))
-        typer.echo("Sizes of what is neither pinned nor at hand are the published ones. Fingerprints that are pinned ")
-        typer.echo("are not compared with the files here: `ablations data verify` reads them.")
+        typer.echo(
+            "Sizes of data sets that are neither pinned nor available are published ones. Pinned fingerprints are not"
+        )
+        typer.echo("compared with your files; to compare them, run `ablations data verify`.")
 
 
 def _show(group: str, members: "list[Item]") -> None:
@@ -46,7 +48,7 @@ def _show(group: str, members: "list[Item]") -> None:
         for row in rows:
             del row["split"]
     listing(rows, Format.table, "name")
-    _lines("Own splits, whose scores do not compare with published ones", members, "own_split")
+    _lines("Own splits (scores are not comparable with published ones)", members, "own_split")
     _lines("Terms", members, "licence")
     _lines("To get what is missing", members, "how")
     _lines("Cannot be read", members, "problem")
@@ -54,33 +56,33 @@ def _show(group: str, members: "list[Item]") -> None:
 
 
 def _lines(heading: str, members: "list[Item]", field: str) -> None:
-    """One line for each member that has something to say; members that say the same share it."""
-    said: dict[str, list[str]] = {}
+    """One line per text; members with the same text share it."""
+    by_text: dict[str, list[str]] = {}
     for item in members:
-        said.setdefault(getattr(item, field), []).append(item.name)
-    if any(said):
+        by_text.setdefault(getattr(item, field), []).append(item.name)
+    if any(by_text):
         typer.echo(f"{heading}:")
-    for text, names in said.items():
+    for text, names in by_text.items():
         if text:
             typer.echo(f"  {', '.join(names)}: {text}")
 
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Corpora and tasks; by default all at hand.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Corpora and tasks; by default all available ones.")] = None,
 ) -> None:
-    """Reads data sets and compares them with published sizes and pins. Exits with 1 if anything is wrong."""
-    from ablations.commands.data_audit import examined
+    """Compares data sets with published sizes and pins. Exits with 1 if anything is wrong."""
+    from ablations.commands.data_audit import examine
     from ablations.commands.data_inventory import items
 
-    with told():
-        found = []
+    with reporting_errors():
+        findings = []
         for item in items(names or ()):
-            found.append(examined(item, asked=bool(names)))
-            _report(found[-1])
-        wrong = sum(finding.state == "wrong" for finding in found)
-        read = sum(finding.present for finding in found)
-        typer.echo(f"{read} of {len(found)} data sets are at hand, wrong: {wrong}")
+            findings.append(examine(item, is_named=bool(names)))
+            _report(findings[-1])
+        wrong = sum(finding.state == "wrong" for finding in findings)
+        read = sum(finding.present for finding in findings)
+        typer.echo(f"{read} of {len(findings)} data sets are available; wrong: {wrong}")
     if wrong:
         raise typer.Exit(1)
 

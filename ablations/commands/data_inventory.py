@@ -1,4 +1,4 @@
-"""What data there are: every corpus and task, where it is found, how large it is, what its text is compared with."""
+"""The inventory of data: every corpus and task with its place, sizes and fingerprint."""
 
 import inspect
 from collections.abc import Iterable, Sequence
@@ -21,21 +21,21 @@ _SHOWN = 8  # digits of a fingerprint
 
 @dataclass(frozen=True)
 class Item:
-    """A corpus or a task as far as it is known without reading what is pinned.
+    """A corpus or a task; what is pinned is known without reading it.
 
     Attributes:
         name: What grids call it.
         kind: ``corpus``, or ``task``.
-        group: What it is listed under.
-        title: What it is, in a line.
+        group: The heading it is listed under.
+        title: A description, in a line.
         found: ``folder``, ``hub``, ``package``, ``made here``, ``nowhere``; ``<part> only`` where the rest is missing.
-        sizes: Examples of its two parts, of corpora documents: as pinned or measured, else as published; None unknown.
-        fingerprint: The first digits of the fingerprint, empty where nothing is pinned or at hand.
-        pinned: Whether the fingerprint is committed; otherwise it was measured from what is at hand.
+        sizes: Examples or documents of its two parts, as pinned or measured, else as published; None if unknown.
+        fingerprint: The first digits of the fingerprint; empty if it is neither pinned nor available.
+        pinned: Whether the fingerprint is committed; otherwise it was measured from the available files.
         own_split: How the splits differ from the official ones; empty for official ones.
         licence: Its terms.
-        how: How to get it, where it is not at hand.
-        problem: Why it could not be measured.
+        how: How to get it; empty if it is available.
+        problem: Why it could not be measured; empty if it could.
     """
 
     name: str
@@ -69,8 +69,8 @@ class Item:
             "split": "own" if self.own_split else "official" if self.kind == "task" else "",
         }
 
-    def plain(self) -> dict[str, Any]:
-        """Everything about it as plain data."""
+    def to_dict(self) -> dict[str, Any]:
+        """All its fields, ready for JSON."""
         train, dev = self.sizes or (None, None)
         fields = {name: getattr(self, name) for name in ("name", "kind", "group", "title", "found")}
         rest = {
@@ -80,13 +80,13 @@ class Item:
 
 
 def items(names: Sequence[str] = (), hub: bool = False) -> list[Item]:
-    """Every named corpus, then every task by shape.
+    """Every named corpus, then every named task, by shape.
 
-    What is pinned is not opened. What is not, and is at hand, is read once.
+    Data sets with a pin are not opened; available ones without a pin are read once.
 
     Args:
-        names: The corpora and tasks that are meant; by default all.
-        hub: Whether to ask the hub for what no folder holds.
+        names: Corpora and tasks; by default all.
+        hub: Whether to look on the hub for what no folder holds.
 
     Raises:
         ConfigError: For each unknown name, with the nearest one.
@@ -147,8 +147,8 @@ def _task(task: Task, hub: bool) -> Item:
 
 
 def _place(origin: Origin, parts: Iterable[str], hub: bool) -> str:
-    here = [part for part in parts if origin.find(part)]
-    if len(here) == len(list(parts)):
+    present = [part for part in parts if origin.find(part)]
+    if len(present) == len(list(parts)):
         return FOLDER
     if hub and origin.hub:
         try:
@@ -156,9 +156,11 @@ def _place(origin: Origin, parts: Iterable[str], hub: bool) -> str:
             return HUB
         except ConfigError:
             pass
-    return f"{here[0]} only" if here else NOWHERE
+    return f"{present[0]} only" if present else NOWHERE
 
 
 def _how(origin: Origin) -> str:
     files = ", ".join(origin.every_file)
-    return f"{files} below ABLATIONS_DATA" + (f", or {origin.hub} of the Hugging Face hub" if origin.hub else "")
+    return f"put {files} below ABLATIONS_DATA" + (
+        f", or use {origin.hub} of the Hugging Face hub" if origin.hub else ""
+    )

@@ -1,36 +1,34 @@
-"""``ablations fill-mask``: what a finished pretraining puts in the place of hidden words."""
+"""``ablations fill-mask``: what a finished pretraining predicts for masked words."""
 
 from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 
 def command(
     run: Annotated[str, typer.Argument(help="The id of a finished pretraining, or its first digits.")],
     text: Annotated[str, typer.Argument(help='A text with [MASK] in it: "Paris is the [MASK] of France."')],
-    top: Annotated[int, typer.Option(help="How many pieces are shown for each mask.", min=1)] = 5,
-    train: Annotated[
-        bool, typer.Option("--train", help="Train the run again where its weights are not at hand.")
-    ] = False,
+    top: Annotated[int, typer.Option(help="How many predictions to show for each mask.", min=1)] = 5,
+    train: Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")] = False,
     results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
         Format.table
     ),
 ) -> None:
-    """Fills the masks of a text: the likeliest pieces and their probabilities."""
+    """Fills the masks of a text: the most probable tokens and their probabilities."""
     from ablations.core.store import Records
     from ablations.inspection.trained import finished, weights
     from lightning_modules.analysis.probes import fill_mask, pretrained
     from lightning_modules.data.store import tokenizer_file
     from lightning_modules.data.text.encode import Encoder
 
-    with told():
+    with reporting_errors():
         records = Records(results)
-        found = finished(run, records, "pretrain")
-        system = found.run().system
-        module = pretrained(system, weights(found, records, train))
+        record = finished(run, records, "pretrain")
+        system = record.run().system
+        module = pretrained(system, weights(record, records, train))
         encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
         rows = [
             {"mask": number, "piece": filling.piece, "probability": round(filling.probability, 4)}

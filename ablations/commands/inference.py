@@ -1,10 +1,10 @@
-"""``ablations inference``: what a forward pass of each model of a grid takes, on the machine at hand."""
+"""``ablations inference``: time and memory of a forward pass of each model of a grid, on this machine."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.schema.cell import Cell
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 def command(
     grid: Annotated[str, typer.Argument(help="A grid's name, or the path of a YAML file.")],
     scale: Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales.")],
-    device: Annotated[str, typer.Option("--device", help="cpu or cuda; by default cuda where there is one.")] = "",
-    threads: Annotated[int, typer.Option("--threads", help="Of torch on a CPU.", min=1)] = 1,
-    clock: Annotated[str, typer.Option("--clock", help="wall, or cpu: processor time, on a busy machine.")] = "wall",
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda; by default cuda if available.")] = "",
+    threads: Annotated[int, typer.Option("--threads", help="Threads of torch on a CPU.", min=1)] = 1,
+    clock: Annotated[str, typer.Option("--clock", help="wall; or cpu: processor time, for a busy machine.")] = "wall",
     results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
         Format.table
     ),
 ) -> None:
@@ -26,17 +26,17 @@ def command(
     from ablations.running import inference
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         if clock not in inference.CLOCKS:
-            raise typer.BadParameter(f"{clock!r} is no clock. Allowed: {', '.join(inference.CLOCKS)}.")
+            raise typer.BadParameter(f"there is no clock {clock!r}. Allowed: {', '.join(inference.CLOCKS)}.")
         setting = inference.Setting(inference.chosen(device), threads, clock=clock)
         study = Study(grid, scale, results_dir=results)
-        found = study.resolve()
+        plan = study.resolve()
         say = typer.echo if form is Format.table else lambda _: None
-        measured = inference.measure(found, setting, say)
+        measured = inference.measure(plan, setting, say)
         kept = inference.keep(study.folder, measured)
         written = inference_page.publish(study.measurements, study.folder)
-        listing([_row(cell, measured["cells"][cell.label]) for cell in found.cells], form, "cell")
+        listing([_row(cell, measured["cells"][cell.label]) for cell in plan.cells], form, "cell")
         for path in (kept, *written.values()) if form is Format.table else ():
             typer.echo(f"wrote {path}")
 
@@ -48,6 +48,6 @@ def _row(cell: "Cell", row: dict[str, Any]) -> dict[str, str]:
     name = ", ".join(value_text(path, value) for path, value in cell.values.items())
     shown = {"cell": name, "parameters": quantity(row["parameters"])}
     for batch in BATCHES:
-        found = row[str(batch)]
-        shown |= {f"ms, batch {batch}": f"{found['ms']:.3f}", f"MB, batch {batch}": f"{found['mb']:.1f}"}
+        measured = row[str(batch)]
+        shown |= {f"ms, batch {batch}": f"{measured['ms']:.3f}", f"MB, batch {batch}": f"{measured['mb']:.1f}"}
     return shown

@@ -1,10 +1,10 @@
-"""``ablations params``: what is printed of published networks and what they have, or the parts and knobs of one."""
+"""``ablations params``: published parameter counts beside ours, or the parts and knobs of one system."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, told, values
+from ablations.commands.terminal import Format, listing, reporting_errors, values
 
 if TYPE_CHECKING:
     from lightning_modules.system import System
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 def command(
     system: Annotated[
-        str | None, typer.Argument(help="A system or a published configuration; by default all that are published.")
+        str | None, typer.Argument(help="A system or a published configuration; by default all published ones.")
     ] = None,
-    set: Annotated[list[str] | None, typer.Option("--set", help="knob=value: the system with it. Repeatable.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+    set: Annotated[list[str] | None, typer.Option("--set", help="knob=value: changes the system. Repeatable.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
         Format.table
     ),
 ) -> None:
-    """Published parameter counts beside ours; or where the parameters of one system are, its FLOPs and its knobs."""
-    with told():
+    """Shows published parameter counts beside ours; or the parameters of one system by part, its FLOPs and knobs."""
+    with reporting_errors():
         changes = values(set, "--set")
         if system is None:
             if changes:
-                raise typer.BadParameter("--set changes a system; name one")
+                raise typer.BadParameter("--set changes one system; name it")
             listing(_published(form), form, "configuration")
         else:
-            _one(_named(system).but(**changes), form)
+            _print_system(_named(system).but(**changes), form)
 
 
 def _published(form: Format) -> list[dict[str, Any]]:
@@ -35,17 +35,17 @@ def _published(form: Format) -> list[dict[str, Any]]:
     from ablations.literature.configurations import read
 
     rows: list[dict[str, Any]] = []
-    for one in parameters.comparisons():
-        item = one.configuration
+    for comparison in parameters.comparisons():
+        item = comparison.configuration
         row: dict[str, Any] = {"configuration": item.id, "paper": f"{item.paper}, {item.table}", "name": item.name}
         if form is Format.json:
-            row |= {"printed": item.printed, "includes": item.includes, "counted": one.counted}
-            row |= {"encoder": one.encoder, "pooler": one.pooler, "heads": one.heads, "deviation": one.deviation}
-            row |= {"flops_per_token": one.flops_per_token}
+            row |= {"printed": item.printed, "includes": item.includes, "counted": comparison.counted}
+            row |= {"encoder": comparison.encoder, "pooler": comparison.pooler, "heads": comparison.heads}
+            row |= {"deviation": comparison.deviation, "flops_per_token": comparison.flops_per_token}
         else:
-            row |= {"printed (M)": item.printed, "counted (M)": parameters.millions(one.counted)}
-            row |= {"%": parameters.percent(one.deviation)}
-        rows.append(row | {"why they differ": one.reason})
+            row |= {"printed (M)": item.printed, "counted (M)": parameters.millions(comparison.counted)}
+            row |= {"%": parameters.percent(comparison.deviation)}
+        rows.append(row | {"why they differ": comparison.reason})
     blank = dict.fromkeys(rows[0], None if form is Format.json else "")
     for item in read().absent:
         printed = {"printed" if form is Format.json else "printed (M)": item.printed}
@@ -61,7 +61,7 @@ def _named(name: str) -> "System":
     return SYSTEMS[name] if name in SYSTEMS else named(name).system
 
 
-def _one(system: "System", form: Format) -> None:
+def _print_system(system: "System", form: Format) -> None:
     from ablations.core.formatting import quantity
     from lightning_modules.config import flat, paths
 
@@ -79,17 +79,18 @@ def _one(system: "System", form: Format) -> None:
 
 
 def _printed(system: "System") -> list[str]:
-    """A line for each published configuration that has this very network."""
+    """A line for each published configuration with exactly this network."""
     from ablations.literature import parameters
     from ablations.literature.configurations import read
 
     lines = []
     for item in read().configurations:
         if item.printed and _network(item.system) == _network(system):
-            one = parameters.compare(item)
+            comparison = parameters.compare(item)
+            counted, deviation = parameters.millions(comparison.counted), parameters.percent(comparison.deviation)
             lines.append(
-                f"{item.paper}, {item.table} prints {item.printed} M: {parameters.millions(one.counted)} M counted "
-                f"({parameters.PARTS[item.includes]}), {parameters.percent(one.deviation)} %. {one.reason}".rstrip()
+                f"{item.paper}, {item.table} prints {item.printed} M: {counted} M counted "
+                f"({parameters.PARTS[item.includes]}), {deviation} %. {comparison.reason}".rstrip()
             )
     return lines
 

@@ -1,11 +1,11 @@
-"""``ablations published``: the published record, listed or printed table by table."""
+"""``ablations published``: lists or prints the tables of published values."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import told
+from ablations.commands.terminal import reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.formatting import Sheet
@@ -23,17 +23,17 @@ class Notation(StrEnum):
 
 def command(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Tables such as albert.t4, or papers; without any, all are listed.")
+        list[str] | None, typer.Argument(help="Tables such as albert.t4, or papers; by default lists all tables.")
     ] = None,
     form: Annotated[
         Notation,
-        typer.Option("--format", help="table for people; md, tex; csv for programs: one row a value, all columns."),
+        typer.Option("--format", help="table for people; md; tex; csv for programs: one row per value, all columns."),
     ] = Notation.table,
 ) -> None:
-    """Prints published tables, value by value as the papers print them; without a name lists what there is."""
+    """Prints published tables as the papers print them; without a name lists all tables."""
     from ablations.literature.published_tables import catalogue, find
 
-    with told():
+    with reporting_errors():
         tables = catalogue()
         chosen = find(names, tables) if names else tables
         if form is Notation.csv:
@@ -50,15 +50,14 @@ def _list(tables: "dict[str, PrintedTable]", form: Notation) -> None:
     from ablations.core.formatting import Sheet
 
     rows = [[name, table.paper, table.title, len(table.rows)] for name, table in tables.items()]
-    found = Sheet(["name", "paper", "table", "values"], rows, left=3)
     if form is not Notation.table:
-        typer.echo(_text(found, form), nl=False)
+        typer.echo(_text(Sheet(["name", "paper", "table", "values"], rows, left=3), form), nl=False)
         return
     width = max(map(len, tables))
     for paper in dict.fromkeys(table.paper for table in tables.values()):
-        here = {name: table for name, table in tables.items() if table.paper == paper}
-        typer.secho(f"{paper}: {_count(here)}", bold=True)
-        for name, table in here.items():
+        of_paper = {name: table for name, table in tables.items() if table.paper == paper}
+        typer.secho(f"{paper}: {_count(of_paper)}", bold=True)
+        for name, table in of_paper.items():
             typer.echo(f"  {name:<{width}}  {len(table.rows):>3}  {table.title}")
     papers = len({table.paper for table in tables.values()})
     typer.echo(f"{_count(tables)} in {len(tables)} tables of {papers} papers and other sources")
@@ -91,7 +90,7 @@ def _text(sheet: "Sheet", form: Notation) -> str:
 
 
 def _show(sheet: "Sheet") -> None:
-    """Columns under each other however wide the terminal is: a folded number is none. Brackets are no markup."""
+    """Aligns columns whatever the width of the terminal, so that no number is wrapped. Brackets are not markup."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,15 +1,15 @@
-"""``ablations read``: a grid's results at an equal amount of something else than it held equal."""
+"""``ablations read``: a grid's results under a budget other than the grid's own."""
 
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, show, told, values
+from ablations.commands.terminal import Format, listing, reporting_errors, show, values
 
 
 class Unit(StrEnum):
-    """What is equal when curves are read."""
+    """The budget at which curves are read."""
 
     steps = "steps"
     tokens = "tokens"
@@ -20,15 +20,17 @@ class Unit(StrEnum):
 def read(
     grid: Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")],
     scale: Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales.")],
-    equal: Annotated[Unit, typer.Option("--equal", help="What every run is given the same amount of.")],
-    filter: Annotated[list[str] | None, typer.Option("--filter", help="knob=value: only such cells.")] = None,
+    equal: Annotated[Unit, typer.Option("--equal", help="The budget that is equal for all runs.")],
+    filter: Annotated[
+        list[str] | None, typer.Option("--filter", help="knob=value: only cells with this value. Repeatable.")
+    ] = None,
     results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
     form: Annotated[Format, typer.Option("--format", help="table for people, json for programs.")] = Format.table,
 ) -> None:
-    """Reads finished runs at equal steps, tokens, FLOPs or seconds, from their curves; trains nothing."""
+    """Compares finished runs at equal steps, tokens, FLOPs or seconds, read off their curves; trains nothing."""
     from ablations.study import Study
 
-    with told():
+    with reporting_errors():
         study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results)
         if form is Format.table:
             show(study.table(at=equal.value))

@@ -1,4 +1,4 @@
-"""``ablations simulate``: what intervals, corrections and verdicts promise, checked where the truth is known."""
+"""``ablations simulate``: checks intervals, corrections and verdicts on simulated grids whose truth is known."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import told
+from ablations.commands.terminal import reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.simulation import Row
@@ -15,22 +15,22 @@ FOLDER = "statistics"  # of the results folder
 _STUDIES = ("coverage", "family_wise_error", "power", "aa")
 _INTRODUCTION = """# Can the statistics be trusted?
 
-Simulated grids, whose truth is known, went through the same formulas as measured ones. `ablations simulate` rebuilds
-this page in about a minute, to the byte with the pinned libraries; no record is read and nothing is trained.
+We applied the formulas for measured grids to simulated ones, whose truth is known. `ablations simulate` rebuilds this
+page in about a minute, byte for byte with the pinned libraries; it reads no record and trains nothing.
 
 """
 
 
 def command(
-    grids: Annotated[int | None, typer.Option(help="Simulated grids a condition; by default as published.", min=10)] = (
+    grids: Annotated[int | None, typer.Option(help="Simulated grids per condition; default: as published.", min=10)] = (
         None
     ),
     results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
 ) -> None:
-    """Simulates grids: coverage of intervals, family-wise error, power, and a variant against itself."""
+    """Simulates grids: coverage of intervals, family-wise error, power, and A/A tests."""
     from ablations.core.store import Records
 
-    with told():
+    with reporting_errors():
         for path in write(Records(results).folder / FOLDER, grids):
             typer.echo(str(path))
 
@@ -39,8 +39,8 @@ def write(folder: Path, grids: int | None = None) -> list[Path]:
     """Runs the studies and writes ``<study>.csv``, ``<study>.svg`` and ``README.md``.
 
     Args:
-        folder: Made if need be.
-        grids: Grids a condition; None for the number that each study needs to be precise.
+        folder: Created if missing.
+        grids: Grids per condition; None for the number that each study needs to be precise.
     """
     from ablations.claims import aa_tests
     from ablations.core import simulation, store
@@ -70,7 +70,7 @@ def _csv(rows: "Sequence[Row]") -> str:
 
 
 def page(rows: "dict[str, list[Row]]") -> str:
-    """The page of the studies: for each the answer in a sentence, the figure and the numbers to read."""
+    """The page of the studies: for each a short answer, the figure and a table."""
     parts = [
         ("coverage", "Do intervals cover?", _of_coverage(rows["coverage"]), _coverage_table(rows["coverage"])),
         ("family_wise_error", "Are false findings rare?", _of_families(rows["family_wise_error"]), ""),
@@ -99,15 +99,15 @@ def _of_coverage(rows: "Sequence[Row]") -> str:
         return _range([row["coverage"] for row in rows if row["noise"].startswith(noise) and row["method"] == method])
 
     return (
-        f"The t interval, which decides verdicts, holds the true difference in {of('normal', 't')} of grids where "
-        f"noise is normal, in {of('heavy', 't')} where it has heavy tails, and in {of('skewed', 't')} where it is "
-        "skewed: there it promises too much. At so few seeds no bootstrap is the way out. BCa covers "
+        f"The t interval, which decides verdicts, covers the true difference in {of('normal', 't')} of grids with "
+        f"normal noise, in {of('heavy', 't')} with heavy tails, and in {of('skewed', 't')} with skewed noise, where "
+        "its coverage is too low. With so few seeds no bootstrap does better throughout. BCa covers "
         f"{of('normal', 'BCa bootstrap')} under normal noise. Percentile-t covers "
-        f"{of('normal', 'percentile-t bootstrap')} with 5 and 10 seeds, with wider intervals, and has no bounded "
-        "interval with 3; under skewed noise it is the better one. The multi-bootstrap over seeds and examples, asked "
-        f"about new seeds and new examples, covers {of('300 answers, runs differ', 'seeds and examples')} where runs "
+        f"{of('normal', 'percentile-t bootstrap')} with 5 and 10 seeds, but its intervals are wider, and unbounded "
+        "with 3; under skewed noise it is better. The multi-bootstrap over seeds and examples, which generalises to "
+        f"new seeds and new examples, covers {of('300 answers, runs differ', 'seeds and examples')} where runs "
         f"differ as wholes (too narrow) and {of('300 answers, runs much', 'seeds and examples')} where they are much "
-        "alike (too wide). So bootstrap intervals are information, and t decides."
+        "alike (too wide). So bootstrap intervals are reported for information, and t decides."
     )
 
 
@@ -115,36 +115,36 @@ def _coverage_table(rows: "Sequence[Row]") -> str:
     from ablations.core.formatting import Sheet, markdown
 
     seeds = sorted({row["seeds"] for row in rows})
-    found = {(row["noise"], row["method"], row["seeds"]): row for row in rows}
+    by_condition = {(row["noise"], row["method"], row["seeds"]): row for row in rows}
     lines = []
     for noise, method in dict.fromkeys((row["noise"], row["method"]) for row in rows):
-        here = [found[noise, method, n] for n in seeds]
-        widths = ["unbounded" if row["width"] is None else f"{row['width']:.2f}" for row in here]
-        lines.append([noise, method, *(_percent(row["coverage"]) for row in here), *widths])
-    notes = ["Width: the median, in standard deviations of a difference; of answers, in accuracy."]
+        of_method = [by_condition[noise, method, n] for n in seeds]
+        widths = ["unbounded" if row["width"] is None else f"{row['width']:.2f}" for row in of_method]
+        lines.append([noise, method, *(_percent(row["coverage"]) for row in of_method), *widths])
+    notes = ["Width: the median, in standard deviations of a difference; for answers, in accuracy."]
     headings = ["noise", "interval", *(f"covers, n = {n}" for n in seeds), *(f"width, n = {n}" for n in seeds)]
     return markdown(Sheet(headings, lines, left=2, notes=notes))
 
 
 def _of_families(rows: "Sequence[Row]") -> str:
     largest = max(row["family"] for row in rows)
-    plain = [
+    uncorrected = [
         row["uncorrected"] for row in rows if row["family"] == largest and row["contrasts"] == "separate contrasts"
     ]
     worst = max(rows, key=lambda row: row["Holm"])
     return (
-        f"With Holm's levels, {_range([row['Holm'] for row in rows])} of grids have a false finding, over all sizes of "
-        f"family, numbers of seeds and kinds of contrasts (largest: {_percent(worst['Holm'], 2)}, standard error "
-        f"{_percent(worst['standard error'], 2)}). Without correction it is {_range(plain)} among {largest} separate "
-        "contrasts."
+        f"With Holm's levels, {_range([row['Holm'] for row in rows])} of grids have a false finding, over all family "
+        f"sizes, numbers of seeds and kinds of contrasts (largest: {_percent(worst['Holm'], 2)}, standard error "
+        f"{_percent(worst['standard error'], 2)}). Without correction, {_range(uncorrected)} have one among {largest} "
+        "separate contrasts."
     )
 
 
 def _of_power(rows: "Sequence[Row]") -> str:
     gap, error = max(abs(row["simulated"] - row["formula"]) for row in rows), max(row["standard error"] for row in rows)
     return (
-        "Simulated power and the formula behind every detectable effect differ by "
-        f"{100 * gap:.1f} percentage points at most; the standard error of a point reaches {100 * error:.1f}."
+        "Simulated power differs from the formula behind every detectable effect by at most "
+        f"{100 * gap:.1f} percentage points; the standard error of a point is at most {100 * error:.1f}."
     )
 
 
@@ -154,11 +154,11 @@ def _of_same(rows: "Sequence[Row]") -> str:
     first = min(200, twice["grids"])
     kept = [first - row["wrong of the first 200"] for row in (twice, eight)]
     return (
-        "Verdicts on simulated records, by the code that judges published claims. The same variant under two names is "
+        "The code that judges published claims judged simulated records. The same variant under two names is "
         f"*not resolved* in {quiet[0]} of grids ({kept[0]} of the first {first}); a grid of seven such claims "
-        f"has no other verdict in {quiet[1]} ({kept[1]} of the first {first}). 95 % "
-        "is what is promised, no more: of 200 grids, 190 give or take 3. A true difference of the size that is called "
-        f"detectable is found in {_percent(rows[-1]['replicates'])} of grids; 80 % is what detectable means."
+        f"has no other verdict in {quiet[1]} ({kept[1]} of the first {first}). The promise is 95 %: "
+        "190 of 200 grids, give or take 3. A true difference of the size called detectable is found in "
+        f"{_percent(rows[-1]['replicates'])} of grids; by definition it should be 80 %."
     )
 
 

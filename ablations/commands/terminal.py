@@ -1,4 +1,4 @@
-"""How commands print, read ``name=value`` options and report errors: for people, or as JSON for programs."""
+"""How commands print, read ``name=value`` options and report errors."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-_UNFOLDED = 10_000  # columns, more than any listing has
+_UNFOLDED = 10_000  # columns, wider than any listing
 
 
 class Format(StrEnum):
@@ -20,8 +20,8 @@ class Format(StrEnum):
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Errors of configuration are messages for people, not tracebacks."""
+def reporting_errors() -> Iterator[None]:
+    """Prints errors of configuration as messages instead of tracebacks, and exits."""
     from lightning_modules.config import ConfigError
 
     try:
@@ -31,7 +31,7 @@ def told() -> Iterator[None]:
             typer.secho(str(problem), err=True, fg="red")
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("interrupted; a rerun goes on from here", err=True)
+        typer.echo("interrupted; run the command again to continue", err=True)
         raise typer.Exit(130) from None
 
 
@@ -52,13 +52,13 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         console = Console()
-        if not console.is_terminal:  # a file or a pipe has no width to fold to
+        if not console.is_terminal:  # a file or a pipe has no width
             console = Console(width=console.measure(table, options=console.options.update(width=_UNFOLDED)).maximum)
         console.print(table)
 
 
 def show(*pieces: Any) -> None:
-    """Prints Markdown: rendered in a terminal, as it is elsewhere."""
+    """Prints Markdown: rendered in a terminal, verbatim elsewhere."""
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -69,10 +69,10 @@ def show(*pieces: Any) -> None:
 
 
 def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
-    """The values of a repeatable ``name=value`` option, read as YAML.
+    """Reads a repeatable ``name=value`` option, its values as YAML.
 
     Raises:
-        ConfigError: For every text without an equals sign, and for a name that is given twice.
+        ConfigError: For every text without an equals sign, and for a repeated name.
     """
     from ablations.core import strict_yaml
     from lightning_modules.config import ConfigError, Problem
@@ -81,10 +81,10 @@ def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
     if wrong:
         raise ConfigError(Problem(option, f"{pair!r} is not of the form name=value") for pair in wrong)
     split = [pair.split("=", 1) for pair in pairs or []]
-    found: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     for name, text in split:
-        if name in found:
-            both = f"{name}=[{', '.join(other for one, other in split if one == name)}]"
-            raise ConfigError([Problem(option, f"{name!r} is given twice; several values are one list: {both!r}")])
-        found[name] = strict_yaml.value(text)
-    return found
+        if name in read:
+            both = f"{name}=[{', '.join(value for key, value in split if key == name)}]"
+            raise ConfigError([Problem(option, f"{name!r} is given twice; write several values as one list: {both!r}")])
+        read[name] = strict_yaml.value(text)
+    return read

@@ -1,1 +1,1 @@
-"""What all others stand on: records on disk, strict YAML, statistics, formatting, provenance."""
+"""The base of all other packages: records on disk, strict YAML, statistics, formatting, provenance."""

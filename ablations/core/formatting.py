@@ -1,7 +1,7 @@
-"""Numbers and names as text, and one table in three notations: Markdown, CSV and LaTeX.
+"""Formats numbers and names, and renders a table in three notations: Markdown, CSV and LaTeX.
 
-Every renderer escapes every cell and heading for its own notation, because a variant may have any name. None reads the
-locale. A table is a :class:`Sheet`; who fills it (``tables.py``) knows nothing of notations.
+Every renderer escapes every cell and heading for its notation, because a variant may have any name. None reads the
+locale. A table is a :class:`Sheet`; the code that fills it knows no notation.
 """
 
 import csv
@@ -20,12 +20,12 @@ Entry = str | float | int | bool | None
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table before it has a notation.
+    """A table, independent of notation.
 
     Attributes:
-        headings: One a column.
-        rows: Text is shown as it is; numbers are written with eight digits; None is an empty cell.
-        left: How many leading columns are names (flush left); the others are flush right.
+        headings: One per column.
+        rows: Text is shown verbatim; numbers have eight digits; None is an empty cell.
+        left: How many leading columns are names (left-aligned); the others are right-aligned.
         notes: Sentences below the table (Markdown and LaTeX only).
     """
 
@@ -39,7 +39,7 @@ class Sheet:
 
 
 def places(spread: float | None, value: float) -> int:
-    """Decimals worth printing: two digits of the uncertainty, or four digits of the value where there is none."""
+    """Decimals to print: two digits of the uncertainty, or four digits of the value without one."""
     scale, digits = (spread, 2) if spread else (abs(value), 4)
     if not scale:
         return 2
@@ -47,7 +47,7 @@ def places(spread: float | None, value: float) -> int:
 
 
 def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
-    """A number with so many decimals, never ``-0.00``.
+    """A number with fixed decimals, never ``-0.00``.
 
     >>> fixed(-0.0004, 2), fixed(0.214, 2, sign=True)
     ('0.00', '+0.21')
@@ -57,7 +57,7 @@ def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
 
 
 def mean_text(interval: Interval) -> str:
-    """``4.213 ± 0.021``; the bare mean and ``(n = 1)`` where there is no interval; empty without data."""
+    """``4.213 ± 0.021``; the bare mean and ``(n = 1)`` without an interval; empty without data."""
     if interval.mean is None:
         return ""
     decimals = places(interval.half, interval.mean)
@@ -84,7 +84,7 @@ def range_text(interval: Interval) -> str:
 
 
 def quantity(count: float | None) -> str:
-    """A large count with three digits and its prefix.
+    """A large count with three digits and a prefix.
 
     >>> quantity(3_276_800), quantity(950), quantity(1.1e14), quantity(None)
     ('3.28 M', '950', '110 T', '')
@@ -92,25 +92,25 @@ def quantity(count: float | None) -> str:
     if count is None:
         return ""
     for size, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(count) >= 0.9995 * size:  # what three digits round up to it counts as it
+        if abs(count) >= 0.9995 * size:  # includes what three digits round up to it
             return f"{count / size:.3g} {prefix}"
     return f"{count:.3g}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: ``48 s``, ``12 min``, ``3.4 h``."""
+    """Readable seconds: ``48 s``, ``12 min``, ``3.4 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def is_share(path: str) -> bool:
-    """Whether a knob is a share from 0 to 1, shown in per cent; a learning rate is none."""
+    """Whether a knob is a share from 0 to 1, shown in per cent; a learning rate is not."""
     return path.rpartition(".")[2] == "rate"
 
 
 def value_text(path: str, value: Any) -> str:
-    """The value of a knob for people: rates in per cent, switches as on and off.
+    """The value of a knob as text: rates in per cent, switches as on and off.
 
     >>> value_text("objectives.mlm.masking.rate", 0.15), value_text("optimizer.lr", 1e-3), value_text("x.y", None)
     ('15 %', '0.001', 'none')
@@ -127,7 +127,7 @@ def value_text(path: str, value: Any) -> str:
 
 
 def path_text(path: str) -> str:
-    """The name of a knob for people: its last word, with the one before where the last alone says little.
+    """A short name of a knob: its last word, with the word before if the last alone is unclear.
 
     >>> path_text("objectives.mlm.masking.rate"), path_text("model.num_layers"), path_text("system")
     ('masking rate', 'num_layers', 'system')
@@ -137,7 +137,7 @@ def path_text(path: str) -> str:
 
 
 def cell_text(values: dict[str, Any]) -> str:
-    """``masking rate 40 %, num_layers 4``; values of axes that are no knobs are names and stand for themselves."""
+    """``masking rate 40 %, num_layers 4``; names of variants stand alone."""
     shown = (f"{path_text(path)} {value_text(path, v)}" if "." in path else str(v) for path, v in values.items())
     return ", ".join(shown) or "the base"
 
@@ -147,9 +147,9 @@ def cell_text(values: dict[str, Any]) -> str:
 _INVISIBLE = {"Cf", "Cs", "Co", "Cn"}  # bidirectional overrides, joiners, surrogates, private use
 
 
-def plain(text: str) -> str:
-    """One line of visible characters: controls and line ends become spaces, format characters vanish."""
-    if text.isascii() and text.isprintable():  # nearly every text, at a fiftieth of the time
+def printable(text: str) -> str:
+    """One line of visible characters: control characters and line ends become spaces, format characters are removed."""
+    if text.isascii() and text.isprintable():  # nearly every text, and 50 times faster
         return " ".join(text.split())
     kept = (" " if unicodedata.category(c) in {"Cc", "Zl", "Zp"} else c for c in unicodedata.normalize("NFC", text))
     return " ".join("".join(c for c in kept if unicodedata.category(c) not in _INVISIBLE).split())
@@ -162,20 +162,20 @@ def _text(entry: Entry) -> str:
         return "yes" if entry else "no"
     if isinstance(entry, float):
         return f"{entry:.8g}"
-    return plain(str(entry))
+    return printable(str(entry))
 
 
 _MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<!\w)_|_(?!\w)|(?<=\])\(")
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it is: no markup, no HTML, no mathematics, no links, no new column."""
-    escaped = _MARKDOWN.sub(lambda found: "\\" + found[0], plain(text).replace("&", "&amp;"))
+    """Escapes text so that Markdown shows it verbatim: no markup, HTML, mathematics, links or new column."""
+    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], printable(text).replace("&", "&amp;"))
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
 def markdown(sheet: Sheet) -> str:
-    """A GitHub table, its notes below it as one paragraph each."""
+    """A GitHub table with its notes below, one paragraph each."""
     rules = [":--" if column < sheet.left else "--:" for column in range(len(sheet.headings))]
     lines = [[markdown_text(_text(entry)) for entry in row] for row in (sheet.headings, *sheet.rows)]
     table = "".join("| " + " | ".join(line) + " |\n" for line in (lines[0], rules, *lines[1:]))
@@ -183,7 +183,7 @@ def markdown(sheet: Sheet) -> str:
 
 
 def comma_separated(sheet: Sheet) -> str:
-    """CSV with Unix line ends; text that a spreadsheet would run as a formula starts with an apostrophe."""
+    """CSV with Unix line ends; an apostrophe precedes text that a spreadsheet would run as a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for row in (sheet.headings, *sheet.rows):
@@ -207,17 +207,19 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Text that LaTeX sets as it is. A character beyond Latin-1 letters without a command becomes its code point."""
+    """Escapes text so that LaTeX prints it verbatim. Characters beyond Latin-1 without a command become code points."""
     out = []
-    for c in plain(text):
+    for c in printable(text):
         is_known = c.isascii() or (ord(c) < 256 and c.isalpha())
         out.append(_LATEX.get(c, c if is_known else f"U+{ord(c):04X}"))
     joined = "".join(out)
-    return "{}" + joined if joined.startswith(("[", "*")) else joined  # else read as an argument of the row before
+    return (
+        "{}" + joined if joined.startswith(("[", "*")) else joined
+    )  # else LaTeX reads it as an argument of the row before
 
 
 def latex(sheet: Sheet) -> str:
-    """A plain ``tabular`` to be input by a document: no package needed beyond LaTeX itself."""
+    """A ``tabular`` for a document to input; it needs no LaTeX package."""
     columns = "".join("l" if column < sheet.left else "r" for column in range(len(sheet.headings)))
     lines = [" & ".join(latex_text(_text(entry)) for entry in row) + r" \\" for row in (sheet.headings, *sheet.rows)]
     body = [

@@ -1,6 +1,6 @@
-"""Executing notebooks with papermill: unknown parameters are refused, the output appears whole or not at all.
+"""Executes notebooks with papermill: refuses unknown parameters, and writes the output whole or not at all.
 
-Whether a grid succeeded is read from its records; a notebook's own status is never asked.
+The records say whether a grid succeeded, not the status of its notebook.
 """
 
 import ast
@@ -17,19 +17,19 @@ from nbformat.reader import NotJSONError
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import project
 
-ANY_GRID = "grid"  # the notebook that runs grids without one of their own
+ANY_GRID = "grid"  # the notebook for grids without their own
 
 
 def folder() -> Path:
-    """Where the notebooks are."""
+    """The folder of the notebooks."""
     return project() / "notebooks"
 
 
 def find(grid: str, notebook: str | None = None) -> Path:
-    """The notebook of a grid: the named one, the grid's own, or the one for any grid.
+    """The notebook for a grid: the named one, the grid's own, or the one for any grid.
 
     Raises:
-        ConfigError: When the named one does not exist.
+        ConfigError: If the named one does not exist.
     """
     names = {path.stem: path for path in sorted(folder().glob("*.ipynb"))}
     if notebook is not None and notebook not in names:
@@ -37,71 +37,71 @@ def find(grid: str, notebook: str | None = None) -> Path:
     return names[notebook or (Path(grid).stem if Path(grid).stem in names else ANY_GRID)]
 
 
-def checked(source: Path, grid: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def checked(source: Path, grid: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters to execute a notebook with.
 
     Args:
         source: The notebook.
-        grid: Given to notebooks that take any grid.
-        wanted: Parameter -> value; values of None keep the notebook's own default.
+        grid: The grid, for notebooks with a parameter ``grid``.
+        values: Parameter -> value; None keeps the notebook's default.
 
     Raises:
-        ConfigError: For parameters that the notebook does not declare, each with the nearest one that it does.
+        ConfigError: For parameters that the notebook does not declare, each with the nearest declared one.
     """
     declared = _declared(source)
-    given = {name: value for name, value in wanted.items() if value is not None}
+    parameters = {name: value for name, value in values.items() if value is not None}
     if "grid" in declared:
-        given.setdefault("grid", grid)
+        parameters.setdefault("grid", grid)
     wrong = [
         Problem(name, f"{source.name} has no such parameter.{did_you_mean(name, declared)}")
-        for name in given
+        for name in parameters
         if name not in declared
     ]
     if wrong:
         raise ConfigError(wrong)
-    return given
+    return parameters
 
 
 def _declared(source: Path) -> list[str]:
     import papermill
 
-    found = papermill.inspect_notebook(str(source))
-    if not found:
-        raise ConfigError([f"{source.name} has no cell tagged 'parameters', so nothing can be set in it"])
-    return list(found)
+    declared = papermill.inspect_notebook(str(source))
+    if not declared:
+        raise ConfigError([f"{source.name} declares no parameters; tag the cell that does with 'parameters'"])
+    return list(declared)
 
 
 def axes(source: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What a notebook's parameters say about axes, so that the grid can be trained before the notebook shows it.
+    """The axes that a notebook's parameters set, so that the grid can be trained before the notebook shows it.
 
-    Which parameter stands for which axis is read where the notebook opens its study:
+    The call that opens the study says which parameter holds which axis:
     ``ablations.open(..., axes={path: parameter})``.
     """
-    named = axis_parameters(source)
-    found = {path: parameters[name] for path, name in named.items() if name in parameters}
-    return found | dict(parameters.get("axes") or {})
+    names = axis_parameters(source)
+    values = {path: parameters[name] for path, name in names.items() if name in parameters}
+    return values | dict(parameters.get("axes") or {})
 
 
 def axis_parameters(source: Path) -> dict[str, str]:
-    """Axis -> the parameter that holds its values, from the first call of ``ablations.open`` in a notebook."""
+    """Axis -> the parameter with its values, from the first call of ``ablations.open`` in a notebook."""
     cells = nbformat.read(source, as_version=4).cells
     trees = [ast.parse(cell.source) for cell in cells if cell.cell_type == "code" and "ablations.open(" in cell.source]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     opening = next((call for call in calls if ast.unparse(call.func) == "ablations.open"), None)
-    given = next((word.value for word in opening.keywords if word.arg == "axes"), None) if opening else None
-    if not isinstance(given, ast.Dict):
+    argument = next((word.value for word in opening.keywords if word.arg == "axes"), None) if opening else None
+    if not isinstance(argument, ast.Dict):
         return {}
     return {
         path.value: value.id
-        for path, value in zip(given.keys, given.values, strict=True)
+        for path, value in zip(argument.keys, argument.values, strict=True)
         if isinstance(path, ast.Constant) and isinstance(value, ast.Name)
     }
 
 
 def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
-    """Executes a notebook into ``output``, replacing it only once the execution has ended.
+    """Executes a notebook and replaces ``output`` once the execution has ended.
 
-    A notebook that fails is kept too, with its error, for the reader; the error is raised.
+    A failing notebook is kept too, with its error; the error is raised.
 
     Raises:
         papermill.exceptions.PapermillExecutionError: From the failing cell.
@@ -118,19 +118,19 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
             parameters=dict(parameters),
             progress_bar=False,
             cwd=str(project()),
-            extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of loopback connections
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns about loopback connections
         )
     finally:
         with contextlib.suppress(FileNotFoundError):
             try:
                 _name_relatively(temporary, source, output)
                 os.replace(temporary, output)
-            except NotJSONError:  # written by half: the error that stopped the writing is the one to tell
+            except NotJSONError:  # half written: the error that stopped the writing matters
                 temporary.unlink()
 
 
 def _name_relatively(executed: Path, source: Path, output: Path) -> None:
-    """Papermill notes absolute paths in the notebook; a published one says nothing of the machine it ran on."""
+    """Replaces the absolute paths that papermill writes: a published notebook does not reveal its machine."""
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata["papermill"] |= {"input_path": source.name, "output_path": output.name}
     nbformat.write(notebook, executed)

@@ -1,4 +1,4 @@
-"""Where a record comes from: code, machine, packages, times. Kept beside the numbers, never part of an identity."""
+"""The provenance of a record: code, machine, packages, times. Stored with the numbers, never part of an identity."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ _CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change w
 
 
 def now() -> str:
-    """The present moment, to the second, in UTC."""
+    """The current time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -37,15 +37,15 @@ def _git(*arguments: str) -> str | None:
 
 
 def code() -> dict[str, Any]:
-    """The commit, and whether tracked or new code differs from it; both None without git."""
+    """The commit, and whether tracked or untracked code differs from it; both None without git."""
     status = _git("--no-optional-locks", "status", "--porcelain", "--", *_CODE)
     return {"commit": _git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
 
 
 def gpus() -> dict[str, str]:
-    """The CUDA devices this process may use: what selects each in ``CUDA_VISIBLE_DEVICES`` -> its name.
+    """The CUDA devices of this process: value in ``CUDA_VISIBLE_DEVICES`` -> name.
 
-    Asks the driver's tool, so that CUDA is not initialised in the process that only launches others.
+    Asks ``nvidia-smi``, so that a process that only launches others does not initialise CUDA.
     """
     names, chosen = _installed(), os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None or not names:
@@ -72,7 +72,7 @@ def device_class(here: bool = True) -> str:
     """``cpu``, or the name of the CUDA device. Runs of different classes are never paired.
 
     Args:
-        here: Whether this process computes, and may ask CUDA itself; a launcher asks the driver's tool.
+        here: Whether this process computes and may ask CUDA; a launcher asks ``nvidia-smi``.
     """
     from torch import cuda
 
@@ -83,13 +83,13 @@ def device_class(here: bool = True) -> str:
 
 @cached
 def packages() -> tuple[str, ...]:
-    """Name and version of every installed package; reading them all takes longer than a small run."""
-    described = (package.metadata for package in metadata.distributions())
-    return tuple(sorted({f"{about['Name']}=={about['Version']}" for about in described if about["Name"]}))
+    """Name and version of every installed package; cached, because reading them takes longer than a small run."""
+    distributions = (package.metadata for package in metadata.distributions())
+    return tuple(sorted({f"{about['Name']}=={about['Version']}" for about in distributions if about["Name"]}))
 
 
 def environment(results: Path) -> str:
-    """Keeps the list of installed packages once in the results folder and returns its name.
+    """Writes the list of installed packages to the results folder, once, and returns its name.
 
     Returns:
         Twelve hexadecimal digits: ``results/environments/<these>.json``.
@@ -108,13 +108,13 @@ def environment(results: Path) -> str:
 
 
 def describe(results: Path, started: str, attempts: int, here: bool = True) -> dict[str, Any]:
-    """Everything a record says about how it came to be.
+    """The provenance in a record.
 
     Args:
         results: The results folder.
-        started: When this attempt began, as from `now`.
-        attempts: How many were made, this one included.
-        here: Whether the run was computed in this process.
+        started: When this attempt began, from `now`.
+        attempts: The number of attempts, this one included.
+        here: Whether this process computed the run.
     """
     import torch
 

@@ -1,8 +1,8 @@
-"""Bootstrap intervals: over seeds, and over seeds and examples together. Plain functions of numbers.
+"""Bootstrap intervals: over seeds, and over seeds and examples. Pure functions of numbers.
 
-They are information beside the t interval over seeds, which decides verdicts: at 3 to 10 seeds no bootstrap covers
-better (`simulation` measures it). Resampling is by counts: how often each value is drawn is multinomial,
-so a replicate is a product of weights and values. The counts are the same on every call, and so are the intervals.
+They inform beside the t interval over seeds, which decides verdicts: with 3 to 10 seeds no bootstrap covers better
+(`simulation` measures it). We resample by counts: how often each value is drawn is multinomial, so a replicate is a
+product of weights and values. The counts, and so the intervals, are the same on every call.
 """
 
 import math
@@ -22,13 +22,13 @@ _IN_CACHE = 100  # replicates whose weights of examples fit into a processor's c
 def bootstrap_interval(values: Sequence[float], level: float = LEVEL, replicates: int = REPLICATES) -> Interval:
     """The percentile-t bootstrap interval of the mean (Efron and Tibshirani 1993, section 12.5).
 
-    For the difference of two variants give the differences between paired seeds. Of the bootstrap's intervals this one
-    was chosen by measured coverage of 95 % intervals over 2,000 normal samples of 5 and of 10: percentile-t 94 and
-    95 %, BCa 82 and 90 %. Over 3 values BCa covers 71 %, and percentile-t has no bounded interval, because one resample
-    in nine is a single value three times. Where values are skewed it covers better than t, and is wider.
+    For the difference of two variants, pass the differences between paired seeds. We chose this bootstrap interval by
+    its measured coverage at 95 % over 2,000 normal samples of 5 and of 10: percentile-t 94 and 95 %, BCa 82 and 90 %.
+    Over 3 values BCa covers 71 %, and percentile-t is unbounded, because one resample in nine is a single value three
+    times. For skewed values it covers better than t, but is wider.
 
     Returns:
-        ``low`` and ``high`` are None where the interval is unbounded: for fewer than four values, or few distinct ones.
+        ``low`` and ``high`` are None if the interval is unbounded: for fewer than four values, or few distinct ones.
     """
     n = len(values)
     mean = float(np.mean(values)) if n else None
@@ -52,7 +52,7 @@ def percentile_t(values: np.ndarray, level: float = LEVEL, replicates: int = REP
     return low, high
 
 
-@lru_cache(maxsize=16)  # a few numbers of seeds occur again and again
+@lru_cache(maxsize=16)  # the same few numbers of seeds recur
 def _shares_of_few(n: int, replicates: int) -> np.ndarray:
     return _shares(np.random.default_rng(_SEED), n, replicates).T
 
@@ -63,7 +63,7 @@ def _percentile_t(values: np.ndarray, shares: np.ndarray, level: float) -> tuple
     centred = (values - mean[:, None]) / np.where(error > 0, error, 1.0)[:, None]
     shift = centred @ shares
     spread = centred**2 @ shares - shift**2
-    spread = np.where(spread > 1e-9, spread, 0.0)  # a resample of one value has none, but for rounding
+    spread = np.where(spread > 1e-9, spread, 0.0)  # a resample of one value has none except by rounding
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.nan_to_num(shift / np.sqrt(spread / (n - 1)), nan=0.0, posinf=np.inf, neginf=-np.inf)
     tail = (1 - level) / 2
@@ -74,20 +74,19 @@ def _percentile_t(values: np.ndarray, shares: np.ndarray, level: float) -> tuple
 def multibootstrap(differences: np.ndarray, level: float = LEVEL, replicates: int = REPLICATES) -> Interval:
     """The interval of a paired difference over new seeds and new examples (Sellam et al. 2022, section 4).
 
-    Each replicate draws seeds and, independently of them, examples; both sides keep the same of either. It answers
-    another question than an interval over seeds, which takes the examples as given: would the difference be there with
-    other examples of the same kind, too? As in the paper the interval is made of percentiles.
+    Each replicate draws seeds and, independently, examples; both sides share the draws. It answers a different question
+    than an interval over seeds, which takes the examples as given: would the difference persist with other examples of
+    the same kind? As in the paper, the bounds are percentiles.
 
-    Its coverage is not 95 %, and `simulation` measures how far off it is. Where runs differ as wholes it
-    is too narrow (87 % at 5 seeds): a bootstrap over ``n`` seeds has (n - 1) / n of their variance, and no wider tails
-    for not knowing it. Where runs are alike and single answers flip it is too wide (98 %): the noise of single answers
-    is counted three times, with the seeds, with the examples, and by itself (Owen, Annals of Applied Statistics 1,
-    2007, 386-411).
+    Its coverage is not 95 %; `simulation` measures it. Where runs differ as wholes, it is too narrow (87 % at 5 seeds):
+    a bootstrap over ``n`` seeds has (n - 1) / n of their variance, and no wider tails for estimating it. Where runs are
+    alike and single answers flip, it is too wide (98 %): it counts the noise of single answers three times, with the
+    seeds, with the examples, and by itself (Owen, Annals of Applied Statistics 1, 2007, 386-411).
 
     Args:
-        differences: How much more right side a is than side b ``[seeds, examples]``.
-        level: Coverage aimed at.
-        replicates: Resamples.
+        differences: Correctness of side a minus that of side b ``[seeds, examples]``.
+        level: Target coverage.
+        replicates: Number of resamples.
 
     Returns:
         The mean of all differences with its percentiles; ``n`` counts seeds. No bounds for fewer than two seeds or
@@ -119,6 +118,6 @@ def resampled_means(differences: np.ndarray, replicates: int = REPLICATES) -> np
 
 
 def _shares(draws: np.random.Generator, n: int, rows: int) -> np.ndarray:
-    """How large a part of each resample each of ``n`` values is ``[rows, n]``: multinomial counts over n."""
+    """The share of each of ``n`` values in each resample ``[rows, n]``: multinomial counts over n."""
     drawn = draws.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
     return np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n) / n

@@ -1,14 +1,14 @@
-"""What the methods of a study return: text for people, and a DataFrame to go on from."""
+"""The return value of a study's methods: text for people, and the DataFrame behind it."""
 
 import pandas as pd
 
 
 class Shown:
-    """Markdown that a notebook renders and a terminal prints, with the numbers behind it.
+    """Markdown, which a notebook renders and a terminal prints, with its numbers.
 
     Attributes:
-        text: Markdown, its numbers rounded to what their intervals allow.
-        data: The same numbers and more, a row a line of the table and nothing rounded; empty where there is no table.
+        text: Markdown, with numbers rounded by their intervals.
+        data: The same numbers and more, unrounded, one row per line of the table; empty without a table.
     """
 
     def __init__(self, text: str, data: pd.DataFrame | None = None) -> None:

@@ -1,7 +1,7 @@
-"""What the intervals and corrections promise, checked on noise whose truth is known.
+"""Checks intervals and corrections on simulated grids whose truth is known.
 
-Everything is computed for many simulated grids at once, by functions that tests hold equal to those that verdicts use.
-Every condition draws from a stream of its own, so the numbers depend on nothing but the settings.
+All functions take many simulated grids at once; tests hold them equal to those that verdicts use. Every condition draws
+from its own stream, so the numbers depend only on the settings.
 """
 
 import math
@@ -44,14 +44,14 @@ NOISE_NAMES = {
 
 
 def t_intervals(values: np.ndarray, level: float | np.ndarray = LEVEL) -> Edges:
-    """The ends of ``statistics.mean_interval`` for samples ``[..., n]``; ``level`` may differ from one to the next."""
+    """The ends of ``statistics.mean_interval`` for samples ``[..., n]``; ``level`` may differ between samples."""
     n, mean = values.shape[-1], values.mean(axis=-1)
     half = stats.t.ppf((1 + np.asarray(level)) / 2, n - 1) * _spread(values) / math.sqrt(n)
     return mean - half, mean + half
 
 
 def t_p_values(values: np.ndarray) -> np.ndarray:
-    """The two-sided p of ``statistics.Contrast`` for differences ``[..., n]`` that are not all alike."""
+    """The two-sided p of ``statistics.Contrast`` for differences ``[..., n]`` that are not all equal."""
     n = values.shape[-1]
     return 2 * stats.t.sf(np.abs(values.mean(axis=-1)) * math.sqrt(n) / _spread(values), n - 1)
 
@@ -69,34 +69,34 @@ def holm_levels(p: np.ndarray, level: float = LEVEL) -> np.ndarray:
     failed = np.take_along_axis(p, order, axis=-1) >= at_step
     first = np.where(failed.any(axis=-1), failed.argmax(axis=-1), size - 1)
     alphas = at_step[np.minimum(np.arange(size), first[..., None])]
-    found = np.empty_like(alphas)
-    np.put_along_axis(found, order, alphas, axis=-1)
-    return 1 - found
+    in_order = np.empty_like(alphas)
+    np.put_along_axis(in_order, order, alphas, axis=-1)
+    return 1 - in_order
 
 
 def coverage(grids: int = GRIDS) -> list[Row]:
-    """How often 95 % intervals over seeds hold the true mean difference, by noise, number of seeds and method.
+    """How often 95 % intervals over seeds cover the true mean difference, by noise, number of seeds and method.
 
-    ``width`` is the median width in standard deviations of a difference. Where not every interval is bounded there is
-    no coverage: an unbounded one covers by saying nothing.
+    ``width`` is the median width in standard deviations of a difference. If any interval is unbounded there is no
+    coverage: an unbounded interval covers everything.
     """
     rows: list[Row] = []
     for noise, seeds, draws in _conditions("coverage", NOISE):
         values = NOISE[noise](draws, (grids, seeds))
-        found = {
+        methods = {
             "t": t_intervals(values),
             "percentile-t bootstrap": percentile_t(values, LEVEL, _REPLICATES),
             "BCa bootstrap": bca(values, draws),
         }
         rows += [
             {"noise": NOISE_NAMES[noise], "seeds": seeds, "method": method} | _covered(edges)
-            for method, edges in found.items()
+            for method, edges in methods.items()
         ]
     return rows
 
 
 def bca(values: np.ndarray, draws: np.random.Generator, level: float = LEVEL) -> Edges:
-    """SciPy's BCa bootstrap intervals of the mean for samples ``[samples, n]``, to compare with."""
+    """SciPy's BCa bootstrap intervals of the mean for samples ``[samples, n]``, for comparison."""
     ends = [
         stats.bootstrap(
             (part,), np.mean, axis=-1, confidence_level=level, n_resamples=_REPLICATES, method="BCa", rng=draws
@@ -125,27 +125,27 @@ def _error(share: float, trials: int) -> float:
 
 
 def coverage_of_examples(grids: int = GRIDS // 2, examples: int = EXAMPLES) -> list[Row]:
-    """How often intervals hold the true difference over new seeds and new examples, which is 0 here.
+    """How often intervals cover the true difference over new seeds and new examples, which is 0.
 
-    An answer is right with a chance whose logit is the sum of the example's difficulty (standard deviation 1.5), what
-    the variant makes of that example (0.7), and how the variant's run turned out (0.15 or 0.6).
+    The logit of the chance of a right answer is the sum of three normal effects: the example's difficulty (standard
+    deviation 1.5), the variant on that example (0.7), and the variant's run (0.15 or 0.6).
     """
     rows: list[Row] = []
     for kind, seeds, draws in _conditions("examples", RUNS):
         parts = [_of_answers(draws, (part.size, seeds, examples), RUNS[kind]) for part in _split(grids, 100)]
-        found = {
+        methods = {
             method: tuple(np.concatenate(edges) for edges in zip(*(part[method] for part in parts), strict=True))
             for method in parts[0]
         }
         rows += [
             {"noise": f"{examples} answers, {kind}", "seeds": seeds, "method": method} | _covered(edges)
-            for method, edges in found.items()
+            for method, edges in methods.items()
         ]
     return rows
 
 
 def _of_answers(draws: np.random.Generator, shape: tuple[int, int, int], differ: float) -> dict[str, Edges]:
-    """Intervals of two variants that are equally good, from answers ``[grids, seeds, examples]``."""
+    """Intervals of the difference of two equally good variants, from answers ``[grids, seeds, examples]``."""
     grids, seeds, examples = shape
     difficulty, right = draws.normal(0.4, 1.5, size=(grids, 1, examples)), []
     for _ in "ab":
@@ -165,9 +165,9 @@ FAMILY_KINDS = ("separate contrasts", "one baseline shared", "one baseline share
 
 
 def family_wise_error(grids: int = 10 * GRIDS) -> list[Row]:
-    """How often some interval of a family misses its true null value: with Holm's levels, and without any correction.
+    """How often any interval of a family misses its true null value, with Holm's levels and without correction.
 
-    Real effects are three standard deviations of a difference; only the contrasts without one count.
+    Real effects are three standard deviations of a difference; only contrasts without an effect count.
     """
     rows: list[Row] = []
     for kind, seeds, draws in _conditions("families", FAMILY_KINDS):
@@ -178,33 +178,33 @@ def family_wise_error(grids: int = 10 * GRIDS) -> list[Row]:
             is_real = (np.arange(size) % 2 == 1) & (kind == FAMILY_KINDS[2])
             values += 3.0 * is_real[:, None]
             adjusted = _misses(values, holm_levels(t_p_values(values)))[:, ~is_real].any(axis=1).mean()
-            plain = _misses(values, LEVEL)[:, ~is_real].any(axis=1).mean()
-            found = {"Holm": adjusted, "standard error": _error(adjusted, grids), "uncorrected": plain}
+            uncorrected = _misses(values, LEVEL)[:, ~is_real].any(axis=1).mean()
+            shares = {"Holm": adjusted, "standard error": _error(adjusted, grids), "uncorrected": uncorrected}
             about: Row = {"contrasts": kind, "family": size, "seeds": seeds, "grids": grids}
-            rows.append(about | {name: float(share) for name, share in found.items()})
+            rows.append(about | {name: float(share) for name, share in shares.items()})
     return rows
 
 
 def _misses(values: np.ndarray, level: float | np.ndarray) -> np.ndarray:
-    """Which intervals leave 0 out."""
+    """Which intervals exclude 0."""
     low, high = t_intervals(values, level)
     return (low > 0) | (high < 0)
 
 
 def power(grids: int = GRIDS) -> list[Row]:
-    """How often a true effect is seen, beside what ``statistics.paired_power`` says."""
+    """How often a true effect is detected, beside the power of ``statistics.paired_power``."""
     rows: list[Row] = []
     for _, seeds, draws in _conditions("power", ("power",)):
         for effect in EFFECTS:
-            seen = float(_misses(draws.normal(effect, 1.0, size=(grids, seeds)), LEVEL).mean())
+            detected = float(_misses(draws.normal(effect, 1.0, size=(grids, seeds)), LEVEL).mean())
             formula = paired_power(effect, 1.0, seeds)
-            row: Row = {"effect": effect, "seeds": seeds, "grids": grids, "simulated": seen, "formula": formula}
+            row: Row = {"effect": effect, "seeds": seeds, "grids": grids, "simulated": detected, "formula": formula}
             rows.append(row | {"standard error": _error(formula, grids)})
     return rows
 
 
 def _conditions(study: str, kinds: Iterable[str]) -> Iterator[tuple[str, int, np.random.Generator]]:
-    """Every kind with every number of seeds, and a stream of random numbers that is its own."""
+    """Every kind with every number of seeds, and its own stream of random numbers."""
     for place, kind in enumerate(kinds):
         for seeds in SEEDS:
             yield kind, seeds, np.random.default_rng([*study.encode(), place, seeds])

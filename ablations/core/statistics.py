@@ -1,7 +1,7 @@
-"""Means over seeds, contrasts paired by seed, corrections for many claims, and the smallest effect one could have seen.
+"""Means over seeds, contrasts paired by seed, corrections for many claims, power and detectable effects.
 
-Plain functions of numbers: nothing here knows what a grid is. The *level* of an interval is its coverage (0.95);
-*alpha* is what is left (0.05).
+Pure functions of numbers, independent of grids. The *level* of an interval is its coverage (0.95); *alpha* is the rest
+(0.05).
 """
 
 import math
@@ -21,7 +21,7 @@ RANK_TEST_PAIRS = 6  # the smallest two-sided p of five signed ranks is 2 / 2**5
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its t interval. ``low`` and ``high`` are None where ``n`` is too small to have one."""
+    """A mean with its t interval. ``low`` and ``high`` are None if ``n`` is too small for one."""
 
     mean: float | None
     low: float | None
@@ -40,9 +40,9 @@ class Contrast:
     """The mean of ``a - b`` over common seeds, in the unit of the metric.
 
     Attributes:
-        seeds: The seeds that both sides have, in order.
-        differences: ``a - b``, one a seed.
-        alone: Seeds that only one side has; they take no part.
+        seeds: The seeds of both sides, in order.
+        differences: ``a - b``, one per seed.
+        alone: Seeds of only one side, which are excluded.
     """
 
     seeds: tuple[int, ...]
@@ -89,13 +89,13 @@ class Contrast:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Standard deviation (n - 1), exactly 0 where the values differ by rounding only."""
+    """Standard deviation (n - 1); exactly 0 if the values differ only by rounding."""
     sd = float(np.std(values, ddof=1))
     return 0.0 if sd <= 1e-12 * max(map(abs, values)) else sd
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Student's t interval of the mean; n = 1 has a mean and no interval, n = 0 neither.
+    """Student's t interval of the mean; n = 1 has a mean but no interval, n = 0 neither.
 
     >>> interval = mean_interval([1.0, 2.0, 3.0])
     >>> round(interval.mean, 3), round(interval.half, 3), interval.n
@@ -112,7 +112,7 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Contrast:
-    """Pairs two sides by seed: only seeds that both have count, the others are named in ``alone``.
+    """Pairs two sides by seed; seeds of only one side are excluded and listed in ``alone``.
 
     >>> contrast = paired({0: 3.0, 1: 3.5, 2: 9.0}, {0: 2.0, 1: 2.0})
     >>> contrast.seeds, contrast.differences, contrast.alone
@@ -136,16 +136,16 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def holm_levels(p: Sequence[float], level: float = LEVEL) -> list[float]:
-    """The coverage at which each contrast's interval says exactly what Holm's test says.
+    """The coverage at which each contrast's interval decides exactly as Holm's test does.
 
-    Step k of m compares its p value with alpha / (m - k + 1) and the first failure stops the procedure. So the
-    interval of a rejected contrast has the alpha of its own step, and every contrast from the first failure on has the
-    alpha of that failing step: an interval excludes the null value exactly where Holm rejects (proposed by Serlin,
-    Journal of Experimental Education 61, 1993, 350-360).
+    Step k of m compares its p value with alpha / (m - k + 1), and the first failure stops the procedure. So a rejected
+    contrast's interval has the alpha of its own step, and every contrast from the first failure on has the alpha of
+    that step: an interval excludes the null value exactly where Holm rejects (Serlin, Journal of Experimental Education
+    61, 1993, 350-360).
 
-    What they promise: over all contrasts whose true effect is null, the chance that any interval misses it is at most
+    They guarantee: over all contrasts whose true effect is null, the chance that any interval misses it is at most
     alpha, and each interval alone covers at least ``level``. They are narrower than Bonferroni's (alpha / m for all),
-    which promise joint coverage of the non-null effects too.
+    which guarantee joint coverage of the non-null effects too.
 
     >>> [round(1 - level, 4) for level in holm_levels([0.001, 0.2, 0.03])]
     [0.0167, 0.025, 0.025]
@@ -160,7 +160,7 @@ def holm_levels(p: Sequence[float], level: float = LEVEL) -> list[float]:
 
 
 def paired_power(effect: float, sd: float, n: int, level: float = LEVEL) -> float:
-    """The chance that a two-sided paired t test of ``n`` pairs sees a true mean difference.
+    """The power of a two-sided paired t test of ``n`` pairs to detect a true mean difference.
 
     Exact, by the noncentral t distribution; at five seeds the normal approximation is off by a third.
 
@@ -168,7 +168,7 @@ def paired_power(effect: float, sd: float, n: int, level: float = LEVEL) -> floa
         effect: The true mean difference.
         sd: Standard deviation of the differences, above 0, in the same unit.
         n: Pairs, at least 2.
-        level: Coverage of the interval that has to exclude 0.
+        level: Coverage of the interval that must exclude 0.
     """
     bound, shift = stats.t.ppf((1 + level) / 2, n - 1), abs(effect) * math.sqrt(n) / sd
     # the far tail by its mirror image: SciPy's lower tail is NaN for large shifts
@@ -176,9 +176,9 @@ def paired_power(effect: float, sd: float, n: int, level: float = LEVEL) -> floa
 
 
 def minimum_detectable_effect(sd: float, n: int, level: float = LEVEL, power: float = POWER) -> float | None:
-    """The smallest true difference that ``n`` pairs would show with the given power, in the unit of ``sd``.
+    """The smallest true difference that ``n`` pairs detect with the given power, in the unit of ``sd``.
 
-    None for fewer than two pairs. With ``sd`` 1 it is in standard deviations of the difference, as a plan prints it.
+    None for fewer than two pairs. With ``sd`` 1 the unit is standard deviations of the difference, as in a plan.
 
     >>> round(minimum_detectable_effect(1.0, 5), 3), minimum_detectable_effect(1.0, 1)
     (1.682, None)
@@ -199,33 +199,33 @@ def _standardised_effect(n: int, level: float, power: float) -> float:
 def seeds_needed(
     effect: float, sd: float, level: float = LEVEL, power: float = POWER, most: int = MOST_SEEDS
 ) -> int | None:
-    """The fewest seeds with which a two-sided paired t test sees a true mean difference with the given power.
+    """The smallest number of seeds with which a two-sided paired t test detects a true mean difference.
 
-    Exact, by bisection over :func:`paired_power`, which grows with the number of pairs. ``sd`` comes from a pilot, and
-    is itself uncertain: that of five pairs may be off by a factor of two (95 % interval 0.6 to 2.9 times).
+    Exact, by bisection over :func:`paired_power`, which grows with the number of pairs. ``sd`` comes from a pilot and
+    is uncertain: that of five pairs may be off by a factor of two (95 % interval 0.6 to 2.9 times).
 
     Args:
-        effect: The true mean difference that should be seen.
+        effect: The true mean difference to detect.
         sd: Standard deviation of the differences between paired seeds, not negative, in the same unit.
-        level: Coverage of the interval that has to exclude 0.
-        power: The wanted chance to see it, between 0 and 1.
-        most: The largest number considered.
+        level: Coverage of the interval that must exclude 0.
+        power: The target power, between 0 and 1.
+        most: The largest number to consider.
 
     Returns:
-        At least 2; None where ``most`` seeds are not enough, as for an effect of 0.
+        At least 2; None if ``most`` seeds are not enough, as for an effect of 0.
 
     Raises:
-        ValueError: For an ``effect`` or ``sd`` that is no finite number, or an ``sd`` below 0.
+        ValueError: For an ``effect`` or ``sd`` that is not finite, or an ``sd`` below 0.
 
     >>> seeds_needed(0.1, 0.1), seeds_needed(0.1, 0.05), seeds_needed(0.0, 0.1)
     (10, 5, None)
     """
     if not (math.isfinite(effect) and math.isfinite(sd) and sd >= 0):
-        raise ValueError(f"an effect of {effect!r} with a standard deviation of {sd!r}: both must be finite, sd >= 0")
+        raise ValueError(f"effect {effect!r} and sd {sd!r}: both must be finite, with sd >= 0")
     if effect == 0:
         return None
     if sd == 0:
         return 2
     # bisect_left over False ... False, True ... True
-    found = bisect_left(range(2, most + 1), True, key=lambda n: paired_power(effect, sd, n, level) >= power) + 2
-    return found if found <= most else None
+    seeds = bisect_left(range(2, most + 1), True, key=lambda n: paired_power(effect, sd, n, level) >= power) + 2
+    return seeds if seeds <= most else None

@@ -1,8 +1,7 @@
-"""YAML without surprises: what is written is what is read, and every problem has its line.
+"""Reads YAML strictly: no silent conversions, and every problem with its line.
 
-PyYAML's safe loader reads ``1e-5`` as text, ``no`` as False, ``012`` as 10, and lets the last of two equal keys
-win in silence. Here its parser builds the tree and our own rules (those of YAML 1.2's core schema, and stricter)
-give the values.
+PyYAML's safe loader reads ``1e-5`` as text, ``no`` as False, ``012`` as 10, and silently lets the last of two equal
+keys win. Here its parser builds the tree, and our own rules (YAML 1.2's core schema, and stricter) give the values.
 """
 
 import math
@@ -17,7 +16,7 @@ import yaml
 from lightning_modules.config import ConfigError, Problem
 
 _LARGEST_FILE = 1 << 20  # bytes; a grid has a few thousand
-_MOST_NODES = 20_000  # values of a file once its aliases are followed
+_MOST_NODES = 20_000  # values of a file with its aliases expanded
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NOTHING = ("", "~", "null", "Null", "NULL")
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -30,7 +29,7 @@ Path_ = tuple[str | int, ...]
 
 @dataclass
 class Document:
-    """The data of a file, and the line on which each of its parts stands (path of keys -> line, from 1)."""
+    """The data of a file, and the line of each of its parts (path of keys -> line, from 1)."""
 
     file: Path
     data: Any = None
@@ -38,7 +37,7 @@ class Document:
     problems: list[tuple[int, Problem]] = field(default_factory=list)
 
     def line(self, path: Path_) -> int:
-        """The line of a part, or of the nearest part around it that was written."""
+        """The line of a part, or of the nearest part around it that has one."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -60,14 +59,14 @@ class Document:
         }
 
     def complain(self, path: Path_, message: str, line: int | None = None) -> None:
-        """Notes a problem as ``file:line: path: message``."""
+        """Adds a problem as ``file:line: path: message``."""
         at = line or self.line(path)
         dotted = ".".join(map(str, path))
         where = f"{self.file.name}:{at}" + (f": {dotted}" if dotted else "")
         self.problems.append((at, Problem(where, message)))
 
     def check(self) -> None:
-        """Raises every problem noted so far, in the order of the file.
+        """Raises all problems so far, in the order of the file.
 
         Raises:
             ConfigError: If there is one.
@@ -77,13 +76,13 @@ class Document:
 
 
 class _Parser(yaml.SafeLoader):
-    """PyYAML's scanner and composer with no implicit types: every plain scalar arrives as its text."""
+    """PyYAML's scanner and composer without implicit types: every plain scalar stays text."""
 
     yaml_implicit_resolvers: Mapping = {}
 
 
 def load(file: Path) -> Document:
-    """Reads a YAML file. Problems of its syntax are in ``Document.problems``; ``check`` raises them.
+    """Reads a YAML file. Syntax problems go to ``Document.problems``; ``check`` raises them.
 
     Raises:
         ConfigError: If the file cannot be read at all.
@@ -95,9 +94,9 @@ def load(file: Path) -> Document:
     except yaml.MarkedYAMLError as error:
         _syntax(document, error)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        document.complain((), f"is not YAML text: {' '.join(str(error).split())}")
+        document.complain((), f"is not valid YAML: {' '.join(str(error).split())}")
     except RecursionError:
-        document.complain((), "is nested too deeply to be read")
+        document.complain((), "is nested too deeply")
     except OSError as error:
         raise ConfigError([f"{document.file}: cannot be read: {error.strerror}"]) from None
     else:
@@ -109,7 +108,7 @@ def load(file: Path) -> Document:
 
 
 def value(text: str) -> Any:
-    """One value as it would be read from a file: ``0.4`` a number, ``true`` a truth, ``[1, 2]`` a list.
+    """Reads one value as in a file: ``0.4`` is a number, ``true`` a boolean, ``[1, 2]`` a list.
 
     Raises:
         ConfigError: If ``text`` is not YAML.
@@ -118,7 +117,7 @@ def value(text: str) -> Any:
     try:
         node = yaml.compose(text, Loader=_Parser)
     except yaml.YAMLError as error:
-        raise ConfigError([f"{text!r} cannot be read: {' '.join(str(error).split())}"]) from None
+        raise ConfigError([f"{text!r} is not valid YAML: {' '.join(str(error).split())}"]) from None
     if node is None:
         return None
     read = _Reader(document).value(node, ())
@@ -130,7 +129,7 @@ def value(text: str) -> Any:
 def _text(file: Path) -> str:
     size = file.stat().st_size
     if size > _LARGEST_FILE:
-        raise yaml.YAMLError(f"it has {size:,} bytes, and at most {_LARGEST_FILE:,} are read")
+        raise yaml.YAMLError(f"it has {size:,} bytes; at most {_LARGEST_FILE:,} are allowed")
     return file.read_text(encoding="utf-8")
 
 
@@ -138,14 +137,14 @@ def _syntax(document: Document, error: yaml.MarkedYAMLError) -> None:
     mark = error.problem_mark or error.context_mark
     message = error.problem or error.context or "cannot be parsed"
     if "'\\t'" in message or "tab" in message:
-        message = "there is a tab where YAML wants spaces; indent with spaces"
+        message = "a tab is not allowed here; indent with spaces"
     elif mark is not None:
         message = f"{message} (column {mark.column + 1})"
     document.complain((), message, line=mark.line + 1 if mark else 1)
 
 
 class _Reader:
-    """Turns composed nodes into values, following aliases up to a bound."""
+    """Turns composed nodes into values and expands aliases up to a limit."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -157,7 +156,7 @@ class _Reader:
         self.document.lines.setdefault(path, line or node.start_mark.line + 1)
         if self.seen > _MOST_NODES or id(node) in self.open:
             if self.seen <= _MOST_NODES + 1:
-                self.document.complain(path, f"aliases (*name) unfold to more than {_MOST_NODES:,} values")
+                self.document.complain(path, f"aliases (*name) expand to more than {_MOST_NODES:,} values")
             self.seen = _MOST_NODES + 2
             return None
         if isinstance(node, yaml.ScalarNode):
@@ -178,20 +177,20 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node, path: Path_) -> dict[str, Any]:
         self._plain_tag(node, path, "map")
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             key = self._scalar(key_node, path) if isinstance(key_node, yaml.ScalarNode) else None
             if not isinstance(key, str):
                 self.document.complain(path, "a key must be text; put it in quotes", line)
-            elif key in found:
+            elif key in mapping:
                 first = self.document.lines[(*path, key)]
                 self.document.complain((*path, key), f"is written twice (first on line {first})", line)
             else:
-                found[key] = self.value(value_node, (*path, key), line)
+                mapping[key] = self.value(value_node, (*path, key), line)
             if self.seen > _MOST_NODES:
                 break
-        return found
+        return mapping
 
     def _plain_tag(self, node: yaml.Node, path: Path_, kind: str) -> None:
         if node.tag not in (_TAG + kind, "!"):

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 
-from ablations.core.formatting import plain
+from ablations.core.formatting import printable
 from ablations.core.store import write
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -102,7 +102,7 @@ def _glyphs() -> frozenset[int]:
 
 def shown(text: str, limit: int = 60) -> str:
     """One line that the font can draw; what it cannot is a question mark."""
-    drawn = "".join(c if ord(c) in _glyphs() else "?" for c in plain(text))
+    drawn = "".join(c if ord(c) in _glyphs() else "?" for c in printable(text))
     return drawn if len(drawn) <= limit else drawn[: limit - 1] + "…"
 
 

@@ -1,1 +1,1 @@
-"""Looking into one trained model: attention, words as vectors, senses, answers."""
+"""Inspecting one trained model: attention, word vectors, senses, probes, answers."""

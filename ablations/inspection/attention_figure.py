@@ -1,7 +1,7 @@
-"""Attention as pictures: all heads of a sentence, one of them large, and what every head does on average.
+"""Figures of attention: all heads on one sentence, one head enlarged, and the averages of every head over a text.
 
-Weights are drawn in viridis by their square roots, so that a hundredth is told from nothing; the scale is the same
-for all heads and is drawn beside them. Grey is where a head may not look.
+Colours (viridis) show the square root of a weight, so that 1 % differs visibly from 0; all heads share one scale, drawn
+beside them. Masked positions are grey.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ _PICTURE = {
     "aspect": "equal",
 }
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-_WRITTEN = 0.3  # weights from here on are written into the large picture
-_MOST_WRITTEN = 24  # tokens; of a longer sentence the cells are too small for numbers
+_WRITTEN = 0.3  # weights from this one on are written into the enlarged head
+_MOST_WRITTEN = 24  # tokens; a longer sentence makes cells too small for numbers
 _PROFILE = {  # statistic -> panel title, and whether it is a share
     "previous": ("on the token before", True),
     "itself": ("on the token itself", True),
@@ -39,11 +39,11 @@ _PROFILE = {  # statistic -> panel title, and whether it is a share
 
 
 def all_heads(weights: np.ndarray, prior: np.ndarray, subtitle: str = "") -> Figure:
-    """One small picture a head: rows are layers, the first on top, columns are heads; turned where layers are more.
+    """One small panel per head: rows are layers, columns are heads; transposed if layers outnumber heads.
 
     Args:
         weights: ``[layer head t s]``.
-        prior: The same if queries and keys said nothing; zero where a head may not look, which is drawn in grey.
+        prior: The same with constant queries and keys; zero where the mask forbids attention, which is drawn in grey.
         subtitle: Small print.
     """
     layers, heads = weights.shape[:2]
@@ -64,18 +64,18 @@ def all_heads(weights: np.ndarray, prior: np.ndarray, subtitle: str = "") -> Fig
         for number, axes in enumerate(panels[:, 0], 1):
             axes.set_ylabel(f"{down} {number}" if rows <= 8 else f"{number}", fontsize=9)
         _scale(figure, image, panels)
-        titles(figure, "Who looks at whom in one sentence, head by head", subtitle)
+        titles(figure, "Attention in one sentence, head by head", subtitle)
     return figure
 
 
 def one_head(weights: np.ndarray, prior: np.ndarray, pieces: Sequence[str], where: str, subtitle: str = "") -> Figure:
-    """One head, token by token, beside what its positions alone would make it look at.
+    """One head, token by token, beside the attention that positions alone would give.
 
     Args:
         weights: ``[t s]``.
-        prior: The same if queries and keys said nothing; zero where the head may not look, which is drawn in grey.
+        prior: The same with constant queries and keys; zero where the mask forbids attention, which is drawn in grey.
         pieces: The tokens.
-        where: Which head.
+        where: The name of the head.
         subtitle: Small print.
     """
     with mpl.rc_context(STYLE):
@@ -84,19 +84,19 @@ def one_head(weights: np.ndarray, prior: np.ndarray, pieces: Sequence[str], wher
         names, size = [shown(piece, 12) for piece in pieces], min(8.5, 150 / len(pieces))
         image = _picture(left, weights, prior)
         _picture(right, prior, prior)
-        for axes, name in ((left, "as learnt"), (right, "if only positions counted")):
+        for axes, name in ((left, "learned"), (right, "positions only")):
             axes.set_title(name, loc="center")
             axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
-            axes.set_xlabel("what is looked at")
+            axes.set_xlabel("attended token (key)")
             axes.tick_params(length=0)
         left.set_yticks(range(len(names)), names, fontsize=size)
-        left.set_ylabel("the token that looks")
+        left.set_ylabel("attending token (query)")
         for row, column in np.argwhere(weights >= _WRITTEN) if len(pieces) <= _MOST_WRITTEN else ():
             colour = INK if weights[row, column] > 0.45 else "white"
             text = f"{100 * weights[row, column]:.0f}"
             left.text(column, row, text, ha="center", va="center", fontsize=0.72 * size, color=colour)
         _scale(figure, image, np.array([left, right]))
-        titles(figure, f"{where}: who looks at whom, token by token", subtitle)
+        titles(figure, f"{where}: attention, token by token", subtitle)
     return figure
 
 
@@ -115,22 +115,22 @@ def _scale(figure: Figure, image: AxesImage, panels: np.ndarray) -> None:
     bar.ax.tick_params(length=0)
 
 
-def profile(learnt: HeadStatistics, prior: HeadStatistics, subtitle: str = "") -> Figure:
-    """The averages of every head over a text, by layer: filled as learnt, hollow what positions alone would give.
+def profile(learned: HeadStatistics, prior: HeadStatistics, subtitle: str = "") -> Figure:
+    """The averages of every head over a text, by layer: filled as learned, hollow with positions only.
 
-    A head has the same colour and the same place within its layer in all panels.
+    A head has the same colour and the same offset within its layer in all panels.
     """
-    heads = learnt.entropy.shape[1]
+    heads = learned.entropy.shape[1]
     with mpl.rc_context(STYLE):
         figure = blank(5.9)
         key, panels = keyed(figure, 1, 2, 4)
         offsets = np.linspace(-0.3, 0.3, heads) if heads > 1 else np.zeros(1)
         for axes, (name, (title, is_share)) in zip(panels.ravel(), _PROFILE.items(), strict=True):
             factor = 100.0 if is_share else 1.0
-            values, alone = factor * getattr(learnt, name), factor * getattr(prior, name)
+            values, alone = factor * getattr(learned, name), factor * getattr(prior, name)
             _dots(axes, values, alone, offsets)
             axes.set_title(title, fontsize=9)
-            top = max(float(values.max()), float(alone.max()), 0.01)  # less is noise
+            top = max(float(values.max()), float(alone.max()), 0.01)  # smaller values are noise
             axes.set_ylim(-0.04 * top, 1.08 * top)
             axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
             axes.tick_params(labelsize=8)
@@ -143,7 +143,7 @@ def profile(learnt: HeadStatistics, prior: HeadStatistics, subtitle: str = "") -
         shown_lines, names = [*lines[:most], lines[-1]], [*known[:most], known[-1]]
         key.legend(shown_lines, names, loc="center left", ncols=most + 1, fontsize=9, handletextpad=0.1,
                    columnspacing=1.0)  # fmt: skip
-        titles(figure, "What each head spends its attention on, over held-out text", subtitle)
+        titles(figure, "What each head attends to, on average over held-out text", subtitle)
     return figure
 
 
@@ -156,6 +156,6 @@ def _dots(axes: Axes, values: np.ndarray, alone: np.ndarray, offsets: np.ndarray
         axes.plot(places, values[:, head], "o", color=colour, ms=5, label=f"head {head + 1}", zorder=3)
     places = np.arange(1, layers + 1)[:, None] + offsets
     axes.plot(places.ravel(), alone.ravel(), "o", mfc="none", mec=INK, mew=0.8, ms=5, zorder=4,
-              label="if only positions counted")  # fmt: skip
+              label="positions only")  # fmt: skip
     axes.set_xlim(0.4, layers + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))

@@ -1,4 +1,4 @@
-"""Vectors as pictures: groups of words in a plane, one word's states by layer, and what simple classifiers read."""
+"""Figures of vectors: groups of words in a plane, the states of one word by layer, and the accuracy of probes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lightning_modules.analysis.words_as_vectors import nearest_alike
 
 _MOST_COLUMNS = 5  # layers side by side
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
-_SIDES = (  # of a point, in the order in which a name tries them: offsets in points, alignments
+_SIDES = (  # of a point, in the order in which its label tries them: offsets in points, alignments
     (5, 0, "left", "center"),
     (-5, 0, "right", "center"),
     (0, 6, "center", "bottom"),
@@ -32,12 +32,12 @@ def principal(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     if len(vectors) < 3 or np.allclose(vectors, vectors[0], rtol=1e-4, atol=1e-6):
         return np.zeros((len(vectors), 2)), np.zeros(2)
-    found = PCA(2, svd_solver="full").fit(vectors)
-    return found.transform(vectors), found.explained_variance_ratio_
+    fitted = PCA(2, svd_solver="full").fit(vectors)
+    return fitted.transform(vectors), fitted.explained_variance_ratio_
 
 
 def word_map(groups: Mapping[str, Sequence[str]], vectors: np.ndarray, subtitle: str = "") -> Figure:
-    """Words in the plane of their first two principal components, one colour and mark a group.
+    """Words in the plane of their first two principal components, one colour and marker per group.
 
     Args:
         groups: Name -> words.
@@ -51,8 +51,10 @@ def word_map(groups: Mapping[str, Sequence[str]], vectors: np.ndarray, subtitle:
         key, panels = keyed(figure, 1, 1, 1)
         axes = panels[0, 0]
         for number, group in enumerate(groups):
-            here = np.array([name == group for name, _ in names])
-            axes.plot(*places[here].T, _MARKS[number % len(_MARKS)], color=_hue(number), ms=5, label=shown(group, 20))
+            members = np.array([name == group for name, _ in names])
+            axes.plot(
+                *places[members].T, _MARKS[number % len(_MARKS)], color=_hue(number), ms=5, label=shown(group, 20)
+            )
         axes.set_xlabel(f"first principal component ({100 * shares[0]:.0f} % of the variance)")
         axes.set_ylabel(f"second ({100 * shares[1]:.0f} %)")
         axes.margins(0.08)
@@ -75,7 +77,7 @@ def _legend(key: Axes, axes: Axes, columns: int) -> None:
 
 
 def _name_points(figure: Figure, axes: Axes, places: np.ndarray, names: Sequence[tuple[str, str]]) -> None:
-    """Names beside points where there is room on one of eight sides; in a crowd some points stay without one."""
+    """Labels points that have room for a label on one of eight sides; points in a crowd may stay without one."""
     figure.draw_without_rendering()
     renderer = FigureCanvasAgg(figure).get_renderer()
     points = axes.transData.transform(places)
@@ -96,11 +98,11 @@ def _name_points(figure: Figure, axes: Axes, places: np.ndarray, names: Sequence
 
 
 def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], word: str, subtitle: str = "") -> Figure:
-    """The states of one word in many sentences: a panel a layer, each in its own plane, one colour a sense.
+    """The states of one word in many sentences: one panel per layer, each in its own plane, one colour per sense.
 
     Args:
         states: ``[layer n d]``; layer 0 is the output of the embeddings.
-        untrained: The same of the network before training, which is counted and not drawn.
+        untrained: The same for the network before training, which is counted but not drawn.
         groups: The sense of each sentence.
         word: The word.
         subtitle: Small print.
@@ -115,11 +117,11 @@ def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], wor
         for axes, layer in zip(panels.ravel(), chosen, strict=False):
             places, shares = principal(states[layer])
             for number, kind in enumerate(kinds):
-                here = np.array([group == kind for group in groups])
-                axes.plot(*places[here].T, _MARKS[number % len(_MARKS)], color=_hue(number), ms=6, alpha=0.85,
+                members = np.array([group == kind for group in groups])
+                axes.plot(*places[members].T, _MARKS[number % len(_MARKS)], color=_hue(number), ms=6, alpha=0.85,
                           label=shown(kind, 30))  # fmt: skip
             right, before = (nearest_alike(side[layer], groups) for side in (states, untrained))
-            scored = "none differ yet" if right is None else f"{right} of {len(groups)} nearest alike"
+            scored = "all vectors equal" if right is None else f"{right} of {len(groups)} nearest agree"
             control = "" if before is None else f"untrained: {before}"
             axes.set_title(f"{_layer_name(layer)}\n{scored}\n{control}", fontsize=8.5)
             axes.set_xticks([])
@@ -139,19 +141,19 @@ def _layer_name(layer: int) -> str:
 
 
 def _spread_layers(count: int, most: int = 8) -> list[int]:
-    """All layers, or eight of them evenly spread from the first to the last."""
+    """All layers, or eight evenly spaced ones from the first to the last."""
     return sorted({round(place) for place in np.linspace(0, count - 1, min(count, most)).tolist()})
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What simple classifiers read of a task in each layer.
+    """The accuracy of probes on a task in each layer.
 
     Attributes:
         scores: Kind of probe -> accuracy in each layer, the embeddings first.
-        untrained: The same of the network before training.
-        levels: Name of an answerer without a network -> its accuracy.
-        examples: How many examples were asked.
+        untrained: The same for the network before training.
+        levels: Name of a simple method -> its accuracy.
+        examples: The number of examples behind each accuracy.
     """
 
     scores: Mapping[str, Sequence[float]]
@@ -160,27 +162,27 @@ class Probed:
     examples: int
 
 
-def probed(found: Probed, task: str, subtitle: str = "") -> Figure:
-    """Accuracy of each probe by layer, with its 95 % interval; the untrained network dashed."""
+def probed(results: Probed, task: str, subtitle: str = "") -> Figure:
+    """Accuracy of each probe by layer with its 95 % interval; the untrained network is dashed."""
     with mpl.rc_context(STYLE):
         figure = blank(4.7)
         key, panels = keyed(figure, 2, 1, 1)
-        axes, last = panels[0, 0], max(map(len, found.scores.values())) - 1
-        for number, (kind, scores) in enumerate(found.scores.items()):
+        axes, last = panels[0, 0], max(map(len, results.scores.values())) - 1
+        for number, (kind, scores) in enumerate(results.scores.items()):
             layers, values = np.arange(len(scores)) + 0.03 * (2 * number - 1), np.asarray(scores)
-            half = 1.96 * np.sqrt(values * (1 - values) / found.examples)
+            half = 1.96 * np.sqrt(values * (1 - values) / results.examples)
             common = {"marker": _MARKS[number], "color": _hue(number)}
             axes.errorbar(layers, values, half, **common, lw=2, ms=6, elinewidth=1.2, capsize=3, zorder=4,
                           label=f"{kind} probe, pretrained")  # fmt: skip
-            axes.plot(layers, found.untrained[kind], "--", **common, mfc="white", lw=1.2, ms=5,
+            axes.plot(layers, results.untrained[kind], "--", **common, mfc="white", lw=1.2, ms=5,
                       label=f"{kind} probe, same network untrained")  # fmt: skip
-        for name, value in found.levels.items():
+        for name, value in results.levels.items():
             draw_level(axes, name, value, is_left=False)
-        axes.set_xlim(-0.15, last + 0.15 + 0.22 * (last + 0.3))  # room for the names of the levels
+        axes.set_xlim(-0.15, last + 0.15 + 0.32 * (last + 0.3))  # room for the names of the levels
         axes.set_xticks(range(last + 1))
         axes.set_xlabel("layer (0: embeddings)")
-        axes.set_ylabel(f"accuracy on {found.examples:,} examples")
+        axes.set_ylabel(f"accuracy on {results.examples:,} examples")
         axes.margins(y=0.12)
         _legend(key, axes, 2)
-        titles(figure, f"What simple classifiers read of {shown(task, 30)} in each layer", subtitle)
+        titles(figure, f"What probes read of {shown(task, 30)} in each layer", subtitle)
     return figure

@@ -1,6 +1,6 @@
-"""What a model is asked when one looks into it: plain sentences and common words, made for this purpose.
+"""Texts for inspecting a model: simple sentences and common words, written for this purpose.
 
-Words are such as small lower-case vocabularies have; those that a vocabulary lacks are left out, and said so.
+Small lower-case vocabularies contain most of these words; figures report the missing ones.
 """
 
 HIDDEN = (

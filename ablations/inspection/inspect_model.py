@@ -1,6 +1,6 @@
-"""One pretrained model looked into: the object that a notebook holds beside its study.
+"""The inspection of one pretrained model, which a notebook holds beside its study.
 
-Everything is shown of one run, and says which. Nothing here is a result: no record, page or verdict comes of it.
+Everything shows one run and names it. Nothing here is a result: no record, page or verdict depends on it.
 """
 
 import warnings
@@ -29,7 +29,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.store import open_store, tokenizer_file
 from lightning_modules.data.text.encode import Encoder, as_example
 
-with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets that nothing here uses
+with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets that nothing uses here
     warnings.filterwarnings("ignore", message="IProgress not found")
     from ablations.inspection import embedding_figure
     from lightning_modules.analysis.probes import fill_mask, pretrained, probe_layers
@@ -43,37 +43,41 @@ if TYPE_CHECKING:
 
 _SEQUENCES = 256  # of held-out text, over which heads are averaged
 _NAMES = {"tfidf": "TF-IDF + logistic regression", "majority": "majority class"}
-_LONGEST = 64  # positions of an example that is probed
+_LONGEST = 64  # positions of a probed example
 
 
-class Inside:
-    """One finished pretraining, ready to be asked.
-
-    Args:
-        plan: What was trained. It must have one cell; of several seeds the first is taken.
-        records: Where its record is. Weights that are not at hand are trained again.
+def inspect_model(study: "Study") -> "Inspection":
+    """Opens the model of a study whose filters leave one cell.
 
     Raises:
-        ConfigError: When the plan has more than one cell, or the run did not finish.
+        ConfigError: See `Inspection`.
+    """
+    return Inspection(study.resolve(), study.records)
+
+
+class Inspection:
+    """Views of one finished pretraining.
+
+    Args:
+        plan: A plan with one cell; of several seeds the first is inspected.
+        records: The store of its record. Missing weights are trained again.
+
+    Raises:
+        ConfigError: If the plan has not exactly one cell, its search is unfinished, or the run did not finish.
     """
 
     def __init__(self, plan: Plan, records: Records) -> None:
         if len(plan.cells) != 1:
             listed = "; ".join(str(cell.values) for cell in plan.cells)
             raise ConfigError(
-                [f"one model is looked into, and {len(plan.cells)} are left: set filters to one of {listed}"]
+                [f"this view shows one model, but {len(plan.cells)} match; narrow `filters` to one of: {listed}"]
             )
         (cell,) = plan.cells
         if not cell.runs:
-            raise ConfigError([f"the search of '{cell.label}' has not chosen: `ablations run` trains what is missing"])
+            raise ConfigError([f"the search of '{cell.label}' is unfinished; finish it with `ablations run`"])
         self.run, self.system, self.records = cell.runs[0], cell.runs[0].system, records
         self.record = finished(self.run.id, records, "pretrain")
         self._small = f"{plan.grid.name}, {plan.scale}, {cell_text(cell.values)}; run {self.run.id[:8]}"
-
-    @classmethod
-    def of(cls, study: "Study") -> "Inside":
-        """The model of a study whose filters leave one cell."""
-        return cls(study.resolve(), study.records)
 
     @cached_property
     def module(self) -> Pretrain:
@@ -82,70 +86,70 @@ class Inside:
 
     @cached_property
     def untrained(self) -> Pretrain:
-        """The same network with the random weights of its seed: what it shows owes nothing to learning."""
+        """The same network with the random weights of its seed, as the control for learning."""
         return self.system.build(self.run.seed).eval()
 
     @cached_property
     def encoder(self) -> Encoder:
-        """Its tokenizer."""
+        """The tokenizer of the model."""
         return Encoder(tokenizer_file(self.system.data), self.system.data.tokenizer.kind)
 
     def about(self) -> Markdown:
-        """Which model this is, and how good it is at what it was trained for."""
+        """The configuration of the model, and its held-out loss beside simple methods."""
         model, metrics = self.system.model.resolved(), self.record.metrics
         losses = {
             "the model": "loss",
-            "counts of neighbouring words": "bigram_loss",
+            "neighbour counts": "bigram_loss",
             "word frequencies": "unigram_loss",
         }
-        said = [
-            f"{who} {fixed(metrics[f'heldout.{name}'], 2)}"
-            for who, name in losses.items()
+        parts = [
+            f"{source} {fixed(metrics[f'heldout.{name}'], 2)}"
+            for source, name in losses.items()
             if f"heldout.{name}" in metrics
         ]
         return Markdown(
             f"Run `{self.run.id}`: {model.num_layers} layers of {model.num_heads} heads, {model.hidden_size} wide, "
-            f"positions `{model.positions}`, {quantity(self.system.data.tokenizer.vocab_size)} pieces, trained on "
+            f"positions `{model.positions}`, {quantity(self.system.data.tokenizer.vocab_size)} token types, trained on "
             f"{quantity(self.system.tokens_per_step() * self.system.training.steps)} tokens of "
             f"{markdown_text(', '.join(self.system.data.corpora))}.\n\n"
-            f"Held-out loss in nats, lower is better: {', '.join(said)}."
+            f"Held-out loss in nats, lower is better: {', '.join(parts)}."
         )
 
     def fill(self, texts: Sequence[str] = example_texts.HIDDEN, count: int = 5) -> Markdown:
-        """The likeliest pieces for the hidden word of each text, with their probabilities in per cent."""
+        """The most probable tokens for the masked word of each text, with their probabilities in per cent."""
         rows = [
-            [text, ", ".join(f"{found.piece} {100 * found.probability:.0f}" for found in fillings)]
+            [text, ", ".join(f"{filling.piece} {100 * filling.probability:.0f}" for filling in fillings)]
             for text in texts
             for fillings in fill_mask(self.module, self.encoder, text, count)
         ]
-        return Markdown(markdown(Sheet(["text", "guesses, with their probability in %"], rows, left=2)))
+        return Markdown(markdown(Sheet(["text", "predictions with their probability in %"], rows, left=2)))
 
     # --- attention
 
     def attention(self, sentence: str = example_texts.SENTENCE) -> SVG:
-        """All heads on one sentence."""
+        """The attention of all heads on one sentence."""
         layers, _ = self._read(sentence)
         weights, prior = (np.stack([layer[side][0].numpy() for layer in layers]) for side in (0, 1))
         return SVG(svg(attention_figure.all_heads(weights, prior, f"“{sentence}”; run {self.run.id[:8]}")))
 
     def head(self, where: Sequence[int] | str | None = None, sentence: str = example_texts.SENTENCE) -> SVG:
-        """One head on one sentence.
+        """The attention of one head on one sentence.
 
         Args:
-            where: Layer and head, counted from 1; by default the head that differs most from its positions alone.
-            sentence: What it reads.
+            where: Layer and head, counted from 1; by default the head that differs most from positions alone.
+            sentence: The sentence.
 
         Raises:
-            ConfigError: When there is no such head.
+            ConfigError: If there is no such head, or the sentence is too long.
         """
         layer, head = self._chosen(where)
         layers, pieces = self._read(sentence)
-        learnt, prior = layers[layer].weights[0, head].numpy(), layers[layer].prior[0, head].numpy()
+        learned, prior = layers[layer].weights[0, head].numpy(), layers[layer].prior[0, head].numpy()
         name = f"Layer {layer + 1}, head {head + 1}"
         return SVG(
             svg(
                 attention_figure.one_head(
-                    learnt, prior, pieces, name, f"weights from 30 % on are written; {self._small}"
+                    learned, prior, pieces, name, f"numbers are weights of 30 % and more; {self._small}"
                 )
             )
         )
@@ -153,14 +157,14 @@ class Inside:
     def _chosen(self, where: Sequence[int] | str | None) -> tuple[int, int]:
         if where is None:
             return most_beyond(self.statistics[0])
-        found = strict_yaml.value(where) if isinstance(where, str) else where  # text is what papermill's -p makes of it
+        value = strict_yaml.value(where) if isinstance(where, str) else where  # papermill's -p makes text of it
         model = self.system.model.resolved()
-        pair = list(found) if isinstance(found, (list, tuple)) else []
+        pair = list(value) if isinstance(value, (list, tuple)) else []
         if len(pair) != 2 or not (
             pair[0] in range(1, model.num_layers + 1) and pair[1] in range(1, model.num_heads + 1)
         ):
             shape = f"a layer from 1 to {model.num_layers} and a head from 1 to {model.num_heads}, such as [1, 1]"
-            raise ConfigError([f"there is no head {where!r} here; name {shape}"])
+            raise ConfigError([f"this model has no head {where!r}; name {shape}"])
         return pair[0] - 1, pair[1] - 1
 
     def _read(self, sentence: str) -> tuple[list[Attention], list[str]]:
@@ -174,19 +178,18 @@ class Inside:
 
     @cached_property
     def statistics(self) -> tuple[HeadStatistics, HeadStatistics]:
-        """Averages of every head over held-out text: as learnt, and from positions alone."""
+        """Averages of every head over held-out text: as learned, and with positions only."""
         sequences = self.system.format.heldout().arrange(open_store(self.system.data, "heldout"))
         examples = HeldOut(sequences, _SEQUENCES, 32)
         return head_statistics(self.module.backbone, examples, self.encoder.vocabulary)
 
     def heads(self) -> SVG:
-        """Averages of every head over held-out text, as a picture."""
-        small = f"{self._small}"
-        return SVG(svg(attention_figure.profile(*self.statistics, small)))
+        """Averages of every head over held-out text, as a figure."""
+        return SVG(svg(attention_figure.profile(*self.statistics, self._small)))
 
     def heads_table(self) -> Markdown:
-        """The same as numbers: what was learnt, and behind it in brackets what positions alone would give."""
-        learnt, prior = self.statistics
+        """The same as numbers: as learned, and in brackets with positions only."""
+        learned, prior = self.statistics
         headings = [
             "layer.head",
             "before, %",
@@ -198,12 +201,12 @@ class Inside:
             "entropy, nats",
         ]
         names, rows = ("previous", "itself", "following", "first", "separator", "distance", "entropy"), []
-        for layer, head in np.ndindex(learnt.entropy.shape):
-            both = [(getattr(learnt, name)[layer, head], getattr(prior, name)[layer, head]) for name in names]
+        for layer, head in np.ndindex(learned.entropy.shape):
+            both = [(getattr(learned, name)[layer, head], getattr(prior, name)[layer, head]) for name in names]
             cells = [f"{100 * a:.0f} ({100 * b:.0f})" for a, b in both[:5]] + [
                 f"{a:.1f} ({b:.1f})" for a, b in both[5:]
             ]
-            rows.append([f"{layer + 1}.{head + 1}", *cells, f"{learnt.beyond[layer, head]:.2f}"])
+            rows.append([f"{layer + 1}.{head + 1}", *cells, f"{learned.beyond[layer, head]:.2f}"])
         return Markdown(markdown(Sheet([*headings, "beyond position, nats"], rows)))
 
     # --- vectors
@@ -214,38 +217,38 @@ class Inside:
         return WordVectors.of(self.module, self.encoder)
 
     def words(self, groups: Mapping[str, str] | None = None) -> SVG | Markdown:
-        """Groups of words in a plane; words that are no single piece of the vocabulary are left out.
+        """Groups of words in a plane; words that are not a single token of the vocabulary are left out.
 
         Args:
-            groups: Name -> words with spaces between them.
+            groups: Name -> words separated by spaces; by default those of `example_texts`.
         """
-        wanted = {name: words.split() for name, words in (groups or example_texts.GROUPS).items()}
-        known = {name: [word for word in words if word in self.vectors.number] for name, words in wanted.items()}
+        split = {name: words.split() for name, words in (groups or example_texts.GROUPS).items()}
+        known = {name: [word for word in words if word in self.vectors.number] for name, words in split.items()}
         known = {name: words for name, words in known.items() if words}
         listed = [(name, word) for name, words in known.items() for word in words]
         if len(listed) < 3:
-            return Markdown("*The vocabulary has too few of these words.*")
+            return Markdown("*The vocabulary has too few of these words; give others in `groups`.*")
         vectors = self.vectors.take([word for _, word in listed])
         alike = nearest_alike(vectors, [name for name, _ in listed])
-        left_out = sum(map(len, wanted.values())) - len(listed)
+        left_out = sum(map(len, split.values())) - len(listed)
         chance = sum(len(words) * (len(words) - 1) for words in known.values()) / (len(listed) - 1)
-        small = f"{alike} of {len(listed)} words have their nearest in their own group; by chance {chance:.0f}"
+        small = f"the nearest neighbour of {alike} of {len(listed)} words is in the same group (chance: {chance:.0f})"
         small += f"; {left_out} more are not in the vocabulary" * bool(left_out)
         return SVG(svg(embedding_figure.word_map(known, vectors, f"{small}; run {self.run.id[:8]}")))
 
     def neighbours(self, words: Sequence[str] = example_texts.NEIGHBOURS, count: int = 6) -> Markdown:
-        """The nearest words in the embedding table, with the cosine around the mean."""
+        """The nearest words in the embedding table, with the cosine of mean-centred vectors."""
         rows = [
             [word, ", ".join(f"{near.word} {fixed(near.cosine, 2)}" for near in self.vectors.neighbours(word, count))]
             for word in words
             if word in self.vectors.number
         ]
         if not rows:
-            return Markdown("*The vocabulary has none of these words.*")
-        return Markdown(markdown(Sheet(["word", "nearest, with the cosine"], rows, left=2)))
+            return Markdown("*The vocabulary has none of these words; give others in `words`.*")
+        return Markdown(markdown(Sheet(["word", "nearest words with the cosine"], rows, left=2)))
 
     def senses(self, word: str = "may", sentences: Mapping[str, Sequence[str]] | None = None) -> SVG:
-        """The states of one word, layer by layer, in sentences that use it in several senses.
+        """The states of one word, layer by layer, in sentences with its different senses.
 
         Args:
             word: The word.
@@ -254,30 +257,29 @@ class Inside:
         Raises:
             ConfigError: For a word without sentences.
         """
-        found = sentences or example_texts.SENSES.get(word)
-        if not found:
-            raise ConfigError(
-                [f"no sentences are given for '{word}'; there are some for {', '.join(example_texts.SENSES)}"]
-            )
-        kinds = [kind for kind, listed in found.items() for _ in listed]
-        texts = [text for listed in found.values() for text in listed]
+        by_sense = sentences or example_texts.SENSES.get(word)
+        if not by_sense:
+            known = ", ".join(example_texts.SENSES)
+            raise ConfigError([f"there are no sentences with '{word}'; give `sentences`, or choose one of: {known}"])
+        kinds = [kind for kind, listed in by_sense.items() for _ in listed]
+        texts = [text for listed in by_sense.values() for text in listed]
         both = (word_states(side, self.encoder, texts, word) for side in (self.module, self.untrained))
         return SVG(svg(embedding_figure.senses(*both, kinds, word, self._small)))
 
     # --- probes
 
     def probes(self, task: str = "bigram_shift") -> SVG:
-        """What simple classifiers read of a task in each layer, beside the same network untrained."""
+        """The accuracy of probes on a task in each layer, beside the same network untrained."""
         from lightning_modules.tasks.loader import TaskData
         from lightning_modules.tasks.measured_baselines import baselines
         from lightning_modules.tasks.table import task_named
 
         data = TaskData(self.system.data, task_named(task), self._settings(), 0, self.encoder)
-        learnt, untrained = (probe_layers(side.backbone, data) for side in (self.module, self.untrained))
-        levels = {_NAMES.get(name, name): found["accuracy"] for name, found in baselines(task).items()}
-        found = embedding_figure.Probed(learnt, untrained, levels, len(data.dev))
-        small = f"{len(data.train):,} examples to learn from; bars are 95 % intervals; {self._small}"
-        return SVG(svg(embedding_figure.probed(found, task.replace("_", " "), small)))
+        learned, untrained = (probe_layers(side.backbone, data) for side in (self.module, self.untrained))
+        levels = {_NAMES.get(name, name): scores["accuracy"] for name, scores in baselines(task).items()}
+        results = embedding_figure.Probed(learned, untrained, levels, len(data.dev))
+        small = f"{len(data.train):,} training examples; bars are 95 % intervals; {self._small}"
+        return SVG(svg(embedding_figure.probed(results, task.replace("_", " "), small)))
 
     def _settings(self) -> "FineTuning":
         from lightning_modules.tasks import FineTuning
@@ -285,7 +287,7 @@ class Inside:
         return FineTuning().but(max_length=min(_LONGEST, self.system.model.resolved().max_positions or _LONGEST))
 
     def answer(self, question: str = example_texts.QUESTION, passage: str = example_texts.PASSAGE) -> Markdown:
-        """What a fine-tuning of this model on a reading task answers, where its weights are at hand."""
+        """The answer of a question-answering run of this model, if one with weights exists."""
         from lightning_modules.analysis.probes import answer
         from lightning_modules.finetuning.run import FinetuningRun, finetuned
         from lightning_modules.tasks.reading.passages import Question
@@ -301,7 +303,8 @@ class Inside:
                 continue
             made = record.run()
             finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)
-            asked, spans = Question("asked", question, passage, ()), finetuning_run.data.task.shape
-            said = answer(finetuned(finetuning_run, path), self.encoder, spans, made.finetuning.max_length, asked)
-            return Markdown(f"*{markdown_text(question)}* {markdown_text(said or '(the passage does not say)')}")
-        return Markdown("*No fine-tuning of this model on a reading task is at hand, so it is asked nothing.*")
+            example, spans = Question("asked", question, passage, ()), finetuning_run.data.task.shape
+            text = answer(finetuned(finetuning_run, path), self.encoder, spans, made.finetuning.max_length, example)
+            return Markdown(f"*{markdown_text(question)}* {markdown_text(text or '(the passage does not say)')}")
+        hint = "train one with `ablations run` and a grid with a reading task such as `squad`"
+        return Markdown(f"*No question-answering run of this model found; {hint}.*")

@@ -1,6 +1,6 @@
-"""Published configurations: the shapes that papers describe, as systems of ours, and the counts printed for them.
+"""Published configurations: the networks that papers describe, as systems, with their printed parameter counts.
 
-``ablations/published/configurations.yaml`` is read strictly, as grids are: every problem has its file and line.
+``ablations/published/configurations.yaml`` is read strictly, like grids: every problem has its file and line.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ NAME = r"^[a-z][a-z0-9_]*$"
 
 
 class Configuration(Settings):
-    """A shape that a paper describes, as a system with some knobs changed."""
+    """A network that a paper describes, as a system with changed knobs."""
 
     id: str = Field(description="Unique in the file.", pattern=NAME)
     paper: str = Field(description="A key of the file's sources.")
@@ -30,13 +30,11 @@ class Configuration(Settings):
     name: str = Field(description="What the paper calls it.", min_length=1)
     base: str = Field(description="The system to start from.")
     set: dict[str, Any] = knob({}, "Knob -> value.")
-    printed: str = knob(
-        "", "The printed count in millions, as text; empty where the paper gives the shape alone.", pattern=OPTIONAL
-    )
+    printed: str = knob("", "The printed count in millions, as text; empty if the paper prints none.", pattern=OPTIONAL)
     includes: Literal["encoder", "pooler", "heads"] = knob(
         "pooler",
-        "What the printed count is compared with: embeddings and layers; those and the dense layer on the first "
-        "position; or everything that is pre-trained.",
+        "Our count to compare with: embeddings and layers; those and the dense layer on the first position; or all "
+        "pretrained parameters.",
     )
     average: float | None = knob(None, "ALBERT's Avg of five tasks (per cent).", gt=0, le=100)
     explanation: str = knob("", "Why the printed count and ours differ.")
@@ -52,14 +50,14 @@ class Configuration(Settings):
 
 
 class Absent(Settings):
-    """A printed count of a network that cannot be built from the parts there are."""
+    """A printed count of a network that our parts cannot build."""
 
     id: str = Field(description="Unique in the file.", pattern=NAME)
     paper: str = Field(description="A key of the file's sources.")
     table: str = Field(description="Where it is printed.", min_length=1)
     name: str = Field(description="What the paper calls it.", min_length=1)
     printed: str = Field(description="The printed count in millions, as text.", pattern=NUMBER)
-    missing: str = Field(description="Which part there is not.", min_length=1)
+    missing: str = Field(description="What is missing: no decoder, for example.", min_length=1)
 
 
 class Catalogue(Settings):
@@ -72,7 +70,7 @@ class Catalogue(Settings):
 
 @cache
 def read(file: Path = FILE) -> Catalogue:
-    """Reads and checks the file, down to building the settings of every system.
+    """Reads and checks the file, including the settings of every system.
 
     Raises:
         ConfigError: With every problem as ``file:line: path: what is wrong``.
@@ -83,36 +81,36 @@ def read(file: Path = FILE) -> Catalogue:
     expected = {"sources": dict, "configurations": list, "absent": list}
     shapes = {key: type(part) for key, part in data.items()} if isinstance(data, dict) else {}
     if shapes != expected:
-        document.complain((), "must have the keys sources (a mapping), configurations and absent (lists), no others")
+        document.complain((), "must have exactly the keys sources (a mapping), configurations and absent (lists)")
         document.check()
-    found = {
+    entries = {
         key: [
             (place, item) for place, item in enumerate(_items(document, key, kind, data["sources"])) if item is not None
         ]
         for key, kind in (("configurations", Configuration), ("absent", Absent))
     }
-    _check_ids(document, found)
-    for place, item in found["configurations"]:
+    _check_ids(document, entries)
+    for place, item in entries["configurations"]:
         _check_system(document, ("configurations", place), item)
     document.check()
-    return Catalogue(sources=data["sources"], **{key: tuple(item for _, item in rows) for key, rows in found.items()})
+    return Catalogue(sources=data["sources"], **{key: tuple(item for _, item in rows) for key, rows in entries.items()})
 
 
 def named(id: str, catalogue: Catalogue | None = None) -> Configuration:
-    """The configuration of a name.
+    """The configuration with a name.
 
     Raises:
-        ConfigError: With the nearest name of a system or configuration if there is none; for a network that cannot
-            be built, with what it takes.
+        ConfigError: For an unknown name, with the nearest system or configuration; for a network that we cannot build
+            yet, with the missing part.
     """
     catalogue = catalogue or read()
-    found = {item.id: item for item in catalogue.configurations}
-    if id in found:
-        return found[id]
+    configurations = {item.id: item for item in catalogue.configurations}
+    if id in configurations:
+        return configurations[id]
     missing = next((item for item in catalogue.absent if item.id == id), None)
     if missing is not None:
         raise ConfigError([Problem("system", f"{missing.name} cannot be built yet: {missing.missing}")])
-    message = f"there is no system or published configuration '{id}'.{did_you_mean(id, [*SYSTEMS, *found])}"
+    message = f"there is no system or published configuration '{id}'.{did_you_mean(id, [*SYSTEMS, *configurations])}"
     raise ConfigError([Problem("system", message)])
 
 
@@ -120,7 +118,7 @@ Item = TypeVar("Item", Configuration, Absent)
 
 
 def _items(document: Document, key: str, kind: type[Item], sources: dict[str, Any]) -> list[Item | None]:
-    """The entries of a list, None for each that is wrong."""
+    """The entries of a list; None for each invalid one."""
     items: list[Item | None] = []
     for place, entry in enumerate(document.data[key]):
         item = None
@@ -130,18 +128,18 @@ def _items(document: Document, key: str, kind: type[Item], sources: dict[str, An
             for problem in problems(error, kind):
                 document.complain((key, place, *problem.path.split(".")), problem.message)
         if item and item.paper not in sources:
-            document.complain((key, place, "paper"), f"has no source.{did_you_mean(item.paper, sources)}")
+            document.complain((key, place, "paper"), f"is not a key of sources.{did_you_mean(item.paper, sources)}")
         items.append(item)
     return items
 
 
-def _check_ids(document: Document, found: dict[str, list[tuple[int, Any]]]) -> None:
+def _check_ids(document: Document, entries: dict[str, list[tuple[int, Any]]]) -> None:
     seen: dict[str, int] = {}
-    for key, rows in found.items():
+    for key, rows in entries.items():
         for place, item in rows:
             line = document.line((key, place, "id"))
             if item.id in seen:
-                document.complain((key, place, "id"), f"'{item.id}' is on line {seen[item.id]} as well")
+                document.complain((key, place, "id"), f"'{item.id}' is already on line {seen[item.id]}")
             seen.setdefault(item.id, line)
 
 
@@ -150,7 +148,7 @@ def _check_system(document: Document, path: Path_, item: Configuration) -> None:
         document.complain((*path, "base"), f"there is no system '{item.base}'.{did_you_mean(item.base, SYSTEMS)}")
         return
     try:
-        item.system  # noqa: B018, built for its complaints
+        item.system  # noqa: B018, built for its errors
     except ConfigError as error:
         for problem in error.problems:
             document.complain((*path, "set", problem.path), problem.message)

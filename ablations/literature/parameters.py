@@ -1,6 +1,6 @@
-"""Parameters of published configurations: counted in our own network, beside what the papers print.
+"""Parameter counts of published configurations: counted in our networks, beside the printed counts.
 
-Everything is counted on the meta device: no memory is taken and nothing is trained.
+Counting happens on the meta device: it takes no memory and trains nothing.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The counts of one configuration, each including the one before, and what is printed.
+    """The counts of one configuration, each including the one before it.
 
     Attributes:
-        encoder: Embeddings, layers, and the LayerNorm above them where there is one.
-        pooler: Those and the dense layer on the first position, whether or not an objective trains it.
+        encoder: Embeddings, layers, and the LayerNorm above them, if any.
+        pooler: The encoder and the dense layer on the first position, even if no objective trains it.
         heads: The encoder and the heads of every objective.
-        flops_per_token: Of pre-training, forward and backward.
+        flops_per_token: FLOPs of pretraining, forward and backward.
     """
 
     configuration: Configuration
@@ -42,23 +42,23 @@ class Comparison:
 
     @property
     def counted(self) -> int:
-        """The count that the printed one is compared with."""
+        """Our count to compare with the printed one."""
         return getattr(self, self.configuration.includes)
 
     @property
     def deviation(self) -> float | None:
-        """Ours relative to the printed count, minus 1; None where none is printed."""
+        """Our count relative to the printed one, minus 1; None if none is printed."""
         printed = self.configuration.printed
         return self.counted / (float(printed) * 1e6) - 1 if printed else None
 
     @property
     def rounds(self) -> bool:
-        """Whether our count, rounded to the printed digits, is the printed one."""
+        """Whether our count rounds to the printed one."""
         return rounds_to(self.counted, self.configuration.printed)
 
     @property
     def reason(self) -> str:
-        """Why the counts differ; empty where they are close enough to need no reason."""
+        """Why the counts differ; empty if they are close."""
         if self.configuration.explanation:
             return self.configuration.explanation
         if self.deviation is None or abs(self.deviation) <= CLOSE:
@@ -67,7 +67,7 @@ class Comparison:
 
 
 def rounds_to(count: float, printed: str) -> bool:
-    """Whether a count is a printed number of millions, to its digits.
+    """Whether a count rounds to a printed number of millions.
 
     >>> rounds_to(11_683_584, "12"), rounds_to(11_270_000, "11.3"), rounds_to(58_724_864, "60")
     (True, True, False)
@@ -106,5 +106,5 @@ def millions(count: float) -> str:
 
 
 def percent(deviation: float | None) -> str:
-    """``-0.47``; empty where there is none."""
+    """``-0.47``; empty for None."""
     return "" if deviation is None else fixed(100 * deviation, 2, sign=True)

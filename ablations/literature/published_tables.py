@@ -1,4 +1,4 @@
-"""The published record as tables: found by names such as ``albert.t4``, and laid out as the papers print them."""
+"""Published tables: found by names such as ``albert.t4``, and laid out as the papers print them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ class PrintedTable:
     """One table of one paper.
 
     Attributes:
-        file: The file its rows stand in.
-        table: Its key and its title: ``T4 sharing``.
+        file: The file with its rows.
+        table: Its key and title: ``T4 sharing``.
         rows: In printed order.
     """
 
@@ -45,19 +45,19 @@ class PrintedTable:
 
 
 def catalogue(folder: Path = FOLDER) -> dict[str, PrintedTable]:
-    """Every table of the record by its name, papers by name, their tables in the order of the file.
+    """Every published table by its name, ordered by paper, then as in the file.
 
-    The name is ``<paper>.<key>``; tables of a paper that share a key, such as the two halves of ALBERT's T9, are told
-    apart by their titles: ``albert.t9-glue-single``.
+    The name is ``<paper>.<key>``; tables of a paper with the same key, such as the two halves of ALBERT's T9, have
+    their title in it: ``albert.t9-glue-single``.
 
     Raises:
         ConfigError: If a file cannot be read.
     """
-    found: dict[tuple[str, str, str], list[Published]] = {}
+    by_table: dict[tuple[str, str, str], list[Published]] = {}
     for file in files(folder):
         for row in read(file, folder=folder):
-            found.setdefault((file, row.paper, row.table), []).append(row)
-    tables = [PrintedTable(*where, tuple(rows)) for where, rows in found.items()]
+            by_table.setdefault((file, row.paper, row.table), []).append(row)
+    tables = [PrintedTable(*key, tuple(rows)) for key, rows in by_table.items()]
     tables.sort(key=lambda table: plain_name(table.paper))
     short = [f"{plain_name(table.paper)}.{table.key}" for table in tables]
     return {
@@ -67,16 +67,16 @@ def catalogue(folder: Path = FOLDER) -> dict[str, PrintedTable]:
 
 
 def of_grid(grid: Grid) -> list[PrintedTable]:
-    """The published tables that a grid's cells are set beside, each whole and once.
+    """The published tables to compare a grid's cells with, each whole and once.
 
     Raises:
         ConfigError: If a file cannot be read or has no such table.
     """
-    found: dict[tuple[str, str, str], list[Published]] = {}
+    by_table: dict[tuple[str, str, str], list[Published]] = {}
     for file, table in dict.fromkeys((source.file, source.table) for source in grid.published):
         for row in read(file, table):
-            found.setdefault((file, row.paper, row.table), []).append(row)
-    return [PrintedTable(*where, tuple(rows)) for where, rows in found.items()]
+            by_table.setdefault((file, row.paper, row.table), []).append(row)
+    return [PrintedTable(*key, tuple(rows)) for key, rows in by_table.items()]
 
 
 def plain_name(paper: str) -> str:
@@ -89,22 +89,22 @@ def plain_name(paper: str) -> str:
 
 
 def find(names: Iterable[str], tables: dict[str, PrintedTable]) -> dict[str, PrintedTable]:
-    """The tables that names mean: ``albert`` is all of a paper or file, ``albert.t9`` all with that key.
+    """The tables with given names: ``albert`` is all of a paper or file, ``albert.t9`` all with that key.
 
     Raises:
-        ConfigError: For every name that means no table, with the nearest that does.
+        ConfigError: For every name without a table, with the nearest name.
     """
     chosen: dict[str, PrintedTable] = {}
     problems = []
     for name in names:
         paper, _, part = name.lower().partition(".")
-        wanted = (plain_name(paper), f"{plain_name(paper)}csv")
-        here = {f: t for f, t in tables.items() if plain_name(t.paper) in wanted or plain_name(t.file) in wanted}
-        meant = {full: table for full, table in here.items() if not part or _means(part, table)}
-        if not meant:
-            what = "there is no such table" if here else "there is no such paper or table"
-            problems.append(Problem(name, f"{what}.{_nearest(name, here or tables)}"))
-        chosen |= meant
+        keys = (plain_name(paper), f"{plain_name(paper)}csv")
+        of_paper = {f: t for f, t in tables.items() if plain_name(t.paper) in keys or plain_name(t.file) in keys}
+        matches = {full: table for full, table in of_paper.items() if not part or _means(part, table)}
+        if not matches:
+            what = "there is no such table" if of_paper else "there is no such paper or table"
+            problems.append(Problem(name, f"{what}.{_nearest(name, of_paper or tables)}"))
+        chosen |= matches
     if problems:
         raise ConfigError(problems)
     return chosen
@@ -125,18 +125,18 @@ Column = tuple[str, str]  # metric, split
 
 
 def sheet(table: PrintedTable) -> Sheet:
-    """A table as the paper prints it: variants down, metrics across, every value as printed, notes below."""
+    """A table as the paper prints it: variants as rows, metrics as columns, every value as printed, notes below."""
     columns = _columns(table.rows)
     cells: dict[str, dict[Column, str]] = {}
     for row in table.rows:
-        here = cells.setdefault(row.variant, {})
-        if (row.metric, row.split) in here:
+        values = cells.setdefault(row.variant, {})
+        if (row.metric, row.split) in values:
             message = f"line {row.line} repeats {row.metric} of {row.variant}"
             raise ConfigError([Problem(f"{table.file}: {table.table}", message)])
-        here[row.metric, row.split] = row.value
+        values[row.metric, row.split] = row.value
     return Sheet(
         ["", *_headings(table.rows, columns)],
-        [[variant, *(here.get(column, "") for column in columns)] for variant, here in cells.items()],
+        [[variant, *(values.get(column, "") for column in columns)] for variant, values in cells.items()],
         notes=_notes(table),
     )
 
@@ -147,7 +147,7 @@ def text(table: PrintedTable) -> str:
 
 
 def _columns(rows: Sequence[Published]) -> list[Column]:
-    """Columns so that each variant has its own in the order of the file; where variants disagree, as first seen."""
+    """Columns in the order that every variant has in the file; if variants disagree, in order of appearance."""
     seen = list(dict.fromkeys((row.metric, row.split) for row in rows))
     order: TopologicalSorter[Column] = TopologicalSorter(dict.fromkeys(seen, ()))
     for before, after in pairwise(rows):
@@ -160,7 +160,7 @@ def _columns(rows: Sequence[Published]) -> list[Column]:
 
 
 def _headings(rows: Sequence[Published], columns: Sequence[Column]) -> list[str]:
-    """The metric; its split and unit where those of the table differ."""
+    """The metric; with its split and unit if those of the table differ."""
     many_splits, many_units = len({row.split for row in rows} - {""}) > 1, len({row.unit for row in rows}) > 1
     headings = []
     for metric, split in columns:
@@ -186,13 +186,13 @@ def _notes(table: PrintedTable) -> list[str]:
 
 
 def _about(note: str, rows: Sequence[Published]) -> str:
-    """A note after what it is about: nothing for the whole table, variants, or single values."""
-    meant = [row for row in rows if row.note == note]
-    variants = list(dict.fromkeys(row.variant for row in meant))
+    """A note after its subject: none for the whole table, else variants or single values."""
+    subjects = [row for row in rows if row.note == note]
+    variants = list(dict.fromkeys(row.variant for row in subjects))
     others = {row.variant for row in rows if row.note != note}
-    if len(meant) == len(rows):
+    if len(subjects) == len(rows):
         return f"{note[:1].upper()}{note[1:]}."
     if others.isdisjoint(variants):
         return f"{', '.join(variants)}: {note}."
-    metrics = list(dict.fromkeys(row.metric for row in meant))
+    metrics = list(dict.fromkeys(row.metric for row in subjects))
     return f"{', '.join(metrics)} of {', '.join(variants)}: {note}."

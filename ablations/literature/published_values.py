@@ -1,7 +1,7 @@
 """Published values: the rows of ``ablations/published/*.csv``, read strictly and joined to the cells of a grid.
 
-One row is one printed value. The fixed columns say what was printed where; the further ones describe the variant: its
-configuration, and the names by which grids call it. ``published/README.md`` says what each column holds.
+One row is one printed value. The fixed columns hold the value and its source; the further ones describe the variant:
+its configuration, and its names in grids. ``published/README.md`` explains each column.
 """
 
 import csv
@@ -26,7 +26,7 @@ CONFIGURATION = (
     "finetuning", "setting",
 )  # fmt: skip
 CONFIDENCE = ("checked", "repository", "copy", "second hand")
-TEXT = "text"  # the unit of a value in words, which has no order
+TEXT = "text"  # the unit of a value in words, which cannot be ordered
 _REQUIRED = ("paper", "table", "variant", "metric", "value", "source")
 _DIRECTIONS = ("higher", "lower")
 
@@ -37,10 +37,10 @@ class Published:
 
     Attributes:
         value: As printed (``84.50`` keeps its zero, ``~1.0`` its tilde).
-        unit: Of the value; ``text`` for one in words, which then has no ``better``.
+        unit: The unit of the value; ``text`` for words, which have no ``better``.
         confidence: One of ``CONFIDENCE``, or empty.
         knobs: The further columns, as text.
-        line: The line of the file it stands on.
+        line: Its line in the file.
     """
 
     paper: str
@@ -60,22 +60,22 @@ class Published:
 
     @property
     def number(self) -> float:
-        """The printed value as a number; an error for one in words."""
+        """The printed value as a number; words raise a ValueError."""
         return float(self.value.lstrip("~"))
 
-    def plain(self) -> dict[str, str | float | None]:
-        """As plain data: the fixed columns, and the value as a number beside it as printed."""
+    def to_dict(self) -> dict[str, str | float | None]:
+        """The fixed columns, and the value as a number beside it as printed."""
         row: dict[str, str | float | None] = {name: getattr(self, name) for name in COLUMNS}
         return row | {"number": None if self.unit == TEXT else self.number}
 
     @property
     def columns(self) -> dict[str, str]:
-        """What a grid may choose and join by: the further columns, and two of the fixed ones."""
+        """The columns by which a grid may select and join: the further ones, and two fixed ones."""
         return {"variant": self.variant, "split": self.split, **self.knobs}
 
 
 def printed_difference(a: Any, b: Any) -> str:
-    """``a - b`` of two printed values of one metric, with the decimals they were printed with.
+    """``a - b`` of two printed values of one metric, with their printed decimals.
 
     >>> printed_difference(84.5, "84.2"), printed_difference("n/a", 1)
     ('+0.3', '')
@@ -97,10 +97,10 @@ def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
     Args:
         name: A file name in ``folder``, with or without ``.csv``.
         table: Which table; empty for all.
-        folder: Where the files lie.
+        folder: The folder of the files.
 
     Raises:
-        ConfigError: For an unknown file or table, and for every bad row at once, each with its line.
+        ConfigError: For an unknown file or table, and for all invalid rows, each with its line.
     """
     path = folder / (name if name.endswith(".csv") else f"{name}.csv")
     if path.parent != folder or not path.is_file():
@@ -126,13 +126,13 @@ def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
 
 
 def chosen(source: Any) -> list[Published]:
-    """The rows that a grid's ``published`` entry means: of its file and table, with the column values it asks for."""
+    """The rows of a grid's ``published`` entry: of its file and table, with the column values in its ``where``."""
     rows = read(source.file, source.table)
     return [row for row in rows if all(same(row.columns.get(name), value) for name, value in source.where.items())]
 
 
 def written(rows: Iterable[Published]) -> str:
-    """Rows as a file of published values, with the further columns that any of them has; :func:`read` takes it back."""
+    """Rows as a file of published values, with the further columns that any row fills; :func:`read` reads it."""
     rows = list(rows)
     further = [name for name in (*NAMES, *CONFIGURATION) if any(row.knobs.get(name) for row in rows)]
     out = io.StringIO()
@@ -158,12 +158,12 @@ def _wrong_header(header: list[str]) -> str:
 
 def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | None, list[str]]:
     if len(cells) != len(header):
-        return None, [f"{len(cells)} cells where the header has {len(header)}"]
+        return None, [f"has {len(cells)} cells, but the header has {len(header)}"]
     row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
     wrong = [f"'{name}' is empty" for name in _REQUIRED if not row[name]]
     if row["unit"] == TEXT:
         if row["better"]:
-            wrong.append(f"better is {row['better']!r}, but a text has no order")
+            wrong.append(f"better is {row['better']!r}, but text cannot be ordered; leave it empty")
     else:
         if not _is_number(row["value"]):
             wrong.append(f"the value {row['value']!r} is not a number")
@@ -186,17 +186,17 @@ def _is_number(printed: str) -> bool:
 
 def _repeated(rows: list[Published]) -> list[tuple[int, str]]:
     seen: dict[tuple[Any, ...], int] = {}
-    found = []
+    problems = []
     for row in rows:
         key = (row.paper, row.table, row.variant, row.metric, row.split, *row.knobs.items())
         if key in seen:
-            found.append((row.line, f"the same value as on line {seen[key]}: {row.variant}, {row.metric}"))
+            problems.append((row.line, f"repeats line {seen[key]}: {row.variant}, {row.metric}"))
         seen.setdefault(key, row.line)
-    return found
+    return problems
 
 
 def same(knob: Any, printed: Any) -> bool:
-    """Whether a knob has a printed value: numbers by their first twelve digits, everything else as text.
+    """Whether a knob equals a printed value: numbers by their first twelve digits, everything else as text.
 
     >>> same(0.1 + 0.05, "0.15"), same("post", "post"), same(True, "1")
     (True, True, False)
@@ -215,23 +215,23 @@ def beside(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[
     """The published values of one cell: metric -> row.
 
     Args:
-        rows: Of one table, from :func:`read`.
-        match: Column of the file -> path of the axis that has to have its value.
+        rows: Rows of one table, from :func:`read`.
+        match: Column of the file -> path of the axis that must equal it.
         values: The cell's value at each path.
 
     Raises:
-        ConfigError: For a column the file has not, or if two rows of one metric match: the join is ambiguous.
+        ConfigError: For an unknown column, or if two rows of one metric match, which makes the join ambiguous.
     """
-    found: dict[str, Published] = {}
+    by_metric: dict[str, Published] = {}
     for row in rows:
         unknown = [column for column in match if column not in row.columns]
         if unknown:
-            message = f"no such column of published values.{did_you_mean(unknown[0], row.columns)}"
+            message = f"is not a column of published values.{did_you_mean(unknown[0], row.columns)}"
             raise ConfigError([Problem(unknown[0], message)])
         if not all(path in values and same(values[path], row.columns[column]) for column, path in match.items()):
             continue
-        if row.metric in found:
-            both = f"lines {found[row.metric].line} and {row.line} both give {row.metric} for {dict(values)}"
+        if row.metric in by_metric:
+            both = f"lines {by_metric[row.metric].line} and {row.line} both give {row.metric} for {dict(values)}"
             raise ConfigError([Problem(row.table, f"{both}; name the table or match one more column")])
-        found[row.metric] = row
-    return found
+        by_metric[row.metric] = row
+    return by_metric

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablations.core.formatting import plain
+from ablations.core.formatting import printable
 from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect
 from ablations.measurements.derived import DERIVED, possible
@@ -138,7 +138,7 @@ def _unfinished(found: Measurements, cell: Cell) -> tuple[str, ...]:
         if outcome != "done":
             outcome += f" on {run.task}" * bool(run.task)
             count[outcome] += 1
-            details.setdefault(outcome, plain(record.detail)[:60] if record else "")
+            details.setdefault(outcome, printable(record.detail)[:60] if record else "")
     for run in cell.awaited:
         count["not run before the search has chosen" + f" on {run.task}" * bool(run.task)] += 1
     return tuple(

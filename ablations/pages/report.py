@@ -17,7 +17,7 @@ from ablations.core.formatting import (
     markdown,
     markdown_text,
     path_text,
-    plain,
+    printable,
     quantity,
     value_text,
 )
@@ -203,7 +203,7 @@ def _cost(plan: Planned, measured: Measurements) -> str:
     if not found:
         return "Nothing has been run."
     total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in ("seconds", "tokens", "flops")}
-    devices = ", ".join(sorted({plain(device_class(record)) for record in found} - {""}))
+    devices = ", ".join(sorted({printable(device_class(record)) for record in found} - {""}))
     where = f" on {markdown_text(devices)}" if devices else ""
     return (
         f"{len(found)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "

@@ -1,1 +1,1 @@
-"""Making the runs of a plan: executors, worker processes, progress."""
+"""Execution of a plan: executors, worker processes, progress."""

@@ -1,4 +1,4 @@
-"""Executing a plan: every pending run is made once, whoever else works on the same results."""
+"""Executes a plan: every pending run is made once, even if other processes work on the same results."""
 
 import os
 from collections.abc import Callable
@@ -33,17 +33,17 @@ def execute(
 
     Args:
         plan: From `plan.plan`, made with the same records.
-        records: Where records go, and where finished ones are found.
+        records: The store of finished and new records.
         executor: One of `EXECUTORS`.
         retries: Further attempts at a run that failed or was killed.
         deadline: Seconds a run may take (``local`` only); None for no limit.
-        on_event: Told what happens; `progress.display` makes one.
+        on_event: Receives what happens; `progress.display` makes one.
 
     Raises:
-        ConfigError: For an unknown executor; for a results folder that cannot be written; for a corpus that is not at
-            hand, with the ways to get it.
-        KeyboardInterrupt: After Ctrl-C, once the runs that went on have written their checkpoints. Executing the
-            plan again goes on from there.
+        ConfigError: For an unknown executor; for a results folder that cannot be written; for a missing corpus or
+            task, with the ways to get it.
+        KeyboardInterrupt: After Ctrl-C, once the active runs have written their checkpoints. Executing the plan again
+            continues from there.
     """
     if executor not in EXECUTORS:
         raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
@@ -62,20 +62,20 @@ def execute_phases(
     retries: int = 1,
     watch: Callable[[Plan], AbstractContextManager[OnEvent]],
 ) -> Summary:
-    """Executes a plan and, as long as that completes searches, the plan that they lead to.
+    """Executes a plan and, as long as that completes searches, the plan that follows from them.
 
-    Each phase is read off the records, so one that was interrupted goes on where it was. What failed in a phase is
-    tried again in the next.
+    Each phase follows from the records, so an interrupted one continues where it stopped. A failure in one phase is
+    retried in the next.
 
     Args:
-        resolve: Makes the plan as the records stand.
+        resolve: Makes the plan from the current records.
         records: See `execute`.
         executor: See `execute`.
         retries: See `execute`.
-        watch: Makes what is told of a phase.
+        watch: Makes the receiver of the events of a phase.
 
     Returns:
-        All phases together. Searches that stay open are among its problems.
+        All phases together. Unfinished searches are among its problems.
 
     Raises:
         ConfigError: See `execute`.
@@ -90,7 +90,7 @@ def execute_phases(
             break
     if plan.open:
         named = "; ".join(cell.label for cell in plan.open)
-        whole.problems.append(f"nothing is evaluated where a search has not chosen: {named}")
+        whole.problems.append(f"not evaluated, search unfinished: {named}")
         whole.problems += missing(plan, records)
     return whole
 
@@ -100,13 +100,13 @@ def _check_writable(records: Records) -> None:
     try:
         (folder / "records").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError([f"results cannot be kept in {folder}: {error.strerror}"]) from None
+        raise ConfigError([f"cannot write results to {folder}: {error.strerror}; choose another folder"]) from None
     if not os.access(folder / "records", os.W_OK):
-        raise ConfigError([f"results cannot be kept in {folder}: it may not be written to"])
+        raise ConfigError([f"cannot write results to {folder}: no permission; choose another folder"])
 
 
 def _prepare_text(plan: Plan) -> None:
-    """Builds and opens the text of pending runs and of those to follow, here, where the user sees what is missing."""
+    """Builds and opens the data of pending and later runs in this process, where the user sees what is missing."""
     ahead = (*plan.pending, *plan.awaited) if plan.pending else ()
     for data in dict.fromkeys(run.system.data for run in ahead):
         for split in ("train", "heldout"):

@@ -1,6 +1,6 @@
-"""How the process of a run ends. 0 means that there is a record, whatever its outcome."""
+"""Exit codes of the process of a run. 0 means that there is a record, whatever its outcome."""
 
 RECORDED = 0
 DISK_FULL = 74
 HELD = 75  # another process makes the same run
-INTERRUPTED = 143  # ended before its record: asked to, or without a launcher
+INTERRUPTED = 143  # no record: it was told to stop, or its launcher died

@@ -1,8 +1,8 @@
-"""What a forward pass of a grid's models takes: time and memory, measured on the machine at hand.
+"""Time and memory of a forward pass of the models of a grid, measured on this machine.
 
-The encoder alone, embeddings and layers, without a head, with random weights: neither depends on what was learnt.
-Cells whose encoder is the same are measured once. Models take turns, so that all of them see the same machine; what is
-kept are medians over turns, and the quartiles beside them. No verdict rests on these figures.
+The model is the encoder alone (embeddings and layers, no head) with random weights: neither figure depends on training.
+Cells with the same encoder are measured once. Models take turns, so that all see the same conditions; we keep medians
+and quartiles over turns. No verdict rests on these figures.
 """
 
 import json
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 BATCHES = (1, 32)
 TURNS = 15
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-TURN_SECONDS = 0.1  # for each model and batch; twice that before the first turn
+TURN_SECONDS = 0.1  # per model and batch; the warm-up takes twice as long
 NAME = "inference"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How models are measured.
+    """How to measure.
 
     Attributes:
         device: ``cpu`` or ``cuda``.
-        threads: Of torch on a CPU.
-        turns: How often each model and batch has its turn.
-        seconds: How long a turn goes on at least.
-        clock: ``wall``, or ``cpu``: the processor time of this process, which for one thread is the time on a quiet
-            machine, whatever else the machine at hand is busy with.
+        threads: Threads of torch on a CPU.
+        turns: Turns of each model and batch.
+        seconds: The shortest length of a turn.
+        clock: ``wall``; or ``cpu``: the processor time of this process, which for one thread approximates the wall
+            time on an idle machine.
     """
 
     device: str = "cpu"
@@ -53,7 +53,7 @@ class Setting:
 
 
 def chosen(device: str) -> str:
-    """``cpu`` or ``cuda``: what was asked for; by default the latter where there is one.
+    """``cpu`` or ``cuda``: the named device; by default ``cuda`` if available.
 
     Raises:
         ConfigError: For another name, and for cuda where there is none.
@@ -61,29 +61,31 @@ def chosen(device: str) -> str:
     from torch import cuda
 
     if device == "cuda" and not cuda.is_available():
-        raise ConfigError([Problem("--device", "there is no CUDA device here. Allowed: cpu.")])
+        raise ConfigError([Problem("--device", "this machine has no CUDA device. Allowed: cpu.")])
     if device not in ("", "cpu", "cuda"):
-        raise ConfigError([Problem("--device", f"{device!r} is no device.{did_you_mean(device, ('cpu', 'cuda'))}")])
+        raise ConfigError(
+            [Problem("--device", f"there is no device {device!r}.{did_you_mean(device, ('cpu', 'cuda'))}")]
+        )
     return device or ("cuda" if cuda.is_available() else "cpu")
 
 
-def measure(found: "Plan", setting: Setting, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
+def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
     """Measures every cell of a plan at batches of 1 and 32 whole sequences of the pretraining's length, fp32.
 
     Returns:
-        What was measured where, as plain data: ``device``, ``threads``, ``torch``, ``length`` and ``cells``, a mapping
+        The measurement, ready for JSON: ``device``, ``threads``, ``torch``, ``length`` and ``cells``, a mapping
         of each cell's label to ``parameters`` of the encoder, and for each batch ``ms`` (median of the turns, with
-        ``low`` and ``high`` quartiles, milliseconds a pass) and ``mb`` (10^6 bytes, weights and all, at the peak).
+        ``low`` and ``high`` quartiles, milliseconds a pass) and ``mb`` (10^6 bytes at the peak, weights included).
 
     Raises:
-        ConfigError: For processor time of anything but one thread on a CPU.
+        ConfigError: For processor time with several threads or on a GPU.
     """
     import torch
 
     if setting.clock == "cpu" and (setting.device, setting.threads) != ("cpu", 1):
-        raise ConfigError([Problem("--clock", "processor time is that of one thread on a CPU. Allowed here: wall.")])
+        raise ConfigError([Problem("--clock", "processor time needs one thread on a CPU. Allowed here: wall.")])
     torch.set_num_threads(setting.threads)
-    models = _distinct(found.cells)
+    models = _distinct(plan.cells)
     passes = {}
     for key, cells in models.items():
         say(f"building {cells[0].label}")
@@ -103,17 +105,17 @@ def measure(found: "Plan", setting: Setting, say: Callable[[str], object] = lamb
             low, median, high = _quartiles(times[key, batch])
             row[str(batch)] = {"ms": median, "low": low, "high": high, "mb": forward.peak() / 1e6}
         rows |= {cell.label: row for cell in cells}
-    ordered = {cell.label: rows[cell.label] for cell in found.cells}
-    return {**_machine(setting), "length": found.cells[0].system.format.sequence_length, "cells": ordered}
+    ordered = {cell.label: rows[cell.label] for cell in plan.cells}
+    return {**_machine(setting), "length": plan.cells[0].system.format.sequence_length, "cells": ordered}
 
 
 def _distinct(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Cells by their encoder and the length of their sequences."""
+    """Groups cells by encoder and sequence length."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         system = cell.system
-        what = [system.model.resolved().to_dict(), system.data.tokenizer.vocab_size, system.format.sequence_length]
-        groups.setdefault(json.dumps(what, sort_keys=True), []).append(cell)
+        key = [system.model.resolved().to_dict(), system.data.tokenizer.vocab_size, system.format.sequence_length]
+        groups.setdefault(json.dumps(key, sort_keys=True), []).append(cell)
     return groups
 
 
@@ -125,7 +127,7 @@ class _Pass:
     example: "Example"
 
     def __call__(self) -> "Tensor":
-        """Runs it to its end, on whatever device."""
+        """Runs the pass and waits for its end."""
         import torch
 
         with torch.inference_mode():
@@ -135,7 +137,7 @@ class _Pass:
         return last
 
     def peak(self) -> float:
-        """Bytes that weights and tensors of the pass take at most, by what torch's allocator gives out."""
+        """The peak of bytes in weights and tensors of the pass, by torch's allocator."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
@@ -145,13 +147,13 @@ class _Pass:
             torch.cuda.reset_peak_memory_stats()
             self()
             return weights + torch.cuda.max_memory_allocated() - before
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
             kept = self()
-        held = highest = 0
-        for event in seen.profiler.kineto_results.events():  # type: ignore[union-attr]
+        allocated = highest = 0
+        for event in profiled.profiler.kineto_results.events():  # type: ignore[union-attr]
             if event.name() == "[memory]":
-                held += event.nbytes()
-                highest = max(highest, held)
+                allocated += event.nbytes()
+                highest = max(highest, allocated)
         del kept
         return float(weights + highest)
 
@@ -177,10 +179,10 @@ def _pass(cell: Cell, batch: int, device: str) -> _Pass:
     return _Pass(model, Example.of(tokens).to(device))
 
 
-def _seconds(forward: Callable[[], object], wanted: float, clock: Callable[[], float]) -> float:
-    """Seconds a pass: the mean over as many as fill the wanted seconds."""
+def _seconds(forward: Callable[[], object], least: float, clock: Callable[[], float]) -> float:
+    """Seconds per pass: the mean over passes that together take at least ``least`` seconds."""
     began, count = clock(), 0
-    while (passed := clock() - began) < wanted or not count:
+    while (passed := clock() - began) < least or not count:
         forward()
         count += 1
     return passed / count
@@ -213,7 +215,7 @@ def _machine(setting: Setting) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The name of the processor, as the system gives it."""
+    """The name of the processor, as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -226,7 +228,7 @@ def keep(folder: Path, measured: Mapping[str, Any]) -> Path:
     """Adds a measurement to ``inference.json``; an older one of the same device and threads is replaced."""
     path = folder / f"{NAME}.json"
     others = [
-        one for one in read(folder) if (one["device"], one["threads"]) != (measured["device"], measured["threads"])
+        row for row in read(folder) if (row["device"], row["threads"]) != (measured["device"], measured["threads"])
     ]
     text = json.dumps({"measurements": [*others, measured]}, indent=1, ensure_ascii=False, allow_nan=False)
     store.write(path, f"{text}\n".encode())
@@ -234,10 +236,10 @@ def keep(folder: Path, measured: Mapping[str, Any]) -> Path:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The measurements that a page's folder holds; none where nothing was measured.
+    """The measurements in a page's folder; none if it has no file of them.
 
     Raises:
-        ConfigError: For a file that is not what `keep` writes.
+        ConfigError: For a file that `keep` did not write.
     """
     path = folder / f"{NAME}.json"
     if not path.exists():
@@ -245,5 +247,5 @@ def read(folder: Path) -> list[dict[str, Any]]:
     try:
         return list(json.loads(path.read_text(encoding="utf-8"))["measurements"])
     except (ValueError, KeyError, TypeError) as error:
-        what = f"is no file of measurements ({error}); delete it and run `ablations inference` again"
+        what = f"is not a file of measurements ({error}); delete it and run `ablations inference` again"
         raise ConfigError([Problem(str(path), what)]) from None

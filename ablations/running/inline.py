@@ -1,4 +1,4 @@
-"""The executor that makes runs one after the other in this process: for tests, for debugging, for Windows."""
+"""The executor that makes runs one by one in this process: for tests, debugging and Windows."""
 
 import signal
 import threading
@@ -10,23 +10,23 @@ from ablations.running import exit_codes, worker
 from ablations.running.launch import Executor, Launch
 from ablations.schema.record import Record
 
-_LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
+_LOOK_AGAIN = 0.5  # seconds between checks of a run that another launcher makes
 
 
 class Inline(Executor):
-    """Runs in the calling process. Output goes where the process's own does."""
+    """Makes runs in the calling process, with its output."""
 
     def run(self, launch: Launch) -> None:
-        """See `Executor.run`. Ctrl-C once finishes the step, writes a checkpoint and raises; twice raises at once."""
+        """See `Executor.run`. The first Ctrl-C finishes the step and writes a checkpoint; the second raises at once."""
         with patient_interrupt() as interrupted:
             while launch.todo:
                 run = next((run for run in list(launch.todo) if launch.ready(run)), None)
                 if run is None:
-                    continue  # those that waited in vain have left the list
+                    continue  # `ready` has removed runs whose parents failed
                 launch.todo.remove(run)
-                found = launch.records.examine(run.id)
-                if isinstance(found, Record) and found.final:
-                    launch.settle(run, found, here=False)
+                record = launch.records.examine(run.id)
+                if isinstance(record, Record) and record.final:
+                    launch.settle(run, record, here=False)
                     continue
                 launch.begin(run)
 
@@ -44,19 +44,19 @@ class Inline(Executor):
 
 @contextmanager
 def patient_interrupt() -> Iterator[threading.Event]:
-    """Turns the first Ctrl-C into a request, so that the step in progress ends and a checkpoint is written."""
-    asked = threading.Event()
+    """Turns the first Ctrl-C into an event, so that the current step ends and a checkpoint is written."""
+    interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield interrupted
         return
     usual = signal.getsignal(signal.SIGINT)
 
     def handle(*_: object) -> None:
-        asked.set()
+        interrupted.set()
         signal.signal(signal.SIGINT, usual)
 
     signal.signal(signal.SIGINT, handle)
     try:
-        yield asked
+        yield interrupted
     finally:
         signal.signal(signal.SIGINT, usual)

@@ -1,4 +1,4 @@
-"""What every executor shares: the work list, events for whoever watches, the tally, and recording sudden deaths."""
+"""What every executor shares: the work list, events for a watcher, the summary, records of crashed workers."""
 
 import time
 from abc import ABC, abstractmethod
@@ -22,15 +22,15 @@ class Event:
     """Something that happened to a run.
 
     Attributes:
-        kind: ``started``, ``progress``, ``finished`` (there is a record) or ``waiting`` (another launcher makes it).
+        kind: ``started``, ``progress``, ``finished`` (it has ended) or ``waiting`` (another launcher makes it).
         run_id: The run.
         label: Its cell and seed.
-        done: Runs that are settled so far, of this plan.
-        total: Runs of this plan.
-        running: Runs that go on right now.
-        seconds_left: Estimate for the whole plan, None while there is nothing to estimate from.
-        outcome: How it ended, when finished.
-        progress: step, steps, loss and tokens_per_second, when there are any.
+        done: Settled runs of the plan.
+        total: Runs of the plan.
+        running: Active runs.
+        seconds_left: Estimate for the whole plan; None before there is one.
+        outcome: How it ended, if it is finished.
+        progress: step, steps, loss and tokens_per_second, if there are any.
     """
 
     kind: Literal["started", "progress", "finished", "waiting"]
@@ -49,13 +49,13 @@ OnEvent = Callable[[Event], None]
 
 @dataclass
 class Summary:
-    """What executing a plan came to.
+    """The result of executing a plan.
 
     Attributes:
-        outcomes: Outcome -> number of runs of the plan that stand so now.
-        executed: Attempts that were made here.
+        outcomes: Outcome -> number of runs of the plan.
+        executed: Attempts of this launcher.
         elsewhere: Runs that another launcher finished meanwhile.
-        problems: What went wrong beside the runs themselves (disk full), one sentence each.
+        problems: Problems beyond single runs (disk full), one sentence each.
         seconds: Wall time.
     """
 
@@ -67,8 +67,8 @@ class Summary:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())) or "no runs"
-        made = f"{self.executed} trained here" if self.executed else "nothing had to be trained"
-        return ". ".join([f"{counts}; {made}", *self.problems]) + "."
+        trained = f"{self.executed} trained here" if self.executed else "nothing to train"
+        return ". ".join([f"{counts}; {trained}", *self.problems]) + "."
 
     def _repr_markdown_(self) -> str:
         return str(self)
@@ -85,19 +85,19 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every run of the plan has ended for good."""
+        """Whether every run of the plan has a final outcome."""
         return not self.problems and set(self.outcomes) <= {"done", "diverged", "invalid", "orphaned"}
 
 
 class Launch:
-    """One execution of a plan: what is settled, what is going on, how long the rest will take.
+    """One execution of a plan: settled runs, active runs, the time left.
 
     Args:
         plan: The plan.
         records: Its store.
         retries: Further attempts at a run that failed or was killed.
-        deadline: Seconds after which a run is ended as ``timeout``; None for no limit.
-        on_event: Told everything that happens, in this thread.
+        deadline: Seconds after which a run is stopped as ``timeout``; None for no limit.
+        on_event: Receives every event, in this thread.
     """
 
     def __init__(self, plan: Plan, records: Records, retries: int, deadline: float | None, on_event: OnEvent) -> None:
@@ -107,7 +107,7 @@ class Launch:
         self.todo: list[Run] = list(plan.pending)
         self.settled = len(plan.runs) - len(self.todo)
         self.attempts: Counter[str] = Counter()
-        self.shares: dict[str, float] = {}  # run -> share of it that is trained, of runs that go on
+        self.shares: dict[str, float] = {}  # active run -> the share that is trained
         self.trained = 0.0  # FLOPs of runs finished here
         self.started = time.monotonic()
         self.first = 0.0  # when the first run began
@@ -118,7 +118,7 @@ class Launch:
         return worker.Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:
-        """Tells the watcher."""
+        """Sends an event to the watcher."""
         if progress:
             self.shares[run.id] = progress["step"] / progress["steps"]
         label, total = self.plan.label(run.id), len(self.plan.runs)
@@ -127,7 +127,7 @@ class Launch:
         )
 
     def begin(self, run: Run) -> None:
-        """Notes that a run was started."""
+        """Registers the start of a run."""
         self.first = self.first or time.monotonic()
         self.attempts[run.id] += 1
         self.summary.executed += 1
@@ -135,7 +135,7 @@ class Launch:
         self.emit("started", run)
 
     def seconds_left(self) -> float | None:
-        """The FLOPs that remain at the speed of this launch so far."""
+        """The remaining FLOPs at the speed of this launch so far."""
         costs = self.plan.costs
         going = sum(costs[run_id].flops * share for run_id, share in self.shares.items())
         waiting = sum(costs[run.id].flops for run in self.todo)
@@ -144,7 +144,7 @@ class Launch:
         return left * elapsed / (self.trained + going) if self.trained + going > 0 else None
 
     def settle(self, run: Run, record: Record, here: bool) -> None:
-        """Notes that a run has ended for good, or for this launch."""
+        """Registers the end of a run, for good or for this launch."""
         self.shares.pop(run.id, None)
         self.settled += 1
         if here:
@@ -154,30 +154,32 @@ class Launch:
         self.emit("finished", run, record.outcome)
 
     def ready(self, run: Run) -> bool:
-        """Whether the run that this one starts from is done; if that has ended otherwise, this one is given up."""
+        """Whether the parent of a run is done; a run whose parent ended otherwise is given up."""
         pending = {other.id for other in self.todo} | self.shares.keys()
         if not pending.isdisjoint(run.parents):
             return False
-        found = [self.records.get(parent) for parent in run.parents]
-        if all(record is not None and record.outcome == "done" for record in found):
+        parents = [self.records.get(parent) for parent in run.parents]
+        if all(record is not None and record.outcome == "done" for record in parents):
             return True
         self.todo.remove(run)
         self.settled += 1
         self.emit("finished", run, "orphaned")
         return False
 
-    def conclude(self, run: Run, code: int, asked: Outcome | None = None) -> None:
-        """Acts on the end of a worker: settles the run, tries it again, or gives it up.
+    def conclude(self, run: Run, code: int, forced: Outcome | None = None) -> None:
+        """Handles the end of a worker: settles the run, retries it, or gives it up.
 
         Args:
             run: The run.
             code: The worker's exit code; negative for the signal it died of.
-            asked: The outcome to record where the launcher ended the worker itself.
+            forced: The outcome to record if the launcher stopped the worker itself.
         """
         self.shares.pop(run.id, None)
         if code == exit_codes.DISK_FULL:
             folder = self.records.folder
-            self.summary.problems.append(f"disk full: run {run.id} could not be kept in {folder} or in the cache")
+            self.summary.problems.append(
+                f"disk full: could not write run {run.id} to {folder} or to the cache; free some space"
+            )
             self.settled += 1
             return
         if code == exit_codes.HELD:
@@ -186,7 +188,7 @@ class Launch:
             self.todo.append(run)
             return
         if code != exit_codes.RECORDED:
-            self.bury(run, code, asked)
+            self.bury(run, code, forced)
         record = self.records.get(run.id)
         if record is not None and (record.final or not self._again(run, record)):
             self.settle(run, record, here=True)
@@ -196,29 +198,28 @@ class Launch:
     def _again(self, run: Run, record: Record) -> bool:
         return record.outcome in ("failed", "killed") and self.attempts[run.id] <= self.retries
 
-    def bury(self, run: Run, code: int, asked: Outcome | None) -> None:
-        """Records the attempt of a worker that could not do so itself."""
+    def bury(self, run: Run, code: int, forced: Outcome | None) -> None:
+        """Records the attempt of a worker that died without a record."""
         died = f"the process died of signal {-code}" if code < 0 else f"the process ended with code {code}"
-        detail = f"stopped after {self.deadline:g} s" if asked == "timeout" and self.deadline else died
+        detail = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else died
         try:
             with self.records.lock(run.id).acquire(timeout=5):
                 earlier = self.records.get(run.id)
                 if earlier is not None and earlier.final:
                     return
                 attempts = 1 + (int(earlier.provenance.get("attempts", 0)) if earlier else 0)
-                outcome: Outcome = asked or ("killed" if code < 0 else "failed")
-                found = {"outcome": outcome, "detail": detail}
-                worker.keep(run, self.records, found, now(), attempts, here=False)
+                outcome: Outcome = forced or ("killed" if code < 0 else "failed")
+                worker.keep(run, self.records, {"outcome": outcome, "detail": detail}, now(), attempts, here=False)
         except Timeout:
-            return  # another launcher has taken the run up already
+            return  # another launcher already makes the run
 
     def finish(self) -> Summary:
-        """The tally, read from the store."""
+        """The summary, read from the store."""
         names: dict[str, str] = {}
         for run in self.plan.runs:
             record = self.records.examine(run.id)
-            lost = any(names.get(parent) in ("diverged", "invalid", "orphaned") for parent in run.parents)
-            absent = "orphaned" if lost else "missing"
+            is_orphan = any(names.get(parent) in ("diverged", "invalid", "orphaned") for parent in run.parents)
+            absent = "orphaned" if is_orphan else "missing"
             names[run.id] = "newer" if isinstance(record, Damage) else record.outcome if record else absent
         self.summary.outcomes = dict(Counter(names.values()))
         self.summary.seconds = time.monotonic() - self.started
@@ -226,12 +227,12 @@ class Launch:
 
 
 class Executor(ABC):
-    """A way to make runs. Its state is in the store, so it may die at any moment."""
+    """A way to make runs. All state is in the store, so an executor may die at any moment."""
 
     @abstractmethod
     def run(self, launch: Launch) -> None:
-        """Makes every run of ``launch.todo``, telling ``launch`` how each ends.
+        """Makes every run of ``launch.todo`` and reports to ``launch`` how each ends.
 
         Raises:
-            KeyboardInterrupt: After the runs that went on have written checkpoints.
+            KeyboardInterrupt: After Ctrl-C, once the active runs have written checkpoints.
         """

@@ -1,8 +1,7 @@
-"""The executor of one machine: a fresh process a run, as many at once as there are slots.
+"""The executor of one machine: a new process per run, one at a time per slot.
 
-Processes come from a fork server that has torch and Lightning loaded, so that one starts in milliseconds. Only
-those two are loaded there: our own code is read anew by each process, and nothing that starts a parallel region
-may run before a fork.
+A fork server with torch and Lightning loaded starts a process in milliseconds. It loads only those two: each process
+imports our own code anew, and nothing that starts a parallel region may run before a fork.
 """
 
 import json
@@ -28,27 +27,27 @@ from ablations.schema.run import Run
 from lightning_modules import speed
 
 _PRELOADED = ["torch", "pytorch_lightning"]
-_POLL = 0.25  # seconds between looks at progress and at other launchers' runs
-_PATIENCE = 30.0  # seconds that interrupted runs have to write their checkpoints
-_GRACE = 10.0  # seconds that a run past its deadline has to end by itself
+_POLL = 0.25  # seconds between checks of progress and of other launchers' runs
+_PATIENCE = 30.0  # seconds for interrupted runs to write their checkpoints
+_GRACE = 10.0  # seconds for a run past its deadline to stop by itself
 _PASSED_ON = ("ABLATIONS_CACHE", "ABLATIONS_DATA", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
 
 
 @dataclass
-class _Going:
-    """A run that goes on in a process."""
+class _Active:
+    """A run that a process makes."""
 
     run: Run
     slot: dict[str, str]
     process: BaseProcess
     started: float
     progress: Path
-    seen: float = 0.0  # modification time of the last progress told
-    ended: float | None = None  # when the launcher asked it to end
+    seen: float = 0.0  # modification time of the last reported progress
+    ended: float | None = None  # when the launcher told it to stop
 
 
 class Local(Executor):
-    """One process a run, from a fork server; one slot a GPU, or one a processor core where there is none."""
+    """One process per run, from a fork server; one slot per GPU, or one per processor core without a GPU."""
 
     def __init__(self, slots: int | None = None) -> None:
         devices = list(gpus())
@@ -57,12 +56,12 @@ class Local(Executor):
             self.slots = [{}] * cores()
         self.slots = self.slots[:slots]
         self.threads = max(1, cores() // len(self.slots)) if devices else 1
-        self.going: list[_Going] = []
+        self.active: list[_Active] = []
 
     def run(self, launch: Launch) -> None:
-        """See `Executor.run`. Ctrl-C once waits for checkpoints, twice kills."""
+        """See `Executor.run`. The first Ctrl-C waits for checkpoints, the second kills."""
         if sys.platform == "win32":
-            raise OSError("the local executor needs Linux or macOS; use --executor inline")
+            raise OSError("the local executor needs Linux or macOS; use `--executor inline`")
         try:
             self._run(launch)
         except KeyboardInterrupt:
@@ -72,28 +71,28 @@ class Local(Executor):
             self._end_all(0.0)
 
     def _run(self, launch: Launch) -> None:
-        held: dict[str, float] = {}  # run that another launcher makes -> when to look again
-        while launch.todo or self.going:
+        held: dict[str, float] = {}  # run that another launcher makes -> when to check again
+        while launch.todo or self.active:
             self._fill(launch, held)
-            if not self.going:
+            if not self.active:
                 time.sleep(_POLL)
             else:
-                wait([going.process.sentinel for going in self.going], timeout=_POLL)
-            for going in list(self.going):
-                self._look_at(launch, going)
+                wait([active.process.sentinel for active in self.active], timeout=_POLL)
+            for active in list(self.active):
+                self._check(launch, active)
 
     def _fill(self, launch: Launch, held: dict[str, float]) -> None:
-        """Starts runs in the free slots; runs that another launcher makes are looked at again later."""
+        """Starts runs in the free slots; checks runs that another launcher makes again later."""
         for run in list(launch.todo):
             free = self._free()
             if free is None:
                 return
             if held.get(run.id, 0.0) > time.monotonic() or not launch.ready(run):
                 continue
-            found = launch.records.examine(run.id)
-            if isinstance(found, Record) and found.final:
+            record = launch.records.examine(run.id)
+            if isinstance(record, Record) and record.final:
                 launch.todo.remove(run)
-                launch.settle(run, found, here=False)
+                launch.settle(run, record, here=False)
             elif launch.records.is_locked(run.id):
                 if run.id not in held:
                     launch.emit("waiting", run)
@@ -103,9 +102,9 @@ class Local(Executor):
                 self._start(launch, run, free)
 
     def _free(self) -> dict[str, str] | None:
-        if len(self.going) == len(self.slots):
+        if len(self.active) == len(self.slots):
             return None
-        taken = [going.slot for going in self.going]
+        taken = [active.slot for active in self.active]
         return next(slot for slot in self.slots if slot not in taken or not slot)
 
     def _start(self, launch: Launch, run: Run, slot: dict[str, str]) -> None:
@@ -116,52 +115,52 @@ class Local(Executor):
         process = _context().Process(target=main, args=(str(job.save()),), name=f"run {run.id}")
         with _bare_main():
             process.start()
-        self.going.append(_Going(run, slot, process, time.monotonic(), progress))
+        self.active.append(_Active(run, slot, process, time.monotonic(), progress))
         launch.begin(run)
 
-    def _look_at(self, launch: Launch, going: _Going) -> None:
-        code = going.process.exitcode
+    def _check(self, launch: Launch, active: _Active) -> None:
+        code = active.process.exitcode
         if code is not None:
-            going.process.join()
-            self.going.remove(going)
-            launch.conclude(going.run, code, asked="timeout" if going.ended else None)
+            active.process.join()
+            self.active.remove(active)
+            launch.conclude(active.run, code, forced="timeout" if active.ended else None)
             return
-        age = time.monotonic() - going.started
+        age = time.monotonic() - active.started
         if launch.deadline and age > launch.deadline:
-            if going.ended is None:
-                going.ended = time.monotonic()
-                going.process.terminate()
-            elif time.monotonic() - going.ended > _GRACE:
-                going.process.kill()
-        self._tell(launch, going)
+            if active.ended is None:
+                active.ended = time.monotonic()
+                active.process.terminate()
+            elif time.monotonic() - active.ended > _GRACE:
+                active.process.kill()
+        self._report(launch, active)
 
-    def _tell(self, launch: Launch, going: _Going) -> None:
+    def _report(self, launch: Launch, active: _Active) -> None:
         try:
-            changed = going.progress.stat().st_mtime
-            if changed > going.seen:
-                going.seen = changed
-                launch.emit("progress", going.run, progress=json.loads(going.progress.read_text()))
+            changed = active.progress.stat().st_mtime
+            if changed > active.seen:
+                active.seen = changed
+                launch.emit("progress", active.run, progress=json.loads(active.progress.read_text()))
         except (FileNotFoundError, ValueError):
-            return  # not begun yet
+            return  # it has not begun yet
 
     def _end_all(self, patience: float) -> None:
-        """Asks every process to end, and kills those that have not after some seconds."""
+        """Tells every process to stop, and kills those that have not stopped after some seconds."""
         until = time.monotonic() + patience
         try:
-            for going in self.going if patience else ():
-                going.process.terminate()
-            for going in self.going:
-                going.process.join(max(0.0, until - time.monotonic()))
-        finally:  # a second Ctrl-C comes here at once
-            for going in self.going:
-                if going.process.exitcode is None:
-                    going.process.kill()
-                going.process.join()
-            self.going.clear()
+            for active in self.active if patience else ():
+                active.process.terminate()
+            for active in self.active:
+                active.process.join(max(0.0, until - time.monotonic()))
+        finally:  # a second Ctrl-C jumps here at once
+            for active in self.active:
+                if active.process.exitcode is None:
+                    active.process.kill()
+                active.process.join()
+            self.active.clear()
 
 
 def _context() -> multiprocessing.context.ForkServerContext:
-    speed.environment()  # the server imports torch, and every process inherits what it read
+    speed.environment()  # the server imports torch, and every process inherits its settings
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     return context
@@ -171,8 +170,8 @@ def _context() -> multiprocessing.context.ForkServerContext:
 def _bare_main() -> Iterator[None]:
     """Hides the caller's script while a process starts.
 
-    multiprocessing would import it again in every process, to unpickle what it defines. Nothing of it is ever sent,
-    and running a user's script once more for each run (it may have no ``__main__`` guard) would be harmful.
+    multiprocessing would import it again in every process, to unpickle what it defines. We never send anything it
+    defines, and running a user's script once per run (it may have no ``__main__`` guard) would do harm.
     """
     script = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")

@@ -1,7 +1,7 @@
-"""The process of a run, from its first line: signals, and its end with the launcher's.
+"""The entry point of a run's process: sets up signals and its end with the launcher.
 
-Only the standard library is imported before these are in place: what a run needs takes up to seconds to import on a
-busy machine, and a launcher may die meanwhile.
+Before that it imports only the standard library: other imports may take seconds on a busy machine, and the launcher
+may die meanwhile.
 """
 
 import multiprocessing
@@ -28,10 +28,10 @@ def main(config_path: str) -> None:
 
 
 def _take_over_signals() -> threading.Event:
-    """SIGTERM asks for a checkpoint and an end; SIGINT, which a terminal sends to all, is the launcher's affair.
+    """SIGTERM writes a checkpoint and stops; SIGINT, which a terminal sends to all processes, is left to the launcher.
 
-    SIGTERM is blocked and waited for in a thread rather than handled: Lightning adds a handler of its own, which
-    ends a training in the middle of an evaluation without a checkpoint.
+    SIGTERM is blocked and awaited in a thread rather than handled: Lightning's own handler would end a training in the
+    middle of an evaluation without a checkpoint.
     """
     stop = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -46,7 +46,7 @@ def _take_over_signals() -> threading.Event:
 
 
 def _follow_launcher() -> None:
-    """Ends this process when the one that launched it is gone, whatever it died of."""
+    """Ends this process when its launcher has ended, for whatever reason."""
     launcher = multiprocessing.parent_process()
     if launcher is None:
         return

@@ -1,7 +1,7 @@
-"""What a grid in progress shows: how many runs are done, the loss and speed of those that go on, the time left.
+"""Displays of progress: the number of finished runs, the loss and speed of active ones, the time left.
 
-A bar in a terminal, one line that updates itself in a notebook (an executed notebook keeps the last state only), and
-elsewhere a plain line now and then.
+A terminal gets a bar, a notebook one line that updates itself (an executed notebook keeps only its last state), and
+a log a line every ten seconds.
 """
 
 import sys
@@ -13,7 +13,7 @@ from ablations.core.formatting import duration
 from ablations.planning.plan import Plan
 from ablations.running.launch import Event
 
-_PLAIN_EVERY = 10.0  # seconds between plain lines
+_LOG_EVERY = 10.0  # seconds between lines of a log
 _NOTEBOOK_EVERY = 0.5  # seconds between updates of a notebook's line
 
 
@@ -22,20 +22,20 @@ class Display:
 
     def __init__(self) -> None:
         self.last: Event | None = None
-        self.going: dict[str, tuple[str, dict[str, float]]] = {}  # run -> label and progress
+        self.active: dict[str, tuple[str, dict[str, float]]] = {}  # run -> label and progress
         self.ended: dict[str, int] = {}
         self.began = time.monotonic()
 
     def __call__(self, event: Event) -> None:
-        """Takes one event."""
+        """Receives one event."""
         self.last = event
         if event.kind == "progress" and event.progress:
-            self.going[event.run_id] = (event.label, event.progress)
+            self.active[event.run_id] = (event.label, event.progress)
         elif event.kind == "finished":
-            self.going.pop(event.run_id, None)
+            self.active.pop(event.run_id, None)
             self.ended[event.outcome] = self.ended.get(event.outcome, 0) + 1
         elif event.kind == "started":
-            self.going.pop(event.run_id, None)
+            self.active.pop(event.run_id, None)
         self.show(event.kind)
 
     def __enter__(self) -> Self:
@@ -45,10 +45,10 @@ class Display:
         self.close()
 
     def show(self, kind: str) -> None:
-        """Brings the present state before the user's eyes."""
+        """Shows the current state."""
 
     def close(self) -> None:
-        """Leaves the final state."""
+        """Shows the final state."""
 
     @property
     def counts(self) -> str:
@@ -60,16 +60,16 @@ class Display:
 
     @property
     def loss(self) -> str:
-        """Where each run stands that goes on."""
-        going = self.going.values()
-        parts = [f"{label}: step {p['step']:,.0f}/{p['steps']:,.0f}, loss {p['loss']:.3f}" for label, p in going]
+        """Step and loss of each active run."""
+        active = self.active.values()
+        parts = [f"{label}: step {p['step']:,.0f}/{p['steps']:,.0f}, loss {p['loss']:.3f}" for label, p in active]
         return "; ".join(parts[:2]) + (f"; and {len(parts) - 2} more" if len(parts) > 2 else "")
 
     @property
     def speed(self) -> str:
-        """Tokens a second of all runs together."""
-        total = sum(progress["tokens_per_second"] for _, progress in self.going.values())
-        return f"{total:,.0f} tokens/s" if self.going else ""
+        """Tokens per second over all runs."""
+        total = sum(progress["tokens_per_second"] for _, progress in self.active.values())
+        return f"{total:,.0f} tokens/s" if self.active else ""
 
     @property
     def left(self) -> str:
@@ -78,35 +78,35 @@ class Display:
         return f"{duration(seconds)} left" if seconds is not None and self.last.done < self.last.total else ""
 
     def line(self) -> str:
-        """Everything in one line."""
+        """The current state in one line."""
         return " | ".join(filter(None, (self.counts, self.loss, self.speed, self.left)))
 
     def summary(self) -> str:
-        """The line that stays."""
+        """The final state in one line."""
         return f"{self.counts} in {duration(time.monotonic() - self.began)}"
 
 
-class Plain(Display):
-    """A line every ten seconds: logs, pipes, continuous integration."""
+class LogDisplay(Display):
+    """A line every ten seconds: for logs, pipes, continuous integration."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown = time.monotonic() - _PLAIN_EVERY / 2  # the first one soon
+        self.shown = time.monotonic() - _LOG_EVERY / 2  # the first line comes early
 
     def show(self, kind: str) -> None:
-        """See `Display.show`."""
-        if time.monotonic() - self.shown >= _PLAIN_EVERY:
+        """Prints a line if the last one is ten seconds old."""
+        if time.monotonic() - self.shown >= _LOG_EVERY:
             self.shown = time.monotonic()
             print(self.line(), flush=True)
 
     def close(self) -> None:
-        """See `Display.close`."""
+        """Prints the final state."""
         if self.last is not None:
             print(self.summary(), flush=True)
 
 
 class Terminal(Display):
-    """A bar with the time left, and a line for what goes on, by rich."""
+    """A bar with the time left, speed and loss, drawn by rich."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
@@ -121,8 +121,8 @@ class Terminal(Display):
         return self
 
     def show(self, kind: str) -> None:
-        """See `Display.show`."""
-        parts = sum(p["step"] / p["steps"] for _, p in self.going.values())
+        """Updates the bar."""
+        parts = sum(p["step"] / p["steps"] for _, p in self.active.values())
         self.bar.update(
             self.task,
             total=self.last.total,
@@ -134,12 +134,12 @@ class Terminal(Display):
         )
 
     def close(self) -> None:
-        """See `Display.close`."""
+        """Stops the bar."""
         self.bar.stop()
 
 
 class Notebook(Display):
-    """One line of output that is replaced, so that the executed notebook is tidy."""
+    """One line of output that replaces itself, which keeps the executed notebook tidy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,13 +147,13 @@ class Notebook(Display):
         self.shown = 0.0
 
     def show(self, kind: str) -> None:
-        """See `Display.show`."""
+        """Replaces the line, twice a second at most."""
         if time.monotonic() - self.shown >= _NOTEBOOK_EVERY:
             self.shown = time.monotonic()
             self._put(self.line())
 
     def close(self) -> None:
-        """See `Display.close`."""
+        """Replaces the line by the final state."""
         if self.last is not None:
             self._put(self.summary())
 
@@ -167,13 +167,13 @@ class Notebook(Display):
 
 
 def display(plan: Plan) -> Display:
-    """The display that fits where this process shows its output; a silent one where nothing is to be done."""
+    """The display for the output of this process; a silent one if no run is pending."""
     return fitting() if plan.pending else Display()
 
 
 def fitting() -> Display:
-    """The display that fits where this process shows its output."""
+    """The display for the output of this process: notebook, terminal or log."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None and hasattr(shell, "kernel"):
         return Notebook()
-    return Terminal() if sys.stdout.isatty() else Plain()
+    return Terminal() if sys.stdout.isatty() else LogDisplay()

@@ -1,4 +1,4 @@
-"""One run, start to record. A process of its own (`work`), or a call in this one (`attempt`)."""
+"""Makes one run and its record: in a process of its own (`work`), or in this one (`attempt`)."""
 
 import errno
 import json
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
 _PROGRESS_EVERY = 1.0  # seconds
 _TRACEBACK_LINES = 6
-_SAME_LOSS = 0.01  # relative difference between two trainings of one run: other processors round otherwise
+_SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is asked to do; the content of its one file.
+    """The task of a worker; the content of its file.
 
     Attributes:
-        run: The run as plain data.
-        results_dir: Where the record goes.
-        work_dir: Where log, progress and checkpoint go.
-        threads: Threads of torch, None for its own choice.
-        environment: Variables set before anything else.
+        run: The run, ready for JSON.
+        results_dir: The folder for the record.
+        work_dir: The folder for log, progress and checkpoint.
+        threads: Threads of torch; None for its own choice.
+        environment: Variables to set before anything else.
     """
 
     run: dict[str, Any]
@@ -58,7 +58,7 @@ class Job:
     def save(self) -> Path:
         """Writes the job into its work folder and returns the file."""
         path = Path(self.work_dir) / CONFIG
-        own = path.with_name(f".{CONFIG}.{os.getpid()}")  # several launchers may write it at once, before any lock
+        own = path.with_name(f".{CONFIG}.{os.getpid()}")  # several launchers may write it before any has the lock
         write(own, json.dumps(asdict(self)).encode())
         os.replace(own, path)
         return path
@@ -70,14 +70,14 @@ class Job:
 
 
 def work(config_path: str, stop: Callable[[], bool]) -> int:
-    """Does the job of a file in this process, which belongs to it: output and threads are taken over.
+    """Does the job of a file in this process, whose output and threads it takes over.
 
     Args:
         config_path: A file from `Job.save`.
         stop: See `attempt`.
 
     Returns:
-        One of the exit codes above.
+        A code of `exit_codes`.
     """
     job = Job.load(config_path)
     os.environ.update(job.environment or {})
@@ -87,17 +87,17 @@ def work(config_path: str, stop: Callable[[], bool]) -> int:
 
 
 def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str, Any]], None] | None = None) -> int:
-    """Makes one attempt at a run: takes its lock, looks whether it is done by now, trains, writes the record.
+    """Makes one attempt at a run: takes its lock, checks for a final record, trains, writes the record.
 
     Args:
-        job: What to do.
-        stop: Asked after every step; True ends the attempt with a checkpoint and no record.
-        on_progress: Told what ``progress.json`` is told, as often.
+        job: The job.
+        stop: Called after every step; True ends the attempt with a checkpoint and no record.
+        on_progress: Receives the content of ``progress.json`` whenever it is written.
     """
     run, records = Run.read(job.run), Records(job.results_dir)
     lock = records.lock(run.id)
     try:
-        lock.acquire(timeout=0.2, poll_interval=0.05)  # whoever only looks whether it is held lets go at once
+        lock.acquire(timeout=0.2, poll_interval=0.05)  # a mere check of the lock releases it at once
     except Timeout:
         return HELD
     try:
@@ -127,32 +127,32 @@ def _attempt(
     folder.mkdir(parents=True, exist_ok=True)
     started, report = provenance.now(), _Reporter(folder / PROGRESS, on_progress)
     _note(folder, f"run {run.id} attempt {attempts} started")
-    found: dict[str, Any]
+    result: dict[str, Any]
     try:
         _check_text(run)
         fitted = _made(run, records, folder, report, stop)
-        found = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
-        found |= {"layers": fitted.layers, "examples": fitted.examples}
+        result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
+        result |= {"layers": fitted.layers, "examples": fitted.examples}
     except Interrupted:
-        _note(folder, f"run {run.id} attempt {attempts} interrupted; it goes on from its checkpoint")
+        _note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
         return INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
             raise
         traceback.print_exc()
         outcome, detail = judge(error)
-        found = {"outcome": outcome, "detail": detail}
-    keep(run, records, found, started, attempts)
-    if found["outcome"] == "done":
+        result = {"outcome": outcome, "detail": detail}
+    keep(run, records, result, started, attempts)
+    if result["outcome"] == "done":
         (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
-    _note(folder, f"run {run.id} attempt {attempts} {found['outcome']}")
+    _note(folder, f"run {run.id} attempt {attempts} {result['outcome']}")
     return RECORDED
 
 
 def _made(
     run: Run, records: Records, folder: Path, report: Callable[[Any], None], stop: Callable[[], bool]
 ) -> "Fitted":
-    """Trains, from the weights of the run's parent where it has one."""
+    """Trains, from the weights of the parent if the run has one."""
     from lightning_modules.pretraining import fit
 
     start = weights_of(run.parent, records, report, stop) if run.parent else None
@@ -165,18 +165,18 @@ def _made(
 
 
 def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
-    """The weights that a run has left; trained again where they are not at hand, as in a fresh clone.
+    """The weights of a finished run; if they are missing, as in a fresh clone, the run is trained again.
 
     Raises:
-        NotReproducedError: When the second training does not end where the record says that the first did.
+        NotReproducedError: If the second training does not end at the loss in the record.
     """
     from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS
 
     folder = records.work_folder(run.id)
-    with records.lock(run.id):  # whoever trains the same parent now is waited for
+    with records.lock(run.id):  # waits for another process that trains the same run
         if not (folder / WEIGHTS).is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            _note(folder, f"run {run.id} is trained again: another run needs its weights")
+            _note(folder, f"training run {run.id} again, because another run needs its weights")
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
@@ -187,29 +187,28 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
 
 
 class NotReproducedError(Exception):
-    """A training, made again, came out differently."""
+    """A repeated training ended differently."""
 
 
 def _compare(run: Run, now: float, then: float, weights: Path) -> None:
     if not math.isclose(now, then, rel_tol=_SAME_LOSS):
         weights.unlink()
         raise NotReproducedError(
-            f"run {run.id} was trained again for its weights and ended at a loss of {now:.4f} where "
-            f"its record says {then:.4f}"
+            f"run {run.id}, trained again for its weights, ended at a loss of {now:.4f} but its record says {then:.4f}"
         )
 
 
 class TextUnavailableError(Exception):
-    """The text that a run names is not there, or is another; it may be there for the next attempt."""
+    """The text of a run is missing or has changed; the next attempt may find it."""
 
 
 def _check_text(run: Run) -> None:
-    found = fingerprints(run.system.data)
+    current = fingerprints(run.system.data)
     tasks = [run.task, run.finetuning.first] if run.finetuning else []
-    found |= {task: fingerprint(task) for task in tasks if task}
-    if found != run.fingerprints:
+    current |= {task: fingerprint(task) for task in tasks if task}
+    if current != run.fingerprints:
         raise TextUnavailableError(
-            f"the text has changed since the run was planned: {found} instead of {run.fingerprints}"
+            f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"
         )
     try:
         for split in ("train", "heldout"):
@@ -221,28 +220,28 @@ def _check_text(run: Run) -> None:
 
 
 def _note(folder: Path, text: str) -> None:
-    """A line of the run's log with its time; in a process of its own the libraries' output goes there too."""
+    """Adds a line with its time to the run's log; in a process of its own the libraries log there too."""
     with open(folder / LOG, "a", encoding="utf-8") as log:
         log.write(f"{provenance.now()} {text}\n")
 
 
-def keep(run: Run, records: Records, found: dict[str, Any], started: str, attempts: int, here: bool = True) -> Record:
-    """Writes the record of an attempt, with where it comes from.
+def keep(run: Run, records: Records, result: dict[str, Any], started: str, attempts: int, here: bool = True) -> Record:
+    """Writes the record of an attempt with its provenance.
 
     Args:
         run: The run.
-        records: Where to; the caller holds the run's lock.
-        found: Outcome, and what there is of detail, metrics, curve and cost.
+        records: The store; the caller holds the run's lock.
+        result: Outcome, and detail, metrics, curve and cost as far as there are any.
         started: When the attempt began.
-        attempts: Which attempt it was, from 1.
-        here: Whether it was made in this process.
+        attempts: The number of the attempt, from 1.
+        here: Whether this process made it.
     """
     origin = provenance.describe(records.folder, started, attempts, here)
-    return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **found))
+    return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **result))
 
 
 def judge(error: Exception) -> tuple[Outcome, str]:
-    """The outcome an exception stands for, and its detail without any path of this machine."""
+    """The outcome of an exception, and its detail without paths of this machine."""
     import torch
 
     from lightning_modules.training.recorder import Diverged
@@ -254,8 +253,8 @@ def judge(error: Exception) -> tuple[Outcome, str]:
     if isinstance(error, ConfigError):
         return "invalid", str(error)[:1000]
     lines = [f"{_place(f.filename)}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
-    said = f"{type(error).__name__}: {_place(str(error))}"[:1000]
-    return "failed", "\n".join([*lines[-_TRACEBACK_LINES:], said])
+    message = f"{type(error).__name__}: {_place(str(error))}"[:1000]
+    return "failed", "\n".join([*lines[-_TRACEBACK_LINES:], message])
 
 
 def _place(text: str) -> str:
@@ -266,7 +265,7 @@ def _place(text: str) -> str:
 
 
 class _Reporter:
-    """Writes progress for whoever watches, at most once a second, and the end always."""
+    """Writes progress for a watcher, at most once a second, and always at the end."""
 
     def __init__(self, path: Path, also: Callable[[dict[str, Any]], None] | None) -> None:
         self.path, self.also, self.last = path, also, 0.0
@@ -277,14 +276,14 @@ class _Reporter:
         self.last = time.monotonic()
         data = asdict(progress)
         temporary = self.path.with_name(f".{self.path.name}.tmp")
-        temporary.write_text(json.dumps(data))  # no flush to the disk: it is worth nothing after a crash
+        temporary.write_text(json.dumps(data))  # no flush to the disk: it is worthless after a crash
         os.replace(temporary, self.path)
         if self.also:
             self.also(data)
 
 
 def _log_to(path: Path) -> None:
-    """Sends everything this process says, libraries in C included, to the end of a file."""
+    """Appends all output of this process, that of C libraries included, to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -169,7 +169,7 @@ def test_in_processes_a_diverged_parent_leaves_orphans_and_the_rest_goes_on(fold
     refused = records.get(found.cells[1].runs[0].id)
     assert refused.outcome == "failed"
     last = refused.detail.splitlines()[-1]
-    assert last.startswith(f"NotReproducedError: run {tampered.id} was trained again for its weights and ended at a ")
+    assert last.startswith(f"NotReproducedError: run {tampered.id}, trained again for its weights, ended at a ")
     assert last.endswith("its record says 99.0000")
     assert 1 < float(last.split("loss of ")[1].split()[0]) < 20
     assert records.get(found.cells[2].runs[0].id) is None

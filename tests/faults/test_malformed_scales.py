@@ -58,7 +58,7 @@ CASES = {
     ),
     "a tab": (
         ("  model.num_heads", "\tmodel.num_heads"),
-        ["small.yaml:4: there is a tab where YAML wants spaces; indent with spaces"],
+        ["small.yaml:4: a tab is not allowed here; indent with spaces"],
     ),
     "nothing": ((GOOD, ""), ["small.yaml:1: is empty"]),
     "a list": ((GOOD, "[1]\n"), ["small.yaml:1: must be a mapping that starts with 'description:'"]),

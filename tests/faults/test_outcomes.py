@@ -102,7 +102,7 @@ def test_missing_text_is_said_before_anything_runs(cached, records):
 def test_results_that_cannot_be_kept_are_said_before_anything_runs(cached):
     (cached / "file").write_text("")
     inside = Records(cached / "file" / "results")
-    with pytest.raises(ConfigError, match=r"results cannot be kept in .*: Not a directory"):
+    with pytest.raises(ConfigError, match=r"cannot write results to .*: Not a directory"):
         execute(planned(cached, inside), inside, "inline")
 
 

@@ -172,21 +172,21 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     assert all(0 <= row["probability"] <= 1 for row in rows)
     assert said(run.id, text)[0] == 0
 
-    assert said("0" * 16, text) == (2, f"0 runs start with '{'0' * 16}'. Ids name the files of results/records")
+    assert said("0" * 16, text) == (2, f"0 runs start with '{'0' * 16}'. Ids are file names in results/records")
     assert "The text has no [MASK]".lower() in said(run.id, "nothing")[1].lower()
     weights = records.work_folder(run.id) / WEIGHTS
     before = weights.read_bytes()
     weights.unlink()
     code, output = said(run.id, text)
     assert code == 2
-    assert "are not at hand" in output
-    assert "--train trains it again" in output
+    assert f"the weights of {run.id} are missing" in output
+    assert "add --train" in output
     assert said(run.id, text, "--train")[0] == 0
     assert weights.read_bytes() == before
 
-    tuned = {**run.to_dict(), "kind": "finetune", "parents": [run.id]}
-    records.put(Record(id="f" * 16, kind="finetune", config=tuned, outcome="done"))
+    finetuned = {**run.to_dict(), "kind": "finetune", "parents": [run.id]}
+    records.put(Record(id="f" * 16, kind="finetune", config=finetuned, outcome="done"))
     records.put(Record(id="e" * 16, kind="pretrain", config=run.to_dict(), outcome="diverged"))
-    assert f"and this asks for 'pretrain'; it started from the pretraining {run.id}" in said("f" * 16, text)[1]
+    assert f"not 'pretrain'; name its pretraining {run.id}" in said("f" * 16, text)[1]
     assert "left no weights: it ended as 'diverged'" in said("e" * 16, text)[1]
     assert "3 runs start with ''" in said("", text)[1]

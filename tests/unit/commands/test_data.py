@@ -54,8 +54,8 @@ class TestListing:
     def test_people_see_groups_and_how_to_get_what_is_missing(self):
         code, text = call()
         assert code == 0
-        assert text.index("Corpora (documents)") < text.index("Texts: A text")
-        assert "  qqp: glue/QQP/train.tsv, glue/QQP/dev.tsv below ABLATIONS_DATA, or nyu-mll/glue (qqp)" in text
+        assert text.index("Corpora (documents)") < text.index("Texts: One or two texts")
+        assert "  qqp: put glue/QQP/train.tsv, glue/QQP/dev.tsv below ABLATIONS_DATA, or use nyu-mll/glue (qqp)" in text
         assert "  mnli_own: four fifths" in text
 
     def test_what_has_no_pin_is_measured_from_the_folder(self, home, monkeypatch):
@@ -99,17 +99,17 @@ class TestVerify:
         monkeypatch.setattr(data_inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
         code, text = call("verify")
         assert (code, text.count("absent ")) == (0, 2)
-        assert "0 of 2 data sets are at hand, wrong: 0" in text
+        assert "0 of 2 data sets are available; wrong: 0" in text
         code, text = call("verify", "rte")
         assert code == 1
-        assert "was asked for and cannot be read" in text
+        assert "cannot be read" in text
 
     def test_fewer_examples_than_published_and_other_text_than_pinned(self, home):
         write_rte(home)
         code, text = call("verify", "rte")
         assert code == 1
-        assert "train is partial: 3 examples instead of 2,490" in text
-        assert "dev is partial: 2 examples instead of 277" in text
+        assert "train is partial: it has 3 examples instead of 2,490" in text
+        assert "dev is partial: it has 2 examples instead of 277" in text
         assert f"instead of {pins.pinned()['rte']['dev'].sha256[:12]} and 277" in text
 
     def test_what_is_as_pinned_and_published_is_fine(self, home, monkeypatch):
@@ -118,7 +118,7 @@ class TestVerify:
         monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
         assert call("verify", "rte") == (
             0,
-            "ok      rte: 2,490 + 277 examples\n1 of 1 data sets are at hand, wrong: 0\n",
+            "ok      rte: 2,490 + 277 examples\n1 of 1 data sets are available; wrong: 0\n",
         )
 
     def test_dev_examples_among_the_training_examples(self, home, monkeypatch):
@@ -126,7 +126,7 @@ class TestVerify:
         monkeypatch.setattr(pins, "pinned", dict)
         code, text = call("verify", "rte")
         assert code == 1
-        assert "every dev example is a training example too" in text
+        assert "every dev example is also a training example" in text
         with open(home / "glue/RTE/dev.tsv", "r+") as file:
             lines = file.read().replace("train 0.", "dev 0.", 1)
             file.seek(0)
@@ -134,8 +134,8 @@ class TestVerify:
             file.truncate()
         code, text = call("verify", "rte")
         assert code == 0
-        assert "276 of 277 dev examples are training examples too" in text
-        assert f"no pin to compare with; measured {pins.fingerprint('rte')[:12]}" in text
+        assert "276 of 277 dev examples are also training examples" in text
+        assert f"has no pin to compare with; its fingerprint is {pins.fingerprint('rte')[:12]}" in text
 
     def test_every_fault_of_a_file_is_told(self, home):
         write_rte(home)
@@ -153,7 +153,7 @@ class TestVerify:
             path.write_text(f"pairID\tgold_label\tsentence1\tsentence2\n1\t-\tA.\tB.\n2\tneutral\t{split}\tB.\n")
         code, text = call("verify", "snli")
         assert code == 1
-        assert "snli_1.0_train.txt: 1 lines without a gold label are left out: 2" in text
+        assert "snli_1.0_train.txt: skipped 1 lines without a gold label: 2" in text
 
     def test_a_part_alone_is_partial(self, home):
         write_rte(home)
@@ -168,4 +168,4 @@ class TestVerify:
         code, text = call("verify", "novels")
         assert code == 1
         assert "wrong   novels: 20 + 1 documents, 189 words" in text
-        assert "heldout is not what was pinned" in text
+        assert "heldout differs from its pin" in text

@@ -1,4 +1,4 @@
-"""One model looked into: what is shown, of which model, and what cannot be asked."""
+"""Inspecting one model: what is shown, of which model, and what is refused."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -10,7 +10,7 @@ from ablations.core.store import Records
 from ablations.figures.style import svg
 from ablations.inspection import attention_figure, embedding_figure, example_texts
 from ablations.inspection.embedding_figure import Probed
-from ablations.inspection.inspect_model import Inside
+from ablations.inspection.inspect_model import Inspection
 from ablations.pages import report
 from ablations.planning import grids
 from ablations.planning.plan import plan
@@ -43,7 +43,7 @@ def trained(tmp_path_factory):
 def model(trained, monkeypatch):
     found, records, folder = trained
     monkeypatch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
-    return Inside(found, records)
+    return Inspection(found, records)
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_everything_it_shows_of_a_model_is_shown(model):
     assert f"| {known[0]} |" in model.neighbours([known[0], "zebra"]).data
     assert "zebra" not in model.neighbours([known[0], "zebra"]).data
     assert "none of these" in model.neighbours(["zebra"]).data
-    assert "No fine-tuning of this model" in model.answer().data
+    assert "No question-answering run of this model" in model.answer().data
     assert "too few" in model.words({"none": "xylophone zebra"}).data
 
 
@@ -70,7 +70,7 @@ def test_weights_that_are_gone_are_trained_again(model, trained):
     path = model.records.work_folder(model.run.id) / WEIGHTS
     before = path.read_bytes()
     path.unlink()
-    assert Inside(*trained[:2]).fill(["A [MASK]."]).data
+    assert Inspection(*trained[:2]).fill(["A [MASK]."]).data
     assert path.read_bytes() == before
 
 
@@ -81,16 +81,16 @@ def test_a_head_that_is_not_there(model, where):
 
 
 def test_what_cannot_be_asked(model, trained, tmp_path):
-    with pytest.raises(ConfigError, match="no sentences are given for 'bank'; there are some for may, left"):
+    with pytest.raises(ConfigError, match=r"no sentences with 'bank'.*: may, left"):
         model.senses("bank")
     with pytest.raises(ConfigError, match="the sentence is too long"):
         model.attention("cat " * 40)
     several = plan(grids.read(simple.grid(tmp_path)), "smoke", records=trained[1])
-    with pytest.raises(ConfigError, match=r"one model is looked into, and 2 are left: set filters to one of .*0\.15"):
-        Inside(several, trained[1])
+    with pytest.raises(ConfigError, match=r"one model, but 2 match; narrow `filters` to one of: .*0\.15"):
+        Inspection(several, trained[1])
     unmade = plan(grids.read(simple.grid(tmp_path, rates="[0.15]", steps=9)), "smoke", records=trained[1])
     with pytest.raises(ConfigError, match="0 runs start with"):
-        Inside(unmade, trained[1])
+        Inspection(unmade, trained[1])
 
 
 def test_the_sentences_have_their_words():
@@ -158,8 +158,8 @@ def test_senses_count_in_the_whole_space_and_beside_the_untrained():
     untrained = states * 0
     untrained[1:, ::2, 0], untrained[1:, 1::2, 0] = 1.0, -1.0
     found = "\n".join(texts(embedding_figure.senses(states, untrained, list("aabb"), "bank")))
-    assert "embeddings\nnone differ yet" in found
-    assert "layer 2\n4 of 4 nearest alike\nuntrained: 0" in found
+    assert "embeddings\nall vectors equal" in found
+    assert "layer 2\n4 of 4 nearest agree\nuntrained: 0" in found
 
 
 def test_probe_scores_are_drawn_with_their_levels():

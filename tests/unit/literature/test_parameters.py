@@ -138,13 +138,13 @@ absent:
         ("base: albert_base", "base: albert_bose",
          "file.yaml:3: configurations.0.base: there is no system 'albert_bose'. Did you mean 'albert_base'?"),
         ("name: base,", "name: base, set: {model.num_layres: 3},", "Did you mean 'model.num_layers'?"),
-        ("id: two", "id: one", "'one' is on line 3 as well"),
+        ("id: two", "id: one", "'one' is already on line 3"),
         ('printed: "12"', "printed: 12", "should be a valid string"),
         ('printed: "12"', 'printed: "12 M"', "should match pattern"),
         ('printed: "12"', 'pritned: "12"', "Did you mean 'printed'?"),
         ("paper: ALBERT, table: Table 1, name: other", "paper: ALBART, table: x, name: other",
          "Did you mean 'ALBERT'?"),
-        ("absent:", "missing:", "must have the keys"),
+        ("absent:", "missing:", "must have exactly the keys"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_said_to_be_wrong_where_it_is(tmp_path, old, new, said):
@@ -197,7 +197,7 @@ def test_a_system_a_configuration_or_a_changed_one_shows_its_parts(command):
         (["albert_t4_e128_shared_fnn"], "Did you mean 'albert_t4_e128_shared_ffn'?"),
         (["elmo_original"], "Original cannot be built yet"),
         (["bert_base", "--set", "model.num_layres=3"], "Did you mean 'model.num_layers'?"),
-        (["--set", "model.num_layers=3"], "name one"),
+        (["--set", "model.num_layers=3"], "name it"),
     ],
 )
 def test_unknown_names_get_the_nearest(command, words, said):

@@ -275,14 +275,14 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("row", "message"),
         [
-            (ROW.replace("84.2", "84,2"), "p.csv:3: 14 cells where the header has 13"),
+            (ROW.replace("84.2", "84,2"), "p.csv:3: has 14 cells, but the header has 13"),
             (ROW.replace("84.2", "nan"), "p.csv:3: the value 'nan' is not a number"),
             (ROW.replace("84.2", "O(n)"), r"p.csv:3: the value 'O\(n\)' is not a number"),
-            (ROW.replace("%", "text"), "p.csv:3: better is 'higher', but a text has no order"),
+            (ROW.replace("%", "text"), "p.csv:3: better is 'higher', but text cannot be ordered"),
             (ROW.replace("higher", ""), "p.csv:3: better is ''. Allowed: higher, lower."),
             (ROW.replace("copy", "copied"), "p.csv:3: confidence is 'copied'. Did you mean 'copy'"),
             (ROW.replace("T1 x", ""), "p.csv:3: 'table' is empty"),
-            (ROW, "p.csv:3: the same value as on line 2: a, MNLI"),
+            (ROW, "p.csv:3: repeats line 2: a, MNLI"),
         ],
     )
     def test_bad_rows_are_named_with_their_lines(self, tmp_path, row, message):

@@ -42,11 +42,11 @@ def test_all_bad_rows_are_reported_with_their_lines(tmp_path):
     with pytest.raises(ConfigError) as error:
         read("some", folder=write(tmp_path, *bad))
     text = str(error.value)
-    assert "some.csv:3: 2 cells where the header has 13" in text
+    assert "some.csv:3: has 2 cells, but the header has 13" in text
     assert "some.csv:4: the value 'high' is not a number" in text
     assert "some.csv:5: 'metric' is empty" in text
     assert "some.csv:5: better is 'up'. Allowed: higher, lower." in text
-    assert "some.csv:6: the same value as on line 2" in text
+    assert "some.csv:6: repeats line 2" in text
 
 
 def test_a_missing_column_file_or_table_is_named(tmp_path):

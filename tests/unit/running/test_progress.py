@@ -36,7 +36,7 @@ def test_the_line_has_cells_loss_speed_and_time_left():
 def test_a_log_gets_a_line_every_ten_seconds(capsys, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with progress.Plain() as tell:
+    with progress.LogDisplay() as tell:
         for _ in range(300):
             clock[0] += 0.1
             tell(moving())
@@ -59,7 +59,7 @@ def test_a_terminal_gets_a_bar(capsys, monkeypatch):
 
 
 def test_nothing_is_shown_where_nothing_is_to_be_done(capsys):
-    with progress.Plain():
+    with progress.LogDisplay():
         pass
     assert capsys.readouterr().out == ""
 

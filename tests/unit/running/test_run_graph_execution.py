@@ -151,7 +151,7 @@ def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
     assert records.get(tuned.id).metrics == score
     assert not any((records.work_folder(run.id) / CHECKPOINT).exists() for run in (first, second, tuned))
     assert {id: records.path(id).read_bytes() for id in kept} == kept  # records of finished runs stay as they are
-    assert "is trained again: another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
+    assert "again, because another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(("recorded", "outcome"), [(4.16, "done"), (4.5, "failed")])
@@ -166,7 +166,7 @@ def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, record
     assert not (records.work_folder(pretrained.id) / CHECKPOINT).exists()  # or the next attempt would go on from it
     if outcome == "failed":
         assert record.detail.splitlines()[-1] == (
-            f"NotReproducedError: run {pretrained.id} was trained again for its weights and ended at a loss of 4.1500 "
-            "where its record says 4.5000"
+            f"NotReproducedError: run {pretrained.id}, trained again for its weights, ended at a loss of 4.1500 "
+            "but its record says 4.5000"
         )
     assert records.get(pretrained.id).metrics == {"heldout.loss": recorded}

@@ -116,7 +116,7 @@ def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
     one = study(tmp_path, TWO + CLAIM)
     summary = one.run("inline", retries=0)
     assert not summary.complete
-    assert "nothing is evaluated where a search has not chosen: rate=0.4" in str(summary)
+    assert "not evaluated, search unfinished: rate=0.4" in str(summary)
     assert {rate for rate, _, seed in made if seed < 1000} == {0.15}
     assert one.resolve().counts == {"done": 9, "failed": 1}
     (verdict,) = judging.verdicts(Measurements(one.grid, one.resolve().cells, one.records))
