@@ -120,7 +120,7 @@ class Study:
         found = hypotheses.hypotheses(self.grid, self._plan.cells)
         if not found:
             return Shown("*This grid tests no claim.*")
-        return Shown(hypotheses.text(found), pd.DataFrame([one.plain() for one in found]))
+        return Shown(hypotheses.text(found), pd.DataFrame([one.to_dict() for one in found]))
 
     def plan(self) -> Shown:
         """Cells and what they cost, before anything runs."""
@@ -173,7 +173,7 @@ class Study:
             return Shown("*This grid tests no claim.*")
         notes = [f"No pilot was looked for at scale '{name}': its data are not at hand." for name in left_out]
         text = "\n\n".join([formatting.markdown(power.sheet(found, self.grid, self.scale)), *notes])
-        return Shown(text, pd.DataFrame([need.plain() for need in found]))
+        return Shown(text, pd.DataFrame([need.to_dict() for need in found]))
 
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains what is missing, resumably; outcomes that are not ``done`` are listed, not raised.

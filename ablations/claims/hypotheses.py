@@ -29,7 +29,7 @@ class Hypothesis:
     agreement: str
     open: str
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain data, one column a property."""
         verdict, claim = self.verdict, self.verdict.claim
         return {

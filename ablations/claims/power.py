@@ -59,7 +59,7 @@ class Need:
     exact: bool = False
     plateau: bool = False
 
-    def plain(self) -> dict[str, Entry]:
+    def to_dict(self) -> dict[str, Entry]:
         """As plain data, the claim by its id."""
         return {"claim": self.claim.id, **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "claim"}}
 

@@ -111,7 +111,7 @@ def plan(
         if power and form is Format.table:
             show(study.power())
         elif power:
-            listing([need.plain() for need in study.needs()], form, "claim")
+            listing([need.to_dict() for need in study.needs()], form, "claim")
         elif form is Format.table:
             show(study.about(), study.plan())
         else:

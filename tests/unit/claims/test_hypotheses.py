@@ -66,5 +66,5 @@ def test_what_a_scale_leaves_open_is_said():
 def test_stand_ins_are_named_with_what_they_stand_for():
     grid, cells, _ = synthetic.make_depths()
     (found,) = hypotheses(grid, cells)
-    assert found.plain()["sides"] == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
+    assert found.to_dict()["sides"] == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
     assert grid.claims[0].asked[0][LAYERS] == 12
