@@ -59,7 +59,8 @@ def test_every_metric_is_in_the_dictionary_with_its_unit(runs):
 
 def test_the_document_has_the_dictionary_and_every_column():
     text = DOCUMENT.read_text()
-    assert "\n".join(lines()) in text
+    told = "where a meaning has changed, the table of docs/records.md is `ablations.measurements.dictionary.lines()`"
+    assert "\n".join(lines()) in text, told
     columns = re.findall(r"^\| `(\w+)` \|", text.partition("## Dictionary")[0], re.MULTILINE)
     assert columns == list(runs_table.Row._fields)
     with pytest.raises(KeyError, match="dictionary"):
