@@ -140,7 +140,7 @@ def _attempt(
         if isinstance(error, OSError) and error.errno in _FULL:
             raise
         traceback.print_exc()
-        outcome, detail = judge(error)
+        outcome, detail = outcome_of(error)
         result = {"outcome": outcome, "detail": detail}
     keep(run, records, result, started, attempts)
     if result["outcome"] == "done":
@@ -240,7 +240,7 @@ def keep(run: Run, records: Records, result: dict[str, Any], started: str, attem
     return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **result))
 
 
-def judge(error: Exception) -> tuple[Outcome, str]:
+def outcome_of(error: Exception) -> tuple[Outcome, str]:
     """The outcome of an exception, and its detail without paths of this machine."""
     import torch
 
