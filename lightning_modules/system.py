@@ -227,7 +227,7 @@ class System(Settings):
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leaves out the random numbers of new weights, where only their shapes are asked for."""
+    """Skips the random initialisation of new weights when only their shapes are needed."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -72,28 +72,28 @@ def read(folder: str | Path) -> Checkpoint:
     folder = Path(folder)
     config = json_object(folder / CONFIG)
     family = family_named(config)
-    with tensors(folder) as found:
-        names = _canonical(found, family)
+    with tensors(folder) as stored:
+        names = _canonical(stored, family)
         present = {part for part in _PARTS if _has(part, family, names)}
         system = family.system(config, POOLER in present, folder.resolve().name)
         pad = {**family.defaults, **config}["pad_token_id"] or 0
-        wanted = {
+        expected_weights = {
             ours: (family.theirs(ours, system.model), shape)
             for ours, shape in _shapes(system).items()
             if all(part in present for part in _PARTS if ours.startswith(part))
         }
-        _compare(family, system, pad, wanted, {name: found.shapes[actual] for name, actual in names.items()})
+        _compare(family, system, pad, expected_weights, {name: stored.shapes[actual] for name, actual in names.items()})
 
         def get(name: str) -> Tensor:
-            return found[names[name]]
+            return stored[names[name]]
 
-        weights = {ours: _joined(ours, map(get, theirs), family, pad) for ours, (theirs, _) in wanted.items()}
+        weights = {ours: _joined(ours, map(get, theirs), family, pad) for ours, (theirs, _) in expected_weights.items()}
         _check_ties(family, {name: get(name) for name in names if ".decoder." in name}, weights)
         if family.factorised and system.model.embedding_size == system.model.hidden_size:
             _check_identity(*map(get, _projection(family)))
     system, weights = _without_empty_segments(system, weights)
     lacking = [f"it has no {what}" for part, what in _PARTS.items() if part not in present and part in family.heads]
-    used = {name for theirs, _ in wanted.values() for name in theirs}
+    used = {name for theirs, _ in expected_weights.values() for name in theirs}
     others = sorted(n for n in names if n not in used and not n.startswith(f"{family.name}.") and ".decoder." not in n)
     left = [f"left out: {', '.join(others[:6])}{' ...' if len(others) > 6 else ''}"] if others else []
     return Checkpoint(family, system, weights, pad, (*lacking, *left))
@@ -154,18 +154,18 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
     write_atomically(folder / CONFIG, lambda file: file.write(content.encode()))
 
 
-def _canonical(found: Tensors, family: Family) -> dict[str, str]:
+def _canonical(stored: Tensors, family: Family) -> dict[str, str]:
     """The tensors' names in the family's largest class -> names in the file.
 
     Folders of the bare encoder omit the family's name; old ones call LayerNorm's parameters gamma and beta.
     """
     names: dict[str, str] = {}
-    for actual in found.shapes:
+    for actual in stored.shapes:
         name = actual.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         if name.split(".")[0] in ("embeddings", "encoder", "pooler"):
             name = f"{family.name}.{name}"
         if name in names:
-            raise ConfigError([f"{found.path} has {name} twice: as {names[name]} and as {actual}"])
+            raise ConfigError([f"{stored.path} has {name} twice: as {names[name]} and as {actual}"])
         names[name] = actual
     if MLM in family.heads:  # a bias stored only with the output layer
         head = family.heads[MLM]
@@ -190,12 +190,12 @@ def _compare(
     family: Family,
     system: System,
     pad: int,
-    wanted: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]],
+    expected_weights: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
     """Compares names and shapes with those of the configuration."""
     expected = {}
-    for ours, (theirs, (rows, *rest)) in wanted.items():
+    for ours, (theirs, (rows, *rest)) in expected_weights.items():
         rows = rows + family.offset(pad) if ours == POSITION else rows // len(theirs)
         expected |= dict.fromkeys(theirs, (rows, *rest))
     if family.factorised and system.model.embedding_size == system.model.hidden_size:

@@ -45,23 +45,23 @@ def json_object(path: Path) -> dict[str, Any]:
         ConfigError: When it cannot be read or is not a JSON object.
     """
     try:
-        found = json.loads(text(path))
+        value = json.loads(text(path))
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError([f"{path} is not JSON: {error}"]) from None
-    if not isinstance(found, dict):
-        raise ConfigError([f"{path} must hold a JSON object, not {type(found).__name__}"])
-    return found
+    if not isinstance(value, dict):
+        raise ConfigError([f"{path} must hold a JSON object, not {type(value).__name__}"])
+    return value
 
 
 def fingerprint(folder: Path) -> str:
     """SHA-256 of a folder's configuration and weights."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in (CONFIG, WEIGHTS):
         with open(folder / name, "rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 class Tensors:

@@ -71,7 +71,7 @@ def _articles(reader: ModuleType, path: str) -> list[list[str]]:
     with bz2.BZ2File(path) as dump:
         pages = reader.extract_pages(dump, filter_namespaces=("0",))
         texts = (markup for _title, markup, _page in pages if markup.lstrip()[:9].upper() != "#REDIRECT")
-        return [found for markup in texts if (found := list(_paragraphs(reader.filter_wiki(markup))))]
+        return [paragraphs for markup in texts if (paragraphs := list(_paragraphs(reader.filter_wiki(markup))))]
 
 
 def _paragraphs(article: str) -> Iterator[str]:
