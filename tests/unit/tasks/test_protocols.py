@@ -21,10 +21,13 @@ def workshop(tmp_path):
         path = tiny.grid(tmp_path)
         lines = "".join(f"  {name}: {value}\n" for name, value in knobs.items())
         path.write_text(
-            path.read_text().replace("axes:\n", f"{lines}axes:\n").replace("seeds: 2", "tasks: [rte, cola]")
+            path.read_text()
+            .replace("axes:\n", f"{lines}axes:\n")
+            .replace("seeds: 2", "tasks: [rte, cola]")
+            .replace("smoke:", "bare:")
         )
         grid = grids.read(path)
-        return Workshop(grid, "smoke", layout(grid, "smoke").baseline)
+        return Workshop(grid, "bare", layout(grid, "bare").baseline)
 
     return make
 
