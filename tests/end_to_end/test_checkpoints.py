@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 import torch
@@ -145,7 +146,7 @@ def test_too_long_for_the_position_table(exported, command, tmp_path):
 
 @pytest.mark.parametrize(
     ("error", "code", "message"),
-    [(Interrupted(), 130, "a rerun goes on from here"), (Diverged(7), 2, "not finite at step 7; a smaller")],
+    [(Interrupted(), 130, "run the command again"), (Diverged(7), 2, "not finite at step 7; a smaller")],
 )
 def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_path, error, code, message):
     def broken(*_, **__):
@@ -190,8 +191,8 @@ class TestExportsThatCannotBe:
         run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})
         done = command("export", run.id, tmp_path / "out", "--results", records.folder)
         assert done.exit_code == 2
-        assert "model.positions: 'sided_linear_bias' has no place in transformers; it can be learned" in said(done)
-        assert "model.norm: 'pre' has no place in transformers; it can be post" in said(done)
+        assert re.search("model.positions: 'sided_linear_bias'.*transformers.*learned", said(done))
+        assert re.search("model.norm: 'pre'.*transformers.*post", said(done))
 
     def test_a_folder_with_something_in_it(self, exported, command):
         folder, run, _ = exported

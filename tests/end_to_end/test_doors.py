@@ -135,9 +135,15 @@ def test_a_notebook_runs_under_papermill_and_by_command_alike(tmp_path, command)
 
 
 NOTEBOOKS = sorted(path.stem for path in (project() / "notebooks").glob("*.ipynb"))
+HANDS_ON = {"read_the_records": {}, "train_by_hand": {"steps": 10}}  # these train no grid
 
 
-@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name != "masking_ratio"])  # that one is run above
+@pytest.mark.parametrize(("name", "parameters"), HANDS_ON.items())
+def test_every_notebook_without_a_grid_runs(name, parameters):
+    assert cells.execute(project() / "notebooks" / f"{name}.ipynb", parameters)
+
+
+@pytest.mark.parametrize("name", sorted({*NOTEBOOKS} - {"masking_ratio", *HANDS_ON}))  # the first is run above
 def test_every_notebook_runs_at_smoke_scale(tmp_path, name):
     grid = name if name in grids.available() else "masking_ratio"
     source = notebooks.find(grid, name)
@@ -174,9 +180,11 @@ def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     }  # fmt: skip
     code = "import sys; from ablations.pages.publishing import republish; republish(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(results)], env=environment, check=True, cwd=tmp_path)
-    assert _files(results) == _files(before)
+    assert _files(results) == sorted([*_files(before), "runs.csv"])
     _, different, broken = filecmp.cmpfiles(before, results, _files(before), shallow=False)
     assert not different + broken
+    republish(before)
+    assert (results / "runs.csv").read_bytes() == (before / "runs.csv").read_bytes()
 
 
 def test_a_grid_without_a_comparison_gets_no_page(tmp_path):

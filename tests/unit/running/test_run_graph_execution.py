@@ -43,7 +43,7 @@ def trainings(monkeypatch):
         return Fitted(metrics={"toy.accuracy": float(len(what.weights.read_text()))})
 
     monkeypatch.setattr(fitting, "fit", fit)
-    monkeypatch.setattr(tuning, "search", tune)
+    monkeypatch.setattr(tuning, "finetune", tune)
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setattr(pins, "pinned", dict)
     return made, obstacle
