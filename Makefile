@@ -32,7 +32,7 @@ test: $(VENV)/.installed ## the whole suite
 quick: $(VENV)/.installed ## the tests that neither train nor start processes, in a minute
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-lint: $(VENV)/.installed ## style, imports between rooms, notebooks
+lint: $(VENV)/.installed ## style, imports between packages, notebooks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

@@ -17,15 +17,16 @@ from lightning_modules.draws import Draws
 
 torch.set_num_threads(1)
 
-# What is slow is known by what it asks for: all that has one of these trains, or starts processes.
+# A slow test is known by its folder, or by a fixture: whatever has one of these trains, or starts processes.
+SLOW_FOLDERS = {"end_to_end", "faults"}
 TRAINING = {"tiny", "cached", "nursery_process"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
-    """Marks as slow whole doors and whatever trains; the rest that is slow carries the mark itself."""
+    """Marks as slow whatever goes end to end, breaks something or trains; other slow tests carry the mark themselves."""
     for item in items:
-        if "end_to_end" in item.path.parts or not TRAINING.isdisjoint(item.fixturenames):
+        if not SLOW_FOLDERS.isdisjoint(item.path.parts) or not TRAINING.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
 
 

@@ -1,4 +1,4 @@
-"""Promises that hold over everything on disk: rooms, sizes, dependencies, notebooks, documents."""
+"""Promises that hold over everything on disk: packages, sizes, dependencies, notebooks, documents."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The doors people use: the command line, notebooks under papermill, and rebuilding results from records."""
+"""The entry points people use: the command line, notebooks under papermill, and rebuilding results from records."""
 
 import ast
 import filecmp
@@ -40,7 +40,7 @@ def command(monkeypatch):
 @pytest.fixture(autouse=True)
 def one_store(tmp_path_factory, monkeypatch):
     """The embedded corpus is tokenised once for all tests here, whichever worker runs them."""
-    monkeypatch.setenv("ABLATIONS_CACHE", str(of_all_workers(tmp_path_factory) / "doors-cache"))
+    monkeypatch.setenv("ABLATIONS_CACHE", str(of_all_workers(tmp_path_factory) / "entry-points-cache"))
 
 
 def test_listings_come_for_people_and_for_programs(command):
