@@ -24,7 +24,7 @@ TRAINING = {"tiny", "cached", "nursery_process"}
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
-    """Marks as slow whatever goes end to end, breaks something or trains; other slow tests carry the mark themselves."""
+    """Marks as slow whatever goes end to end, breaks something or trains; other slow tests have the mark."""
     for item in items:
         if not SLOW_FOLDERS.isdisjoint(item.path.parts) or not TRAINING.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
