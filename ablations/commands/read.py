@@ -35,4 +35,4 @@ def read(
         if form is Format.table:
             show(study.table(at=equal.value))
         else:
-            listing(study.readings(equal.value), form, "cell")
+            listing(study.at_equal(equal.value), form, "cell")

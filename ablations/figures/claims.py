@@ -1,4 +1,4 @@
-"""Pictures of the scoreboard: how the claims of each paper ended, and measured against published effects."""
+"""Figures of the scoreboard: outcomes of each paper's claims, and measured against published effects."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,14 +23,14 @@ COLOURS = {
 _MOST = 60  # rows of the forest
 
 
-def board(found: Sequence[Entry], scale: str) -> Figure | None:
-    """A bar a paper: its claims by outcome.
+def board(entries: Sequence[Entry], scale: str) -> Figure | None:
+    """One bar per paper: its claims by outcome.
 
     Returns:
-        None where nothing was asked.
+        None without answers.
     """
-    rows = tally(found, scale)
-    if not any(entry.answers for entry in found):
+    rows = tally(entries, scale)
+    if not any(entry.answers for entry in entries):
         return None
     with mpl.rc_context(STYLE):
         figure = blank(1.7 + 0.27 * len(rows))
@@ -61,19 +61,19 @@ def _count(axes: mpl.axes.Axes, start: np.ndarray, width: np.ndarray, outcome: s
             axes.text(left + count / 2, row, str(count), ha="center", va="center", fontsize=8, color=ink)
 
 
-def forest(found: Sequence[Entry], scale: str) -> Figure | None:
-    """A row an answer: the measured effect with its adjusted interval, the published one as a diamond.
+def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
+    """One row per answer: the measured effect with its adjusted interval, the published one as a diamond.
 
-    Effects are shares of the worse side's shortfall that the better side removes (`scoreboard.removed`).
+    An effect is the share of the worse side's loss or error that the better side removes (`scoreboard.removed`).
 
     Returns:
-        None where no answer has such a share.
+        None if no answer has such a share.
     """
     rows = [
-        (entry, one)
-        for entry in found
-        for one in entry.answers
-        if one.scale == scale and one.removed is not None and one.low is not None
+        (entry, answer)
+        for entry in entries
+        for answer in entry.answers
+        if answer.scale == scale and answer.removed is not None and answer.low is not None
     ][:_MOST]
     if not rows:
         return None
@@ -81,29 +81,30 @@ def forest(found: Sequence[Entry], scale: str) -> Figure | None:
         figure = blank(1.6 + 0.25 * len(rows))
         axes = figure.add_subplot()
         axes.axvline(0, color=FAINT, lw=1, zorder=1)
-        limit = _limit([one.removed for _, one in rows] + [one.published for _, one in rows if one.published])
-        for y, (_, one) in enumerate(rows):
-            colour = COLOURS[one.outcome]
-            axes.plot(np.clip([one.low, one.high], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
-            axes.plot(np.clip(one.removed, -limit, limit), y, "o", color=colour, ms=5, zorder=3)
-            if one.published is not None:
-                axes.plot(np.clip(one.published, -limit, limit), y, "D", mfc="none", mec=PAPER, ms=5, zorder=4)
-        axes.set_yticks(range(len(rows)), [_named(one.asked, one.metric) for _, one in rows], fontsize=7.5)
+        answers = [answer for _, answer in rows]
+        limit = _limit([a.removed for a in answers] + [a.published for a in answers if a.published])
+        for y, answer in enumerate(answers):
+            colour = COLOURS[answer.outcome]
+            axes.plot(np.clip([answer.low, answer.high], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
+            axes.plot(np.clip(answer.removed, -limit, limit), y, "o", color=colour, ms=5, zorder=3)
+            if answer.published is not None:
+                axes.plot(np.clip(answer.published, -limit, limit), y, "D", mfc="none", mec=PAPER, ms=5, zorder=4)
+        axes.set_yticks(range(len(rows)), [_named(answer.asked, answer.metric) for answer in answers], fontsize=7.5)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlim(-1.04 * limit, 1.04 * limit)
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_xlabel("share of the loss, or of the error, removed")
-        axes.legend(handles=_key({one.outcome for _, one in rows}), loc="lower left", fontsize=8, frameon=True)
+        axes.legend(handles=_key({answer.outcome for answer in answers}), loc="lower left", fontsize=8, frameon=True)
         note = (
-            f"scale {scale}: adjusted intervals; marks at the edge lie beyond; mostly proxies; open though clear of 0: "
-            "both sides on the plateau"
+            f"scale {scale}: adjusted intervals, mostly of proxies; marks at the edge lie beyond it; not resolved "
+            "though clear of 0: both sides on the plateau"
         )
         titles(figure, "Are measured effects as large as published ones?", note)
     return figure
 
 
 def _limit(values: Sequence[float]) -> float:
-    """An edge that shows nine in ten of the marks, and never less than a tenth."""
+    """The edge of the x axis: it shows nine in ten of the marks, and at least a tenth."""
     return float(max(0.1, 1.3 * np.quantile(np.abs(values), 0.9)))
 
 
@@ -122,6 +123,6 @@ def _key(outcomes: set[str]) -> list[Line2D]:
 
 FIGURES: dict[str, Callable[[Sequence[Entry], str], Figure | None]] = {"board": board, "forest": forest}
 ABOUT = {
-    "board": "The claims of each paper by how they ended.",
+    "board": "The claims of each paper by outcome.",
     "forest": "Measured effects with their adjusted intervals, published ones as diamonds.",
 }

@@ -1,4 +1,4 @@
-"""Held-out loss over training tokens, one colour a cell."""
+"""Held-out loss over training tokens, one colour per cell."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -21,20 +21,20 @@ _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, i
 
 
 def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0]) -> Figure | None:
-    """Held-out loss over training tokens: one colour a cell, seeds as thin lines, their mean thick.
+    """Held-out loss over training tokens: one colour per cell, seeds as thin lines, their mean as a thick line.
 
-    The losses of the unigram and the neighbour-count (bigram) baselines are horizontal lines: a model above the latter
-    has not left the plateau. Cells are named at the right edge in the order of their final losses.
+    Horizontal lines show the losses of the unigram and the neighbour-count (bigram) baselines: a model above the
+    latter has not left the plateau. The right edge names the cells in the order of their final losses.
 
     Args:
-        measured: Whose question is the title; cells without the metric are left out.
+        measured: Their grid's question is the title; cells without the metric are left out.
         subtitle: A line below the title.
         metric: One of ``HELDOUT``.
 
     Returns:
-        None where no finished run has a curve.
+        None if no finished run has a curve.
     """
-    drawn = [(cell, found) for cell in _distinct(measured.cells) if (found := _runs(cell, measured, metric))]
+    drawn = [(cell, seeds) for cell in _distinct(measured.cells) if (seeds := _runs(cell, measured, metric))]
     if not drawn:
         return None
     paths = list(dict.fromkeys(path for cell, _ in drawn for path in cell.values))
@@ -45,16 +45,16 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0])
         figure = blank(4.8)
         axes = figure.add_subplot()
         ends = []
-        for i, ((_, found), colour, name) in enumerate(zip(drawn, hues, names, strict=True)):
-            for tokens, losses in found:
+        for i, ((_, seeds), colour, name) in enumerate(zip(drawn, hues, names, strict=True)):
+            for tokens, losses in seeds:
                 axes.plot(tokens, losses, "-", color=colour, lw=0.7, alpha=0.45)
-            tokens, losses = _mean_curve(found)
-            is_repeated = colour in hues[:i]  # more cells than hues: the second round is dashed
+            tokens, losses = _mean_curve(seeds)
+            is_repeated = colour in hues[:i]  # more cells than hues: repeated hues are dashed
             axes.plot(tokens, losses, "--" if is_repeated else "-", color=colour, lw=2.2, zorder=4)
             ends.append((float(tokens[-1]), float(losses[-1]), colour, name))
         axes.set_xscale("log")
         levels = reference_losses(measured, [cell for cell, _ in drawn], metric)
-        _limits(axes, [curve for _, found in drawn for curve in found], levels)
+        _limits(axes, [curve for _, seeds in drawn for curve in seeds], levels)
         for name, value in levels.items():
             if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
                 draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
@@ -67,46 +67,46 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0])
 
 
 def _distinct(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells with pretrainings of their own; those that share theirs are one, named by the values they agree on."""
+    """Cells by pretraining: cells that share theirs become one, with the values that they agree on."""
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
         groups.setdefault(tuple(run.id for run in cell.runs), []).append(cell)
-    found = []
+    distinct = []
     for first, *others in groups.values():
         agreed = {path: v for path, v in first.values.items() if all(o.values.get(path) == v for o in others)}
-        found.append(first.model_copy(update={"values": agreed}) if others else first)
-    return found
+        distinct.append(first.model_copy(update={"values": agreed}) if others else first)
+    return distinct
 
 
 def _runs(cell: Cell, measured: Measurements, metric: str) -> list[_Curve]:
-    found = []
+    seeds = []
     for record in measured.finished(cell).values():
         tokens, losses = (np.asarray(record.curve.get(name, ()), dtype=float) for name in ("tokens", metric))
         kept = tokens > 0 if len(tokens) == len(losses) else np.zeros(0, dtype=bool)
         if kept.sum() > 1:
-            found.append((tokens[kept], losses[kept]))
-    return found
+            seeds.append((tokens[kept], losses[kept]))
+    return seeds
 
 
-def _mean_curve(found: Sequence[_Curve]) -> _Curve:
-    """The mean over seeds where all have values, read off between points in the logarithm of the tokens."""
-    low, high = max(tokens[0] for tokens, _ in found), min(tokens[-1] for tokens, _ in found)
-    grid = found[0][0][(found[0][0] >= low) & (found[0][0] <= high)]
-    values = [np.interp(np.log(grid), np.log(tokens), losses) for tokens, losses in found]
+def _mean_curve(seeds: Sequence[_Curve]) -> _Curve:
+    """The mean over seeds where all have values, interpolated in the logarithm of the tokens."""
+    low, high = max(tokens[0] for tokens, _ in seeds), min(tokens[-1] for tokens, _ in seeds)
+    grid = seeds[0][0][(seeds[0][0] >= low) & (seeds[0][0] <= high)]
+    values = [np.interp(np.log(grid), np.log(tokens), losses) for tokens, losses in seeds]
     return grid, np.mean(values, axis=0)
 
 
-def _limits(axes: Axes, found: Sequence[_Curve], levels: Mapping[str, float]) -> None:
-    """From the first point below the unigram baseline (before it there is nothing to compare) to the last."""
-    highest = max(float(losses.max()) for _, losses in found)
-    bottom = min([float(losses.min()) for _, losses in found] + list(levels.values()))
-    lowest = min(float(losses.min()) for _, losses in found)
+def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) -> None:
+    """Shows the curves from their first point below the unigram baseline; cells do not differ above it."""
+    highest = max(float(losses.max()) for _, losses in drawn)
+    bottom = min([float(losses.min()) for _, losses in drawn] + list(levels.values()))
+    lowest = min(float(losses.min()) for _, losses in drawn)
     top = min(highest, max(lowest, levels.get("unigram", highest)))
-    top = highest if top == lowest else top  # nothing is below that baseline: all is shown
+    top = highest if top == lowest else top  # no curve falls below that baseline: show all
     room = (top - bottom) or 1.0
     axes.set_ylim(bottom - 0.06 * room, top + 0.1 * room)
-    low = min((float(x[y <= top + 0.1 * room].min()) for x, y in found if (y <= top + 0.1 * room).any()), default=1.0)
-    high = max(float(tokens[-1]) for tokens, _ in found)
+    low = min((float(x[y <= top + 0.1 * room].min()) for x, y in drawn if (y <= top + 0.1 * room).any()), default=1.0)
+    high = max(float(tokens[-1]) for tokens, _ in drawn)
     axes.set_xlim(low / 1.25, high * 1.04)
     subs = (1.0,) if high > 300 * low else (1.0, 3.0) if high > 20 * low else (1.0, 2.0, 5.0)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
@@ -115,7 +115,7 @@ def _limits(axes: Axes, found: Sequence[_Curve], levels: Mapping[str, float]) ->
 
 
 def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading: str) -> None:
-    """Names right of the axes beside the ends of their curves, moved apart where they would meet; those in sight."""
+    """Names the visible curves right of the axes beside their ends, moved apart so that they do not overlap."""
     bottom, top = axes.get_ylim()
     order = sorted((end for end in ends if bottom <= end[1] <= top), key=lambda end: end[1])
     if not order:

@@ -1,8 +1,7 @@
 """The figures of a grid, drawn from records.
 
-Figures are made without pyplot, so nothing is global: each function takes a grid, its cells, their records and a
-subtitle, and returns a :class:`matplotlib.figure.Figure`, or None where there is nothing to draw. :func:`svg` gives
-the same text for the same records.
+Figures are made without pyplot and share no state: each function takes measurements and a subtitle and returns a
+:class:`matplotlib.figure.Figure`, or None without data. :func:`svg` gives the same text for the same records.
 """
 
 from ablations.figures.curves import curves
@@ -12,11 +11,11 @@ from ablations.figures.style import save, svg
 
 __all__ = ["FIGURES", "curves", "knob", "layers", "save", "svg"]
 
-FIGURES = {  # name -> how it is drawn, and what a page says below it
+FIGURES = {  # name -> its function and its caption
     "knob": (
         knob,
-        "The metric over the knob: seeds thin, their mean thick, its 95 % interval; published values below.",
+        "The metric over the knob: seeds (thin), their mean (thick) with its 95 % interval; published values below.",
     ),
-    "curves": (curves, "Held-out loss over training tokens: seeds thin, their mean thick."),
-    "layers": (layers, "How far each layer moves what passes through it: seeds thin, their mean thick."),
+    "curves": (curves, "Held-out loss over training tokens: seeds (thin) and their mean (thick)."),
+    "layers": (layers, "How far each layer moves its input: seeds (thin) and their mean (thick)."),
 }

@@ -1,4 +1,4 @@
-"""The metrics of a grid over its knob, and the published values of the same knob below."""
+"""The metrics of a grid over its knob, with the published values of the same knob below."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _FEW = 4  # ticks of a small panel
 
 
 class _KnobAxis:
-    """Where the values of a knob stand on the x axis: as numbers (linear or logarithmic), or evenly spaced as names."""
+    """The x axis of a knob: its values as numbers (linear or logarithmic), or as names, evenly spaced."""
 
     def __init__(self, path: str, values: Sequence[Any]) -> None:
         self.path = path
@@ -34,7 +34,7 @@ class _KnobAxis:
         self.is_log = self.is_numeric and self._is_geometric()
 
     def _is_geometric(self) -> bool:
-        """Steps are more even as ratios than as differences, over a factor of eight or more."""
+        """Whether the steps are more even as ratios than as differences, over a factor of eight or more."""
         low, high = self.values[0], self.values[-1]
         if is_share(self.path) or low <= 0 or high < 8 * low or len(self.values) < 3:
             return False
@@ -42,13 +42,13 @@ class _KnobAxis:
         return bool(unevenness[1] < unevenness[0])
 
     def at(self, value: Any) -> float | None:
-        """The position of a value; None where it is not on the axis."""
+        """The position of a value; None if it is not on the axis."""
         if self.is_numeric:
             return float(value) if is_number(value) else None
         return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
 
-    def dress(self, axes: Axes, *, panels: int, is_small: bool = False) -> None:
-        """Ticks at the values themselves, as many as fit beside so many panels, and the knob's name."""
+    def format(self, axes: Axes, *, panels: int, is_small: bool = False) -> None:
+        """Sets ticks at the values, as many as fit into one of so many panels, and names the knob."""
         most = _FEW if is_small else 12 // panels
         if self.is_log:
             axes.set_xscale("log")
@@ -64,7 +64,7 @@ class _KnobAxis:
             axes.set_xlabel(shown(path_text(self.path)))
 
     def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
-        """Names that are too long for their room in characters are broken; then turned, or below others left out."""
+        """Wraps tick labels that exceed their room in characters; else turns them, or drops them in small panels."""
         broken = ["\n".join(text.split(" ")) for text in texts]
         widest = [max(map(len, text.split("\n"))) for text in broken]
         if max(map(len, texts), default=0) * len(texts) <= room:
@@ -79,20 +79,20 @@ class _KnobAxis:
 
 
 def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
-    """The grid's metrics over its knob: every seed a point, means joined, the 95 % interval shaded.
+    """The grid's metrics over its knob: seeds as points, means joined, 95 % intervals shaded.
 
-    Each metric has a panel, with the scores of simple methods as lines. Further axes become one line each. Below, on
-    axes of their own, the published values of the same knob. Cells with unfinished runs say so. ``grid.figure`` names
-    the knob and the metrics.
+    Each metric has a panel, with the scores of simple methods as horizontal lines. Each combination of the other axes
+    is a line. Published values of the same knob stand below, on axes of their own. Unfinished runs are noted above.
+    ``grid.figure`` names the knob and the metrics.
 
     Returns:
-        None where no run has finished.
+        None if no run has finished.
     """
     grid = measured.grid
     if grid.figure is None:
         return None
     path, metrics = grid.figure.x, grid.figure.metrics
-    plotted = [cell for cell in measured.cells if path in cell.values and _is_asked(cell, measured, metrics)]
+    plotted = [cell for cell in measured.cells if path in cell.values and _may_have(cell, measured, metrics)]
     metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)]
     if not metrics:
         return None
@@ -106,7 +106,7 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
         panels = [figure.add_subplot(above[column]) for column in range(len(metrics))]
         for panel, metric in zip(panels, metrics, strict=True):
             _measured(panel, measured, plotted, axis, metric)
-            axis.dress(panel, panels=len(metrics))
+            axis.format(panel, panels=len(metrics))
         _legend(panels[0], columns=3 if len(panels) == 1 else 2)
         if published:
             below = rows[1].subgridspec(1, len(published), wspace=0.08)
@@ -121,8 +121,8 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     return figure
 
 
-def _is_asked(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> bool:
-    """Whether a cell has one of the metrics, or may have once it is run: some models have no answer to a question."""
+def _may_have(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> bool:
+    """Whether a cell has one of the metrics, or may have one after its runs: some models lack the head for it."""
     return not measured.finished(cell) or any(measured.of(cell, metric) for metric in metrics)
 
 
@@ -131,7 +131,7 @@ def _limits(axis: _KnobAxis, panel: Axes) -> tuple[float, float]:
 
 
 def _legend(panel: Axes, columns: int) -> None:
-    """Names the lines above the first panel, where there are several; a legend wider than the panel would widen it."""
+    """Puts a legend above the first panel if there are several lines; one wider than the panel would widen it."""
     lines, names = panel.get_legend_handles_labels()
     if len(names) > 1:
         panel.legend(
@@ -140,23 +140,23 @@ def _legend(panel: Axes, columns: int) -> None:
 
 
 def _companions(grid: Grid, cells: Sequence[Cell], path: str) -> set[str]:
-    """Axes that move with one, zipped to it, and follow from its value: they make no lines of their own."""
+    """Axes zipped to a path and determined by its value: they make no lines of their own."""
     zipped = {name for group in grid.zip if path in group for name in group} - {path}
-    found = set()
+    companions = set()
     for name in zipped:
         pairs = {(str(cell.values[path]), str(cell.values.get(name))) for cell in cells}
         if len(pairs) == len({value for value, _ in pairs}):
-            found.add(name)
-    return found
+            companions.add(name)
+    return companions
 
 
 def _series(grid: Grid, cells: Sequence[Cell], path: str) -> list[tuple[dict[str, Any], list[Cell]]]:
-    """Cells grouped by everything but one path and what moves with it, in the order of the plan."""
+    """Cells grouped by all values but one path and its companions, in the order of the plan."""
     left_out = {path} | _companions(grid, cells, path)
     groups: list[tuple[dict[str, Any], list[Cell]]] = []
     for cell in cells:
         rest = {name: value for name, value in cell.values.items() if name not in left_out}
-        members = next((found for known, found in groups if known == rest), None)
+        members = next((group for known, group in groups if known == rest), None)
         if members is None:
             groups.append((rest, [cell]))
         else:
@@ -187,14 +187,14 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _
 
 
 def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
-    """The scores of simple methods that lie within so many heights of the data, each named where there is room."""
+    """Draws the scores of simple methods within ``reach`` heights of the data, each named where there is room."""
     bottom, top = axes.get_ylim()
     room = top - bottom
     known = sorted((value, method) for method, value in scores.items() if value is not None)
     known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
     edges = [-np.inf, *(value for value, _ in known), np.inf]
     values = [bottom, top, *(value for value, _ in known)]
-    beside = 0.06 * (max(values) - min(values))  # what a name needs
+    beside = 0.06 * (max(values) - min(values))  # room for a name
     axes.set_ylim(min([bottom, *(value - beside for value, _ in known)]), max([top, *(v + beside for v, _ in known)]))
     for (value, method), below, above in zip(known, edges, edges[2:], strict=False):
         draw_level(axes, method, value, is_left=value - below >= above - value)
@@ -204,13 +204,13 @@ _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, t
 
 
 def _points(cells: Sequence[Cell], metric: str, measured: Measurements, axis: _KnobAxis) -> _Points:
-    found = [(axis.at(cell.values[axis.path]), measured.values(cell, metric)) for cell in cells]
-    kept = [(position, values) for position, values in found if position is not None and values]
+    points = [(axis.at(cell.values[axis.path]), measured.values(cell, metric)) for cell in cells]
+    kept = [(position, values) for position, values in points if position is not None and values]
     return sorted(kept, key=lambda point: point[0])
 
 
 def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: str) -> None:
-    """Over numbers: one thin line a seed, which shows what pairing sees, and the mean in its band. Over names: bars."""
+    """Over numbers: a thin line per seed, which shows the pairs, and the mean in its band. Over names: bars."""
     intervals = [mean_interval(list(values.values())) for _, values in points]
     x, means, half = [p for p, _ in points], [i.mean for i in intervals], [i.half or 0.0 for i in intervals]
     for seed in sorted({seed for _, values in points for seed in values}):
@@ -230,7 +230,7 @@ def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: s
 
 
 def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis) -> None:
-    """Above each value of the knob: whether it is the baseline, and how many of its runs finished if not all did."""
+    """Notes above each value of the knob: whether it is the baseline, and how many runs finished if not all did."""
     baseline = measured.grid.baseline
     for value in axis.values:
         members = [cell for cell in cells if same(cell.values[axis.path], value)]
@@ -248,17 +248,17 @@ def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis
             axes.axvline(position, color=FAINT, lw=1, ls=(0, (4, 3)), zorder=1)
 
 
-# name of a line -> its colour, and position, printed value of the knob and row of each of its points
+# name of a line -> its colour, and of each point its position, the printed value of the knob and the row
 _Series = dict[str, tuple[Any, list[tuple[float, str, Published]]]]
 
 
 def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> list[tuple[str, _Series]]:
-    """For each published metric its lines: every printed value on the axis, whether or not the grid has its cell."""
+    """The lines of each published metric: every printed value on the axis, even without a cell in the grid."""
     places = {str(as_printed(cell)[axis.path]): axis.at(cell.values[axis.path]) for cell in cells}
     own = any(axis.path in cell.printed for cell in cells)
     lines, together = _series(grid, cells, axis.path), _companions(grid, cells, axis.path)
     hues = {cell_text(rest): colour for (rest, _), colour in zip(lines, _hues(lines), strict=True)}
-    found: dict[str, _Series] = {}
+    by_metric: dict[str, _Series] = {}
     for source in grid.published:
         column = next((name for name, path in source.match.items() if path == axis.path), None)
         for row in chosen(source) if column else ():
@@ -271,13 +271,13 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> lis
                 continue
             says_which = any(path != axis.path for path in source.match.values())
             colour = hues[line] if len(lines) > 1 and says_which else PAPER
-            found.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
-    wanted = [metric for source in grid.published for metric in source.metrics] or list(found)
-    return [(metric, found[metric]) for metric in dict.fromkeys(wanted) if metric in found][:4]
+            by_metric.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
+    metrics = [metric for source in grid.published for metric in source.metrics] or list(by_metric)
+    return [(metric, by_metric[metric]) for metric in dict.fromkeys(metrics) if metric in by_metric][:4]
 
 
 def _line_of(lines: Sequence[tuple[dict[str, Any], list[Cell]]], match: dict[str, str], row: Published) -> str | None:
-    """The line of the figure that a printed value belongs to, by the other columns that are matched."""
+    """The line of the figure that a printed value belongs to, by its other matched columns."""
     for rest, members in lines:
         printed = as_printed(members[0])
         if all(same(printed[path], row.columns[name]) for name, path in match.items() if path in rest):
@@ -286,11 +286,11 @@ def _line_of(lines: Sequence[tuple[dict[str, Any], list[Cell]]], match: dict[str
 
 
 def _is_of_a_cell(cells: Sequence[Cell], path: str, match: dict[str, str], row: Published, together: set[str]) -> bool:
-    """Whether some cell at a printed value of the knob agrees in what moves with it, if there are any cells there."""
+    """Whether a cell at a printed value of the knob agrees in its companions; True without a cell there."""
     columns = {name: axis for name, axis in match.items() if axis in together}
     text = next(row.columns[name] for name, axis in match.items() if axis == path)
     there = [printed for cell in cells if same((printed := as_printed(cell))[path], text)]
-    agreeing = (all(same(one.get(axis), row.columns[name]) for name, axis in columns.items()) for one in there)
+    agreeing = (all(same(values.get(axis), row.columns[name]) for name, axis in columns.items()) for values in there)
     return not there or any(agreeing)
 
 
@@ -306,7 +306,7 @@ def _papers(series: _Series) -> str:
 
 
 def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: int) -> None:
-    """A panel of printed values; where cells stand in for sizes of the paper, the paper's are named below."""
+    """A panel of printed values; ticks name the paper's sizes, also where cells have stand-ins."""
     for colour, points in series.values():
         x, values = zip(*sorted((position, row.number) for position, _, row in points), strict=True)
         axes.plot(x, values, "-D" if axis.is_numeric else "D", ms=3.5, lw=1.2, color=colour)
@@ -315,7 +315,7 @@ def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: 
     axes.set_title(shown(f"{metric}{f' ({unit})' if unit else ''}", 24), fontsize=9, color=PAPER)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.tick_params(labelsize=8)
-    axis.dress(axes, panels=panels, is_small=True)
+    axis.format(axes, panels=panels, is_small=True)
     if axis.is_numeric:
         texts = {position: text for _, points in series.values() for position, text, _ in points}
         places = sorted(texts)[:: max(1, -(-len(texts) // _FEW))]

@@ -1,4 +1,4 @@
-"""How far each layer moves what passes through it, from the records of trained models."""
+"""How far each layer moves its input, from the records of trained models."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,51 +27,51 @@ Statistics = Sequence[dict[str, list[float]]]
 def layers(measured: Measurements, subtitle: str = "") -> Figure | None:
     """Distance and angle between the input and the output of each layer (Lan et al. 2020, Figure 1).
 
-    One hue for what differs beside the depth, the paler the shallower; seeds thin, their mean thick with its interval.
+    One hue per cell but for the depth, paler for shallower models; seeds thin, their mean thick with its interval.
 
     Returns:
-        None where no finished run has statistics of more than one layer.
+        None if no finished run has statistics of more than one layer.
     """
     drawn: list[tuple[Cell, Statistics]] = []
     for cell in measured.cells:
-        found = [
+        seeds = [
             record.layers for record in measured.finished(cell).values() if len(record.layers.get("angle", ())) > 1
         ]
-        drawn += [(cell, found)] if found else []
+        drawn += [(cell, seeds)] if seeds else []
     if not drawn:
         return None
-    looks = _looks([cell for cell, _ in drawn])
+    styles = _styles([cell for cell, _ in drawn])
     with mpl.rc_context(STYLE):
         rows = -(-min(len(drawn), _MOST_NAMES) // 2)
         figure = blank(3.8 + 0.22 * rows)
         key, panels = keyed(figure, rows + 0.4, 1, 2)
         for panel, (name, label) in zip(panels[0], _PANELS.items(), strict=True):
-            for (cell, found), look in zip(drawn, looks, strict=True):
-                _draw(panel, [statistics[name] for statistics in found], look, shown(cell_text(cell.values), 44))
+            for (cell, seeds), style in zip(drawn, styles, strict=True):
+                _draw(panel, [statistics[name] for statistics in seeds], style, shown(cell_text(cell.values), 44))
             panel.set_ylabel(f"{label} of output from input")
             panel.set_xlabel("layer")
             panel.set_ylim(bottom=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         lines, known = panels[0][0].get_legend_handles_labels()
         key.legend(lines[:_MOST_NAMES], known[:_MOST_NAMES], loc="center left", ncols=2, fontsize=9)
-        titles(figure, "How far does each layer move what passes through it?", subtitle)
+        titles(figure, "How far does each layer move its input?", subtitle)
     return figure
 
 
-def _draw(panel: Axes, seeds: Sequence[Sequence[float]], look: dict[str, Any], name: str) -> None:
-    """One cell: its seeds, their mean, and the interval of the mean where there are two seeds or more."""
+def _draw(panel: Axes, seeds: Sequence[Sequence[float]], style: dict[str, Any], name: str) -> None:
+    """One cell: its seeds, their mean, and from two seeds on the interval of the mean."""
     numbers = np.arange(1, len(seeds[0]) + 1)
-    for one in seeds if len(seeds) > 1 else ():
-        panel.plot(numbers, one, "-", color=look["color"], lw=0.7, alpha=0.5)
+    for distances in seeds if len(seeds) > 1 else ():
+        panel.plot(numbers, distances, "-", color=style["color"], lw=0.7, alpha=0.5)
     intervals = [mean_interval(list(values)) for values in zip(*seeds, strict=True)]
     bounds = [(interval.low, interval.high) for interval in intervals]
     if all(low is not None and high is not None for low, high in bounds):
         low, high = np.array(bounds, dtype=float).T
-        panel.fill_between(numbers, np.maximum(low, 0), high, color=look["color"], alpha=0.13, lw=0)
-    panel.plot(numbers, [interval.mean for interval in intervals], lw=2, ms=5, label=name, **look)
+        panel.fill_between(numbers, np.maximum(low, 0), high, color=style["color"], alpha=0.13, lw=0)
+    panel.plot(numbers, [interval.mean for interval in intervals], lw=2, ms=5, label=name, **style)
 
 
-def _looks(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def _styles(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Colour, marker and dashes of each cell: hue by everything but the depth, shade and marker by the depth."""
     depths = sorted({cell.system.model.num_layers for cell in cells})
     kinds = [cell_text({path: v for path, v in cell.values.items() if path != _DEPTH}) for cell in cells]
@@ -87,7 +87,7 @@ def _looks(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         {
             "color": hue,
             "marker": _MARKERS[depths.index(cell.system.model.num_layers) % len(_MARKERS)],
-            "ls": "--" if names.index(kind) >= 7 else "-",  # more names than hues: the second round is dashed
+            "ls": "--" if names.index(kind) >= 7 else "-",  # more names than hues: repeated hues are dashed
         }
         for cell, kind, hue in zip(cells, kinds, hues, strict=True)
     ]

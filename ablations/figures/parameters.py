@@ -1,4 +1,4 @@
-"""ALBERT's argument in one picture: its published average over the parameters of each model."""
+"""ALBERT's argument in one figure: its published average over the parameters of each model."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ _SIZES = "Tables 1 and 2"
 _OWN, _SHARED = OKABE_ITO[0], OKABE_ITO[1]
 _BELOW = 69.0  # per cent: where the axis of scores starts; one published point lies below
 _TICKS = (5, 10, 20, 50, 100, 200, 500, 1000)
-_AREA = 60.0  # of a model's mark, square points for each GFLOP a token
-_NAMES = {  # configuration -> how far from its point its name stands, in points, and on which side
+_AREA = 60.0  # of a model's mark, square points per GFLOP per token
+_NAMES = {  # configuration -> offset of its name from its mark, in points, and the side
     "albert_t1_bert_base": (10, -9, "left"),
     "albert_t1_bert_large": (12, -2, "left"),
     "albert_t1_bert_xlarge": (0, -22, "center"),
@@ -27,67 +27,67 @@ _NAMES = {  # configuration -> how far from its point its name stands, in points
 }
 
 
-def draw(found: Sequence[Comparison]) -> Figure:
+def draw(models: Sequence[Comparison]) -> Figure:
     """Score over parameters (logarithmic): each size of Lan et al. (2020), Table 2, with own and with shared layers.
 
-    The area of a mark is its FLOPs a token, which sharing leaves as they are. Small: embedding sizes (Table 3), depths
-    and widths of shared layers (Tables 11 and 12).
+    The area of a mark is its FLOPs per token, which sharing does not change. Small marks: embedding sizes (Table 3),
+    depths and widths of shared layers (Tables 11 and 12).
 
     Args:
-        found: Comparisons in the order of the file; those of ALBERT that have an average are drawn.
+        models: Comparisons in the order of the file; those of ALBERT with an average are drawn.
     """
-    scored = [one for one in found if one.configuration.average is not None]
+    scored = [model for model in models if model.configuration.average is not None]
     with mpl.rc_context(STYLE):
         figure = blank(5.4)
         axes = figure.add_subplot()
         for ids, colour in (("albert_t1_bert", _OWN), ("albert_t1_albert", _SHARED)):
-            _sizes(axes, [one for one in scored if one.configuration.id.startswith(ids)], colour)
+            _sizes(axes, [model for model in scored if model.configuration.id.startswith(ids)], colour)
         for ids, colour in (("t3_not", _OWN), ("t3_all", _SHARED), ("t11", _SHARED), ("t12", _SHARED)):
-            _variants(axes, [one for one in scored if one.configuration.id.startswith(f"albert_{ids}")], colour)
+            _variants(axes, [model for model in scored if model.configuration.id.startswith(f"albert_{ids}")], colour)
         _notes(axes, scored)
-        _dress(axes)
+        _format(axes)
         titles(
             figure,
             "Sharing layers saves parameters, not computing",
             "Scores as published (Lan et al. 2020; BERT-xlarge in its early versions). "
-            "Parameters and FLOPs counted in our own network.",
+            "Parameters and FLOPs are counted in our own network.",
         )
     return figure
 
 
-def _points(found: Sequence[Comparison]) -> tuple[list[float], list[float]]:
-    return [one.counted / 1e6 for one in found], [one.configuration.average or 0.0 for one in found]
+def _points(models: Sequence[Comparison]) -> tuple[list[float], list[float]]:
+    return [model.counted / 1e6 for model in models], [model.configuration.average or 0.0 for model in models]
 
 
-def _sizes(axes: Axes, found: Sequence[Comparison], colour: str) -> None:
-    """The sizes of one kind: marks as large as their FLOPs, joined, each with its name."""
-    x, y = _points(found)
+def _sizes(axes: Axes, models: Sequence[Comparison], colour: str) -> None:
+    """The sizes of one kind: named marks with areas by FLOPs, joined."""
+    x, y = _points(models)
     axes.plot(x, y, "-", color=colour, lw=1.6, alpha=0.6, zorder=3)
-    areas = [_AREA * one.flops_per_token / 1e9 for one in found]
+    areas = [_AREA * model.flops_per_token / 1e9 for model in models]
     axes.scatter(x, y, s=areas, color=colour, alpha=0.3, lw=0, zorder=3)
     axes.plot(x, y, "o", color=colour, ms=5, zorder=5)
-    for one, at, score in zip(found, x, y, strict=True):
-        dx, dy, side = _NAMES[one.configuration.id]
-        gigaflops = one.flops_per_token / 1e9
-        text = f"{one.configuration.name}\n{at:,.0f} M, {gigaflops:.{_decimals(gigaflops)}f} GFLOPs"
+    for model, at, score in zip(models, x, y, strict=True):
+        dx, dy, side = _NAMES[model.configuration.id]
+        gigaflops = model.flops_per_token / 1e9
+        text = f"{model.configuration.name}\n{at:,.0f} M, {gigaflops:.{_decimals(gigaflops)}f} GFLOPs"
         place = {"xytext": (dx, dy), "textcoords": "offset points", "ha": side, "va": "center"}
         axes.annotate(text, (at, score), **place, fontsize=8, color=colour, linespacing=1.25, zorder=6)
 
 
 def _decimals(value: float) -> int:
-    """Enough for two digits."""
+    """Decimals that give two significant digits."""
     return 2 if value < 1 else 1 if value < 10 else 0
 
 
-def _variants(axes: Axes, found: Sequence[Comparison], colour: str) -> None:
-    x, y = _points(found)
+def _variants(axes: Axes, models: Sequence[Comparison], colour: str) -> None:
+    x, y = _points(models)
     kept = [(at, score) for at, score in zip(x, y, strict=True) if score > _BELOW]
     axes.plot(*zip(*kept, strict=True), "-", color=colour, lw=0.8, alpha=0.45, zorder=2)
     axes.plot(*zip(*kept, strict=True), "o", color=colour, ms=3, alpha=0.75, mew=0, zorder=4)
 
 
 def _notes(axes: Axes, scored: Sequence[Comparison]) -> None:
-    by_id = {one.configuration.id: one for one in scored}
+    by_id = {model.configuration.id: model for model in scored}
     small = {"textcoords": "offset points", "fontsize": 7.5, "color": FAINT, "va": "center"}
     for id, text, offset, side in (
         ("albert_t11_l3", "3 layers", (-5, 0), "right"),
@@ -100,8 +100,8 @@ def _notes(axes: Axes, scored: Sequence[Comparison]) -> None:
         ("albert_t3_all_shared_e64", "E=64", (-5, -4), "right"),
         ("albert_t3_all_shared_e768", "E=768", (5, 0), "left"),
     ):
-        one = by_id[id]
-        at = (one.counted / 1e6, one.configuration.average)
+        model = by_id[id]
+        at = (model.counted / 1e6, model.configuration.average)
         axes.annotate(text, at, xytext=offset, ha=side, **small)
     lowest = by_id["albert_t11_l1"]
     axes.annotate(
@@ -113,7 +113,7 @@ def _notes(axes: Axes, scored: Sequence[Comparison]) -> None:
     )
 
 
-def _dress(axes: Axes) -> None:
+def _format(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.set_xlim(3.3, 2600)
     axes.set_ylim(_BELOW, 91.5)
@@ -124,10 +124,10 @@ def _dress(axes: Axes) -> None:
     axes.set_xlabel("parameters (millions)")
     axes.set_ylabel("average of five tasks (%), published\nhigher is better")
     marks = [
-        Line2D([], [], color=_OWN, marker="o", lw=1.6, label="a layer of its own at each depth (BERT)"),
-        Line2D([], [], color=_SHARED, marker="o", lw=1.6, label="one layer used throughout (ALBERT)"),
+        Line2D([], [], color=_OWN, marker="o", lw=1.6, label="separate layers (BERT)"),
+        Line2D([], [], color=_SHARED, marker="o", lw=1.6, label="one shared layer (ALBERT)"),
         Line2D(
-            [], [], color=FAINT, marker="o", ms=12, alpha=0.4, mew=0, lw=0, label="area and GFLOPs: training, a token"
+            [], [], color=FAINT, marker="o", ms=12, alpha=0.4, mew=0, lw=0, label="area and GFLOPs: training, per token"
         ),
         Line2D([], [], color=FAINT, marker="o", ms=3, lw=0.8, label="variants of embedding size, depth, width"),
     ]

@@ -1,4 +1,4 @@
-"""The figures of the simulation study: what was promised as a line or band, what was measured as points."""
+"""The figures of the simulation study: nominal levels as lines or bands, simulated ones as points."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,11 @@ _METHODS = ("t", "t over seeds", "percentile-t bootstrap", "BCa bootstrap", "see
 _HUES = dict(zip(_METHODS, (OKABE_ITO[0], OKABE_ITO[0], *OKABE_ITO[1:4]), strict=True))
 _MARKS = dict(zip(_METHODS, "ooDsD", strict=True))
 _LEVELS = ("not corrected (dashed: 5 %)", "Holm's levels (dashed: 5 % promised)")
-_BAND = (93, 97)  # percent: the coverage that is asked of a 95 % interval
+_BAND = (93, 97)  # percent: acceptable coverage of a 95 % interval
 
 
 def coverage(rows: Sequence[Row]) -> Figure:
-    """Coverage over the number of seeds: a panel for each noise, a line for each method."""
+    """Coverage over the number of seeds: a panel per noise, a line per method."""
     noises = list(dict.fromkeys(row["noise"] for row in rows))
     with mpl.rc_context(STYLE):
         figure = blank(5.6)
@@ -39,12 +39,12 @@ def coverage(rows: Sequence[Row]) -> Figure:
             axes.tick_params(labelbottom=True)
             axes.set_xlabel("seeds")
         for axes in panels[:: len(panels) // 2]:
-            axes.set_ylabel("intervals that hold\nthe true difference (%)")
+            axes.set_ylabel("intervals that contain\nthe true difference (%)")
         _legend(panels[-1], panels[: len(noises)])
         titles(
             figure,
-            "Do 95 % intervals hold the truth in 95 % of all grids?",
-            f"{rows[0]['grids']:,} simulated grids a point (answers: {rows[-1]['grids']:,}); band: 93 to 97 %; the "
+            "Do 95 % intervals contain the truth in 95 % of grids?",
+            f"{rows[0]['grids']:,} simulated grids per point (answers: {rows[-1]['grids']:,}); band: 93 to 97 %; the "
             "percentile-t interval of 3 seeds is unbounded",
         )
     return figure
@@ -60,7 +60,7 @@ def _coverage_lines(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _legend(empty: Axes, panels: Sequence[Axes]) -> None:
-    """Names the lines of all panels in the one that has none."""
+    """Puts the legend of all panels into the empty one."""
     named = {}
     for axes in panels:
         lines, names = axes.get_legend_handles_labels()
@@ -69,7 +69,7 @@ def _legend(empty: Axes, panels: Sequence[Axes]) -> None:
 
 
 def family_wise_error(rows: Sequence[Row], seeds: int = 5) -> Figure:
-    """The share of grids with a false finding over the size of the family, corrected and not."""
+    """The share of grids with a false finding over the size of the family, with and without correction."""
     with mpl.rc_context(STYLE):
         figure = blank(3.9)
         panels = figure.subplots(1, 2)
@@ -90,13 +90,13 @@ def family_wise_error(rows: Sequence[Row], seeds: int = 5) -> Figure:
             axes.set_title(name)
         panels[0].set_ylabel("grids with a false finding (%)")
         panels[0].legend(loc="upper left", fontsize=8)
-        about = f"{rows[0]['grids']:,} simulated grids of {seeds} seeds a point; bars: two standard errors"
-        titles(figure, "How often is some effect found where there is none?", about)
+        about = f"{rows[0]['grids']:,} simulated grids of {seeds} seeds per point; bars: two standard errors"
+        titles(figure, "How often does a grid without effects show one?", about)
     return figure
 
 
 def power(rows: Sequence[Row]) -> Figure:
-    """The chance to see an effect over its size: the formula as lines, simulated grids as points."""
+    """The power to detect an effect over its size: the formula as lines, simulated grids as points."""
     with mpl.rc_context(STYLE):
         figure = blank(4.0)
         axes = figure.subplots()
@@ -111,15 +111,15 @@ def power(rows: Sequence[Row]) -> Figure:
         draw_level(axes, "80 %", 80, is_left=True)
         axes.set_ylim(0, 103)
         axes.set_xlabel("true difference, in standard deviations of the difference between paired seeds")
-        axes.set_ylabel("grids that show it (%)")
+        axes.set_ylabel("grids that detect it (%)")
         axes.legend(loc="lower right")
         about = f"lines: noncentral t distribution; points: {rows[0]['grids']:,} simulated grids each"
-        titles(figure, "How many seeds does an effect take to be seen?", about)
+        titles(figure, "How many seeds does it take to detect an effect?", about)
     return figure
 
 
 def same_twice(rows: Sequence[Row]) -> Figure:
-    """How verdicts fall: one bar a scenario."""
+    """The shares of the verdicts: one bar per scenario."""
     hues = {REPLICATES: OKABE_ITO[0], NOT_RESOLVED: "#dddddd", CONTRADICTS: OKABE_ITO[1]}
     with mpl.rc_context(STYLE):
         figure = blank(3.9)
@@ -143,7 +143,7 @@ def same_twice(rows: Sequence[Row]) -> Figure:
         axes.set_xlabel("verdicts (%)")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=9, borderaxespad=0.2)
         about = (
-            f"{rows[0]['grids']:,} simulated grids of {rows[0]['seeds']} seeds a bar, judged as published claims are"
+            f"{rows[0]['grids']:,} simulated grids of {rows[0]['seeds']} seeds per bar, judged like published claims"
         )
-        titles(figure, "What do verdicts say of a variant that is the same?", about)
+        titles(figure, "Which verdicts does a variant get that changes nothing?", about)
     return figure

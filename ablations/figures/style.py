@@ -1,7 +1,7 @@
-"""What every figure shares: the style, colours, names that can be drawn, and saving with the same bytes each time.
+"""The style of all figures: colours, drawable names, and saving with the same bytes each time.
 
-Text is drawn as outlines of the DejaVu fonts that come with matplotlib, ids are hashed with a fixed salt, and no date
-is written. Names are drawn literally; nothing in them is read as mathematics.
+Text becomes outlines of the DejaVu fonts that come with matplotlib, ids are hashed with a fixed salt, and no date is
+written. Names are drawn literally, never as mathematics.
 """
 
 import io
@@ -51,7 +51,7 @@ STYLE: dict[str, Any] = {
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows in the bytes that `save` writes, and that takes further axes and lines."""
+    """A figure that a notebook shows with the bytes that `save` writes; axes and lines can be added to it."""
 
     def _repr_svg_(self) -> str:
         return svg(self)
@@ -67,14 +67,14 @@ def svg(figure: Figure) -> str:
 
 @contextmanager
 def _laid_out(figure: Figure) -> Iterator[None]:
-    """Lays a figure out as SVG and keeps it so: ``savefig`` would draw all of it once more for that."""
+    """Lays a figure out as SVG once: ``savefig`` would draw it all a second time for that."""
     engine, dpi, canvas = figure.get_layout_engine(), figure.dpi, figure.canvas
     if engine is None:
         yield
         return
     figure.dpi = FigureCanvasSVG(figure).fixed_dpi
     engine.execute(figure)
-    figure.set_layout_engine(None)  # with another than None savefig draws twice
+    figure.set_layout_engine(None)  # with any other engine savefig draws twice
     try:
         yield
     finally:
@@ -84,7 +84,7 @@ def _laid_out(figure: Figure) -> Iterator[None]:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Writes a figure as ``.svg`` or ``.png``, by the ending of the path, whole or not at all."""
+    """Writes a figure as ``.svg`` or ``.png``, by the ending of the path; never leaves a partial file."""
     if path.suffix == ".svg":
         write(path, svg(figure).encode())
     else:
@@ -101,20 +101,20 @@ def _glyphs() -> frozenset[int]:
 
 
 def shown(text: str, limit: int = 60) -> str:
-    """One line that the font can draw; what it cannot is a question mark."""
+    """One line that the font can draw; other characters become question marks."""
     drawn = "".join(c if ord(c) in _glyphs() else "?" for c in printable(text))
     return drawn if len(drawn) <= limit else drawn[: limit - 1] + "…"
 
 
 def blank(height: float) -> Drawing:
-    """An empty figure of the usual width and so many inches of height, with room at its edges."""
+    """An empty figure of the usual width and a height in inches, with room at its edges."""
     figure = Drawing(figsize=(7.6, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
     return figure
 
 
 def titles(figure: Figure, question: str, subtitle: str) -> None:
-    """A question as the title, flush left, broken so that it fits; what it rests on below it in small print."""
+    """A question as the title, flush left and wrapped; a subtitle in small print at the bottom."""
     words, lines = shown(question, 200).split(" "), [""]
     for word in words:
         if len(lines[-1]) + len(word) > 62:
@@ -126,14 +126,14 @@ def titles(figure: Figure, question: str, subtitle: str) -> None:
 
 
 def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any) -> tuple[Axes, np.ndarray]:
-    """Panels ``[rows columns]`` below a strip for a legend: a figure's own legend would lie on its title.
+    """Panels ``[rows columns]`` below a strip for a legend: a figure's own legend would overlap its title.
 
     Args:
         figure: An empty figure.
-        lines: How many lines of text the strip has room for.
-        rows: Of panels.
-        columns: Of panels.
-        options: Of ``GridSpec.subplots``.
+        lines: The height of the strip, in lines of text.
+        rows: Rows of panels.
+        columns: Columns of panels.
+        options: Options of ``GridSpec.subplots``.
     """
     share = 0.2 * lines / figure.get_figheight()
     strip, rest = figure.add_gridspec(2, 1, height_ratios=[share, 1 - share])
@@ -143,7 +143,7 @@ def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any)
 
 
 def colours(values: Sequence[Any]) -> list[Any]:
-    """One colour a value: along a colour map for numbers, which have an order, distinct hues for names."""
+    """One colour per value: along a colour map for numbers, which have an order; distinct hues for names."""
     if len(values) > 1 and all(is_number(value) for value in values):
         ranks = np.argsort(np.argsort(np.asarray(values, dtype=float), kind="stable"), kind="stable")
         return [mpl.colormaps["viridis"](0.84 * rank / (len(values) - 1)) for rank in ranks]
@@ -151,12 +151,12 @@ def colours(values: Sequence[Any]) -> list[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a knob's value has a place on a numeric axis; True and False have none."""
+    """Whether a knob's value belongs on a numeric axis; True and False do not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
-    """A named horizontal line: the name at the left below it, or at the right above."""
+    """A named horizontal line; its name stands below it at the left, or above it at the right."""
     axes.axhline(value, color=FAINT, lw=1, ls=(0, (5, 3)), zorder=2)
     axes.annotate(
         name,
@@ -172,7 +172,7 @@ def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """The nearest heights at least ``gap`` apart, in the same order: neighbours that meet share their mean place."""
+    """The nearest heights at least ``gap`` apart, in the same order; neighbours too close share their mean height."""
     groups: list[list[float]] = []
     for height in heights:
         groups.append([height])

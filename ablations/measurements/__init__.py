@@ -1,1 +1,1 @@
-"""From records to numbers by cell, seed and metric."""
+"""Records as numbers by cell, seed and metric."""

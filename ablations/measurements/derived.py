@@ -1,4 +1,4 @@
-"""Metrics made from those of several fine-tunings of one pretraining: averages over tasks."""
+"""Metrics derived from several fine-tunings of one pretraining: averages over tasks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ Scores = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Derived:
-    """One metric that no run has by itself.
+    """A metric that no run has by itself.
 
     Attributes:
-        of: The value from the scores of a pretraining's fine-tunings and the tasks that it was to be fine-tuned on;
-            None where a score is missing.
-        tasks: The tasks that it needs; none where it takes whichever there are.
+        of: The value from the scores of a pretraining's fine-tunings and their planned tasks; None if a score is
+            missing.
+        tasks: The tasks that it needs; empty if any will do.
     """
 
     of: Callable[[Scores, Iterable[str]], float | None]
@@ -42,11 +42,11 @@ DERIVED: dict[str, Derived] = {
 
 def possible(metric: str, tasks: Iterable[str]) -> bool:
     """Whether fine-tunings on these tasks give a derived metric."""
-    wanted, found = DERIVED[metric].tasks, set(tasks)
-    return bool(found) and wanted <= found
+    names = set(tasks)
+    return bool(names) and DERIVED[metric].tasks <= names
 
 
 def missing(metric: str, tasks: Iterable[str]) -> str:
-    """What is said of a derived metric that these tasks cannot give."""
+    """The message about a derived metric that these tasks cannot give."""
     absent = ", ".join(sorted(DERIVED[metric].tasks - set(tasks))) or "any task"
-    return f"no scale fine-tunes on all that it needs; absent from 'tasks': {absent}"
+    return f"no scale fine-tunes on all tasks that it needs; absent from 'tasks': {absent}"

@@ -1,4 +1,4 @@
-"""What every metric is: its unit, its meaning, and where it comes from. `docs/records.md` has the same table."""
+"""Every metric with its unit, meaning and source. `docs/records.md` has the same table."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
 from lightning_modules.tasks import TASKS
 
-_UNITS = (  # the first ending that fits
+_UNITS = (  # the first matching ending counts
     ("loss", "nats"),
     ("plateau", "0 or 1"),
     ("parameters", "parameters"),
@@ -37,9 +37,9 @@ class Meaning:
 
     Attributes:
         pattern: A metric's name; ``<task>``, ``<method>`` and ``<objective>`` stand for one word each.
-        unit: Of its values.
-        text: What it is.
-        source: Where it comes from: fields of a record, or how it is made of those.
+        unit: The unit of its values.
+        text: Its meaning.
+        source: The fields of a record that hold it, or how it is derived from them.
     """
 
     pattern: str
@@ -49,7 +49,7 @@ class Meaning:
 
     @property
     def parts(self) -> re.Pattern[str]:
-        """The names that the pattern stands for."""
+        """A regular expression for the names that the pattern stands for."""
         words = map(re.escape, _PLACEHOLDER.split(self.pattern))
         return re.compile(r"\w+".join(words))
 
@@ -59,7 +59,7 @@ def dictionary() -> tuple[Meaning, ...]:
     """Every metric, in the order in which a name is looked up: exact names before patterns."""
     exact = [_meaning(name, text, _source(name)) for name, text in METRICS.items()]
     costs = [_meaning(name, text, "`cost`") for name, text in COSTS.items()]
-    more = "seconds of training the word vectors that a fine-tuning starts from"
+    more = "seconds of training the word vectors of a fine-tuning"
     costs.append(_meaning(f"{COST}word_vectors_seconds", more, "`cost`"))
     objective = "mean training loss of an objective since the last measurement"
     trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
@@ -79,8 +79,8 @@ def _of_tasks() -> list[Meaning]:
         for part, text in (("dev", "mean loss on the dev set"), ("train", "mean training loss of the last epoch"))
     ]
     methods = [
-        Meaning(f"{one.pattern}.<method>", one.unit, f"the same of a simple method ({one.pattern[7:]})", source)
-        for one in measures
+        Meaning(f"{score.pattern}.<method>", score.unit, f"the same for a simple method ({score.pattern[7:]})", source)
+        for score in measures
     ]
     return [*measures, *losses, *methods]
 
@@ -98,17 +98,17 @@ def _source(name: str) -> str:
 
 @cache
 def meaning(metric: str) -> Meaning:
-    """The line of the dictionary that a metric falls under.
+    """The line of the dictionary for a metric.
 
     Raises:
-        KeyError: For a name that the dictionary lacks.
+        KeyError: If no line matches.
     """
-    for one in dictionary():
-        if one.parts.fullmatch(metric):
-            return one
+    for line in dictionary():
+        if line.parts.fullmatch(metric):
+            return line
     raise KeyError(f"the dictionary of metrics has no {metric!r}: add it to ablations/measurements/dictionary.py")
 
 
 def lines() -> list[str]:
     """The dictionary as rows of a Markdown table."""
-    return [f"| `{one.pattern}` | {one.unit} | {one.text} | {one.source} |" for one in dictionary()]
+    return [f"| `{line.pattern}` | {line.unit} | {line.text} | {line.source} |" for line in dictionary()]

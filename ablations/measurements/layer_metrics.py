@@ -1,8 +1,8 @@
-"""Metrics made from the layer statistics of a record: one number for what is one number a layer.
+"""Metrics from the layer statistics of a record: summaries of one number per layer.
 
-Lan et al. (2019, section 4.5) read two things off their Figure 1: that ALBERT's layers move what passes through them
-less than BERT's, and that the transitions from layer to layer are smoother. The paper has no numbers. Here "less" is a
-mean over layers, and "smoother" the mean absolute change from one layer to the next.
+Lan et al. (2019, section 4.5) conclude two things from their Figure 1: ALBERT's layers move their inputs less than
+BERT's, and the transitions from layer to layer are smoother. The paper has no numbers. Here "less" is a mean over
+layers, and "smoother" the mean absolute change from one layer to the next.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ def change(values: Sequence[float]) -> float | None:
 
 
 def last(values: Sequence[float]) -> float | None:
-    """What the last layer has; None without layers."""
+    """The value of the last layer; None without layers."""
     return values[-1] if values else None
 
 

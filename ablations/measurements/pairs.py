@@ -1,6 +1,6 @@
-"""Cells compared: which cell is the baseline of which, and runs of several cells paired by seed.
+"""Comparing cells: the baseline of each cell, and runs of several cells paired by seed.
 
-Pairs are never formed across device classes: a run on a GPU and one on a CPU differ by more than the knob.
+Pairs never cross device classes: a run on a GPU and one on a CPU differ by more than the knob.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,47 +15,47 @@ from ablations.schema.grid import Grid
 
 
 def as_printed(cell: Cell) -> dict[str, Any]:
-    """The values of a cell as papers print them: grids name baselines and claims by those."""
+    """The values of a cell as papers print them; grids name baselines and claims by these."""
     return {**cell.values, **cell.printed}
 
 
-def matching(cells: Sequence[Cell], wanted: Mapping[str, Any]) -> list[Cell]:
-    """The cells that have these values, as printed; a path that is no axis of a cell never matches."""
+def matching(cells: Sequence[Cell], values: Mapping[str, Any]) -> list[Cell]:
+    """The cells with these values, as printed; a path that is no axis of a cell never matches."""
     return [
         cell
         for cell in cells
-        if all(path in cell.values and same(as_printed(cell)[path], value) for path, value in wanted.items())
+        if all(path in cell.values and same(as_printed(cell)[path], value) for path, value in values.items())
     ]
 
 
-def side_of(grid: Grid, cells: Sequence[Cell], wanted: Mapping[str, Any]) -> list[Cell]:
-    """The cells meant by a few values: every other axis stands at the baseline, or moves along where it is zipped."""
-    home = {**(as_printed(cells[0]) if cells else {}), **grid.baseline}
-    return matching(cells, _moved(grid, home, wanted))
+def side_of(grid: Grid, cells: Sequence[Cell], values: Mapping[str, Any]) -> list[Cell]:
+    """The cells that a few values select: other axes are at the baseline; axes zipped to a given one follow it."""
+    start = {**(as_printed(cells[0]) if cells else {}), **grid.baseline}
+    return matching(cells, _moved(grid, start, values))
 
 
 def baseline_of(grid: Grid, cells: Sequence[Cell], cell: Cell) -> Cell | None:
-    """The cell that ``cell`` is compared with: itself but for the baseline's values. None where there is none."""
+    """The cell that ``cell`` is compared with: the same but for the baseline's values. None if there is none."""
     if not grid.baseline:
         return None
-    found = matching(cells, _moved(grid, as_printed(cell), grid.baseline))
-    return found[0] if len(found) == 1 else None
+    candidates = matching(cells, _moved(grid, as_printed(cell), grid.baseline))
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _moved(grid: Grid, home: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """``home`` with other values; what is zipped to a changed axis is left open."""
-    open_paths = {path for group in grid.zip if wanted.keys() & set(group) for path in group}
-    return {path: value for path, value in home.items() if path not in open_paths} | dict(wanted)
+def _moved(grid: Grid, start: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """``start`` with other values; axes zipped to a changed one are left open."""
+    open_paths = {path for group in grid.zip if values.keys() & set(group) for path in group}
+    return {path: value for path, value in start.items() if path not in open_paths} | dict(values)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """The measurements of several sides from the seeds that all of them have, on one device class.
+    """The measurements of several sides of a comparison for their common seeds, on one device class each.
 
     Attributes:
-        sides: Of each side its measurements by seed; all sides have the same seeds.
+        sides: The measurements of each side by seed; all sides have the same seeds.
         alone: Seeds that some side lacks.
-        apart: Seeds left out because the sides were made on different device classes.
+        apart: Seeds left out because the sides ran on different device classes.
     """
 
     sides: tuple[BySeed, ...]
@@ -64,12 +64,12 @@ class Paired:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds that count."""
+        """The common seeds, in order."""
         return tuple(sorted(self.sides[0]))
 
     @property
     def values(self) -> tuple[dict[int, float], ...]:
-        """Of each side its values by seed."""
+        """The values of each side by seed."""
         return tuple({seed: row.value for seed, row in side.items()} for side in self.sides)
 
     @property
@@ -84,7 +84,7 @@ class Paired:
 
     @property
     def plateau(self) -> tuple[bool, ...]:
-        """Whether a side had not left the plateau: half of its runs or more."""
+        """Whether each side is on the plateau: half of its runs or more have not left it."""
         flags = [[row.plateau for row in side.values() if row.plateau is not None] for side in self.sides]
         return tuple(bool(side) and 2 * sum(side) >= len(side) for side in flags)
 
@@ -93,9 +93,9 @@ class Paired:
         """What was left out and why, one sentence each."""
         notes = []
         if self.alone:
-            notes.append(f"only common seeds are compared; seeds without a partner: {_listed(self.alone)}")
+            notes.append(f"only common seeds are compared; unpaired seeds: {_listed(self.alone)}")
         if self.apart:
-            notes.append(f"never compared across device classes: seeds {_listed(self.apart)} left out")
+            notes.append(f"seeds {_listed(self.apart)} are left out: their runs come from different device classes")
         return tuple(notes)
 
 
@@ -104,7 +104,7 @@ def _listed(seeds: Sequence[int]) -> str:
 
 
 def paired_by_seed(sides: Sequence[BySeed]) -> Paired:
-    """Pairs the measurements of two sides or more by seed, within one device class."""
+    """Pairs the measurements of two or more sides by seed, within one device class."""
     common = set.intersection(*(set(side) for side in sides))
     apart = {seed for seed in common if len({side[seed].device for side in sides}) > 1}
     kept = sorted(common - apart)

@@ -1,4 +1,4 @@
-"""What a metric is read against: the scores of simple methods on the same data."""
+"""The simple methods that a metric is compared with: their scores on the same data."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from ablations.schema.cell import Cell
 from lightning_modules.tasks import TASKS
 
 MAJORITY, SHARED = "majority class", "TF-IDF + logistic regression, shared words"
-WORDS, NEIGHBOURS = "TF-IDF + logistic regression", "counts of neighbours"
+WORDS, NEIGHBOURS = "TF-IDF + logistic regression", "neighbour counts"
 
 
 def references(metric: str) -> dict[str, str]:
-    """What a metric is to be read against: what a simple method is, and the metric that holds its score."""
+    """The simple methods for a metric: name -> the metric that holds its score."""
     kind, _, name = metric.partition(".")
     if metric in HELDOUT:
         return {NEIGHBOURS: f"{metric.removesuffix('loss')}bigram_loss"}
@@ -23,19 +23,19 @@ def references(metric: str) -> dict[str, str]:
     return {method: f"{metric}.{name}" for name, method in methods.items()}
 
 
-def reference(found: Measurements, cells: Sequence[Cell], name: str) -> float | None:
-    """The score of a simple method, where all runs of some cells agree on it."""
-    values = {round(row.value, 6) for cell in cells for row in found.of(cell, name).values()}
+def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> float | None:
+    """The score of a simple method; None unless all runs of the cells agree on it."""
+    values = {round(row.value, 6) for cell in cells for row in measured.of(cell, name).values()}
     return values.pop() if len(values) == 1 else None
 
 
-def reference_losses(found: Measurements, cells: Sequence[Cell], metric: str = HELDOUT[0]) -> dict[str, float]:
-    """The held-out losses of the ``bigram`` and ``unigram`` baselines, where all runs agree (one held-out text)."""
+def reference_losses(measured: Measurements, cells: Sequence[Cell], metric: str = HELDOUT[0]) -> dict[str, float]:
+    """The held-out losses of the ``bigram`` and ``unigram`` baselines on which all runs agree (one held-out text)."""
     levels = {}
     for name in ("bigram", "unigram"):
         baseline = f"{metric.removesuffix('loss')}{name}_loss"
-        here = [(found.of(cell, baseline), seed) for cell in cells for seed in found.of(cell, metric)]
-        values = {round(rows[seed].value, 3) if seed in rows else None for rows, seed in here}
+        runs = [(measured.of(cell, baseline), seed) for cell in cells for seed in measured.of(cell, metric)]
+        values = {round(rows[seed].value, 3) if seed in rows else None for rows, seed in runs}
         if len(values) == 1 and None not in values:
             levels[name] = values.pop()
     return levels

@@ -1,4 +1,4 @@
-"""Measurements by cell: means with intervals, differences to the baseline, what did not finish, what it cost."""
+"""Measurements by cell: means with intervals, differences to the baseline, unfinished runs, costs."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ COSTS = ("parameters", "tokens", "flops", "flops a token", "flops a step", "seco
 
 
 def planned_metrics(grid: Grid, cells: tuple[Cell, ...]) -> list[Metric]:
-    """The metrics of a grid that its cells will have: of tasks, only those that are fine-tuned on at this scale."""
+    """The metrics of a grid that its cells will have; those of tasks only if this scale fine-tunes on the task."""
     tasks = {task for cell in cells for task in cell.tasks}
 
     def planned(name: str) -> bool:
@@ -39,7 +39,7 @@ class Measured:
     Attributes:
         interval: Mean and interval over the finished seeds.
         runs: The run ids behind the mean.
-        pairing: This cell and its baseline; None for the baseline itself or where there is none.
+        pairing: This cell and its baseline; None for the baseline itself or without one.
         contrast: This cell minus its baseline, by seed; None likewise.
     """
 
@@ -56,14 +56,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Summary:
-    """One cell with what its runs gave.
+    """The results of one cell.
 
     Attributes:
-        planned: Runs planned.
-        finished: Runs done.
+        planned: Number of runs planned.
+        finished: Number of runs done.
         unfinished: Sentences such as ``1 diverged (loss is NaN at step 312)``.
-        plateau: Finished runs that had not left the plateau.
-        metrics: Metric name -> what was measured.
+        plateau: Number of finished runs on the plateau.
+        metrics: Metric name -> its results.
         costs: Mean of each cost over the finished runs (seconds, tokens, flops, parameters ...).
         devices: The device classes of the finished runs.
     """
@@ -78,31 +78,31 @@ class Summary:
     devices: tuple[str, ...]
 
 
-def summarise(found: Measurements) -> list[Summary]:
-    """One summary a cell, in the order of the cells."""
-    return [_summarise(found, cell) for cell in found.cells]
+def summarise(measured: Measurements) -> list[Summary]:
+    """One summary per cell, in the order of the cells."""
+    return [_summarise(measured, cell) for cell in measured.cells]
 
 
-def _summarise(found: Measurements, cell: Cell) -> Summary:
-    finished, baseline = found.finished(cell), baseline_of(found.grid, found.cells, cell)
+def _summarise(measured: Measurements, cell: Cell) -> Summary:
+    finished, baseline = measured.finished(cell), baseline_of(measured.grid, measured.cells, cell)
     return Summary(
         cell=cell,
         planned=len(cell.planned),
         finished=len(finished),
-        unfinished=_unfinished(found, cell),
+        unfinished=_unfinished(measured, cell),
         plateau=sum(bool(record.metrics.get(PLATEAU)) for record in finished.values()),
         metrics={
-            metric.name: _measured(found, cell, None if baseline is cell else baseline, metric.name)
-            for metric in found.grid.metrics
+            metric.name: _measured(measured, cell, None if baseline is cell else baseline, metric.name)
+            for metric in measured.grid.metrics
         },
         costs=_costs(cell, list(finished.values())),
         devices=tuple(sorted({device_class(record) for record in finished.values()})),
     )
 
 
-def _measured(found: Measurements, cell: Cell, baseline: Cell | None, metric: str) -> Measured:
-    rows = found.of(cell, metric)
-    pairing = None if baseline is None else _paired(rows, found.of(baseline, metric))
+def _measured(measured: Measurements, cell: Cell, baseline: Cell | None, metric: str) -> Measured:
+    rows = measured.of(cell, metric)
+    pairing = None if baseline is None else _paired(rows, measured.of(baseline, metric))
     return Measured(
         interval=mean_interval([row.value for row in rows.values()]),
         runs=tuple(row.run for row in rows.values()),
@@ -112,9 +112,9 @@ def _measured(found: Measurements, cell: Cell, baseline: Cell | None, metric: st
 
 
 def _paired(a: BySeed, b: BySeed) -> Paired:
-    found = paired_by_seed([a, b])
-    is_answered = all(side.keys() - set(found.apart) for side in (a, b))
-    return found if is_answered else replace(found, alone=())  # one of the two has no answer to the question at all
+    pairs = paired_by_seed([a, b])
+    is_answered = all(side.keys() - set(pairs.apart) for side in (a, b))
+    return pairs if is_answered else replace(pairs, alone=())  # one of the two lacks the metric altogether
 
 
 def _costs(cell: Cell, finished: list[Record]) -> dict[str, float]:
@@ -129,54 +129,53 @@ def _costs(cell: Cell, finished: list[Record]) -> dict[str, float]:
     return dict(sorted(costs.items()))
 
 
-def _unfinished(found: Measurements, cell: Cell) -> tuple[str, ...]:
+def _unfinished(measured: Measurements, cell: Cell) -> tuple[str, ...]:
     count: Counter[str] = Counter()
     details: dict[str, str] = {}
     for run in cell.work:
-        record = found.get(run.id)
+        record = measured.get(run.id)
         outcome = "not run" if record is None else record.outcome
         if outcome != "done":
             outcome += f" on {run.task}" * bool(run.task)
             count[outcome] += 1
             details.setdefault(outcome, printable(record.detail)[:60] if record else "")
     for run in cell.awaited:
-        count["not run before the search has chosen" + f" on {run.task}" * bool(run.task)] += 1
+        count["not run" + f" on {run.task}" * bool(run.task) + " (search unfinished)"] += 1
     return tuple(
         f"{number} {outcome}" + (f" ({details[outcome]})" if details.get(outcome) else "")
         for outcome, number in sorted(count.items())
     )
 
 
-def frame(found: Measurements) -> pd.DataFrame:
-    """One row a pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
+def frame(measured: Measurements) -> pd.DataFrame:
+    """One row per pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
 
-    The scores of its fine-tunings stand in the same row, and the averages over them.
-
-    Runs without a record are rows too, with outcome ``not run``; those that an open search decides on have no id yet.
-    What searches chose stands in columns of the knobs' names. Metrics and costs that a run lacks are NaN.
+    The row includes the scores of its fine-tunings and their averages. Runs without a record have the outcome
+    ``not run``, and no id while their search is open. The choices of searches stand in columns named by the knobs.
+    Metrics and costs that a run lacks are NaN.
     """
     rows = []
-    for cell in found.cells:
-        averages = {name: found.values(cell, name) for name in DERIVED if cell.finetunings}
+    for cell in measured.cells:
+        averages = {name: measured.values(cell, name) for name in DERIVED if cell.finetunings}
         for run in cell.planned:
-            record = None if cell.awaited else found.get(run.id)
+            record = None if cell.awaited else measured.get(run.id)
             row = {"cell": cell.label, **cell.values, **cell.chosen, "seed": run.seed}
             row["run"] = "" if cell.awaited else run.id
             if record is None:
                 rows.append({**row, "outcome": "not run", "detail": "", "device": ""})
                 continue
             state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
-            children = [found.get(child.id) for child in cell.finetunings if child.seed == run.seed]
+            children = [measured.get(child.id) for child in cell.finetunings if child.seed == run.seed]
             scores = {name: value for child in children if child for name, value in child.metrics.items()}
             scores |= {name: values[run.seed] for name, values in averages.items() if run.seed in values}
             rows.append({**row, **state, **record.metrics, **scores, **record.cost})
     return pd.DataFrame(rows)
 
 
-def summary(found: Measurements) -> pd.DataFrame:
-    """One row a cell, all numbers: for each metric mean, interval, n and the paired difference to the baseline."""
+def summary(measured: Measurements) -> pd.DataFrame:
+    """One row per cell: for each metric mean, interval, n and the paired difference to the baseline; costs."""
     rows = []
-    for item in summarise(found):
+    for item in summarise(measured):
         row: dict[str, Any] = {"cell": item.cell.label, **item.cell.values}
         row |= {"planned": item.planned, "done": item.finished, "unfinished": "; ".join(item.unfinished)}
         row["plateau"] = item.plateau
@@ -187,7 +186,7 @@ def summary(found: Measurements) -> pd.DataFrame:
 
 
 def numbers(measured: Measured) -> dict[str, float | int | None]:
-    """Everything known of one metric of one cell, by short names; None where it cannot be had."""
+    """All statistics of one metric of one cell, by short names; None if not available."""
     interval, difference, contrast = measured.interval, measured.difference, measured.contrast
     sd = contrast.sd if contrast else None
     return {

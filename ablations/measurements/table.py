@@ -1,6 +1,6 @@
-"""The table of measurements: one row a cell, run and metric. Whatever is printed is read from it, and no record again.
+"""The table of measurements: one row per cell, run and metric. Everything printed comes from it.
 
-Only runs that are ``done`` are looked up by cell and metric; the others are rows too, with their outcome.
+Lookups by cell and metric give only runs that are ``done``; other runs have rows too, with their outcome.
 """
 
 import copy
@@ -20,7 +20,7 @@ from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import canonical
 
-SEVERAL = " and "  # between the devices of the fine-tunings that an average is made of
+SEVERAL = " and "  # between the devices of the fine-tunings behind an average
 
 
 class Measurement(NamedTuple):
@@ -29,13 +29,13 @@ class Measurement(NamedTuple):
     Attributes:
         cell: The label of the cell.
         seed: The seed of the run.
-        run: Its id; of an average over tasks that of the pretraining.
-        task: What the run was fine-tuned on; empty for pretrainings and averages.
+        run: Its id; for an average over tasks that of the pretraining.
+        task: The task of a fine-tuning; empty for pretrainings and averages.
         outcome: How the run ended.
         device: Its device class.
-        plateau: Whether the cell's pretraining from this seed had not left the plateau; None where it has not finished,
-            and for costs, which a plateau does not touch.
-        metric: The name of the metric, costs with ``cost.`` before theirs.
+        plateau: Whether the cell's pretraining from this seed is on the plateau; None if it has not finished, and for
+            costs, which do not depend on it.
+        metric: The name of the metric; costs begin with ``cost.``.
         value: In the metric's unit.
     """
 
@@ -54,27 +54,27 @@ BySeed = Mapping[int, Measurement]
 
 
 class Measurements:
-    """What the runs of a grid's cells have measured.
+    """The measurements of a grid's cells.
 
     Args:
         grid: The grid.
         cells: Its cells at a scale, the baseline first.
-        records: Where the records of their runs are looked up, once each.
+        records: Gives the records of their runs; each is looked up once.
     """
 
     def __init__(self, grid: Grid, cells: Iterable[Cell], records: Lookup) -> None:
         self.grid, self.cells = grid, tuple(cells)
-        found = {id: records.get(id) for id in dict.fromkeys(_ids(self.cells))}
-        self._records = {id: record for id, record in found.items() if record is not None}
+        by_id = {id: records.get(id) for id in dict.fromkeys(_ids(self.cells))}
+        self._records = {id: record for id, record in by_id.items() if record is not None}
         self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records))
         self._index = indexed(self.rows)
 
     def of(self, cell: Cell, metric: str) -> BySeed:
-        """A metric of the finished runs of a cell that have it, by seed."""
+        """The measurements of a metric in a cell's finished runs, by seed."""
         return self._index.get((cell.label, metric), {})
 
     def values(self, cell: Cell, metric: str) -> dict[int, float]:
-        """Its values, by seed."""
+        """The values of a metric in a cell's finished runs, by seed."""
         return {seed: row.value for seed, row in self.of(cell, metric).items()}
 
     def finished(self, cell: Cell, task: str = "") -> dict[int, Record]:
@@ -82,14 +82,14 @@ class Measurements:
         return finished(cell, self._records, task)
 
     def get(self, run_id: str) -> Record | None:
-        """The record of a run of the cells, of their searches, or of one that these start from."""
+        """The record of a run of the cells or their searches, or of a run that these start from."""
         return self._records.get(run_id)
 
     def in_order(self) -> "Measurements":
-        """The same with its cells as tables list them: numbers ascend, names keep the order of the plan."""
-        found = copy.copy(self)
-        found.cells = tuple(_in_order(self.cells))
-        return found
+        """The same measurements with the cells in the order of tables: numbers ascend, names keep the plan's order."""
+        ordered = copy.copy(self)
+        ordered.cells = tuple(_in_order(self.cells))
+        return ordered
 
     def frame(self) -> pd.DataFrame:
         """All rows as a DataFrame."""
@@ -99,16 +99,16 @@ class Measurements:
 def _ids(cells: tuple[Cell, ...]) -> Iterator[str]:
     for cell in cells:
         for run in (*cell.work, *(run for trial in cell.search for run in trial.work)):
-            yield from (one.id for one in lineage(run))
+            yield from (ancestor.id for ancestor in lineage(run))
 
 
 def lineage(run: Run) -> list[Run]:
-    """A run and those that it starts from."""
+    """A run and the runs that it starts from."""
     return [run, *(lineage(run.parent) if run.parent is not None else ())]
 
 
 def device_class(record: Record) -> str:
-    """What a run was computed on, as one comparable word."""
+    """The device of a run, as one comparable word."""
     device = record.provenance.get("device", "")
     return device if isinstance(device, str) else canonical(device)
 
@@ -116,8 +116,8 @@ def device_class(record: Record) -> str:
 def finished(trial: Trial, records: Lookup, task: str = "") -> dict[int, Record]:
     """The records of the finished pretrainings of a cell or trial by seed, or of its fine-tunings on a task."""
     runs = [run for run in trial.finetunings if run.task == task] if task else trial.runs
-    found = {run.seed: records.get(run.id) for run in sorted(runs, key=lambda run: run.seed)}
-    return {seed: record for seed, record in found.items() if record is not None and record.outcome == "done"}
+    by_seed = {run.seed: records.get(run.id) for run in sorted(runs, key=lambda run: run.seed)}
+    return {seed: record for seed, record in by_seed.items() if record is not None and record.outcome == "done"}
 
 
 def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
@@ -144,42 +144,42 @@ def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
 
 
 def record_rows(where: Measurement, record: Record) -> Iterator[Measurement]:
-    """The rows of one record, which have everything but metric and value in common."""
+    """The rows of one record; they differ only in metric, value and plateau."""
     for metric, value in _metrics(record).items():
         plateau = None if metric.startswith(COST) else where.plateau
         yield where._replace(metric=metric, value=value, plateau=plateau)
 
 
 def _metrics(record: Record) -> dict[str, float]:
-    """Everything that a record says in one number."""
-    found = {name: float(value) for name, value in record.metrics.items()}
+    """All single numbers of a record."""
+    numbers = {name: float(value) for name, value in record.metrics.items()}
     if record.layers:
         summaries = {name: of(record.layers.get(statistic, ())) for name, (statistic, of) in LAYER_METRICS.items()}
-        found |= {name: value for name, value in summaries.items() if value is not None}
-    return found | {f"{COST}{name}": float(value) for name, value in record.cost.items()}
+        numbers |= {name: value for name, value in summaries.items() if value is not None}
+    return numbers | {f"{COST}{name}": float(value) for name, value in record.cost.items()}
 
 
 def _averages(trial: Trial, records: Lookup, flags: Mapping[int, bool]) -> Iterator[Measurement]:
-    """Averages over the tasks of each pretraining; a device of their own where its fine-tunings had several."""
+    """Averages over the tasks of each pretraining; they name all devices of its fine-tunings."""
     for run in trial.runs:
         children = [child for child in trial.finetunings if child.seed == run.seed]
-        found = [(child, records.get(child.id)) for child in children]
-        made = [record for _, record in found if record is not None and record.outcome == "done"]
-        scores = {name: float(value) for record in made for name, value in record.metrics.items()}
-        device = SEVERAL.join(sorted({device_class(record) for record in made}))
+        known = [(child, records.get(child.id)) for child in children]
+        done = [record for _, record in known if record is not None and record.outcome == "done"]
+        scores = {name: float(value) for record in done for name, value in record.metrics.items()}
+        device = SEVERAL.join(sorted({device_class(record) for record in done}))
         for metric, average in DERIVED.items():
-            value = average.of(scores, [child.task for child in children]) if made else None
+            value = average.of(scores, [child.task for child in children]) if done else None
             if value is not None:
                 yield Measurement(trial.label, run.seed, run.id, "", "done", device, flags.get(run.seed), metric, value)
 
 
 def indexed(rows: tuple[Measurement, ...]) -> dict[tuple[str, str], dict[int, Measurement]]:
     """The rows of finished runs by cell and metric, then by seed; costs are those of pretrainings."""
-    found: dict[tuple[str, str], dict[int, Measurement]] = {}
+    index: dict[tuple[str, str], dict[int, Measurement]] = {}
     for row in sorted(rows, key=lambda row: row.seed):
         if row.outcome == "done" and (not row.task or row.metric.startswith(f"{row.task}.")):
-            found.setdefault((row.cell, row.metric), {})[row.seed] = row
-    return found
+            index.setdefault((row.cell, row.metric), {})[row.seed] = row
+    return index
 
 
 def _in_order(cells: tuple[Cell, ...]) -> list[Cell]:

@@ -1,1 +1,1 @@
-"""What is written to results/: tables, reports, pages, the index. Functions of plans and records."""
+"""What is written to results/: tables, pages and the index, from plans and records."""

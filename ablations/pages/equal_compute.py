@@ -1,12 +1,12 @@
-"""One grid read at equal steps, tokens, FLOPs or seconds, from the curves that its records keep.
+"""The cells of a grid at equal steps, tokens, FLOPs or seconds, from the curves in their records.
 
-A grid holds one of these equal while it runs; a reader may want another. ALBERT is the case: its widest model is ahead
-of BERT-large by 3.5 points after equal steps (Lan et al. 2020, Table 2) and by 1.5 after equal hours (Table 6). Here
-each run's held-out loss is read at the largest amount that every finished run has reached.
+A grid holds one of these equal; a reader may want another. In ALBERT the widest model beats BERT-large by 3.5 points
+after equal steps (Lan et al. 2020, Table 2) and by 1.5 after equal hours (Table 6). Here each run's held-out loss is
+interpolated at the largest amount that every finished run has reached.
 
-Differences to a training that was planned for that amount, and they are not small: a run that is read on its way has
-not finished its learning-rate schedule, and would stand lower had it been planned so short; and FLOPs and seconds are
-taken to grow in proportion to tokens within a run, because a record keeps their totals alone.
+A training planned for that amount would differ, and not by little: before its end a run has not finished its
+learning-rate schedule, so its loss is higher than that of a run planned so short. Within a run, FLOPs and seconds are
+assumed to grow in proportion to tokens, because a record keeps only their totals.
 """
 
 from collections.abc import Sequence
@@ -38,20 +38,20 @@ _NUMBERS = (
     "amount", "mean", "low", "high", "n", "interpolated", "share", "difference", "difference low", "difference high",
     "pairs",
 )  # fmt: skip
-_SAME = 1e-9  # relative difference of two amounts that are one but for rounding
+_SAME = 1e-9  # relative difference of two amounts that are equal up to rounding
 
 
 @dataclass(frozen=True)
-class Read:
+class CellAtBudget:
     """One cell at the common amount.
 
     Attributes:
         values: Held-out loss by seed, nats.
         runs: The run ids behind them.
-        interpolated: How many of them lie between two measurements.
-        share: How much of its training a run has behind it there, mean over runs, 0 to 1.
-        difference: To the baseline, paired by seed within a device class; None for the baseline or without one, and
-            where the runs are those of the baseline.
+        interpolated: How many of the values lie between two measurements.
+        share: The fraction of its training that a run has made at this amount, mean over runs, 0 to 1.
+        difference: To the baseline, paired by seed within a device class; None for the baseline, without one, and for
+            cells with the runs of the baseline.
     """
 
     cell: Cell
@@ -68,17 +68,17 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Reading:
+class EqualCompute:
     """All cells at one amount of one unit.
 
     Attributes:
-        amount: The largest that every finished run has reached; None where there is none or none is comparable.
-        why: Why there is none.
+        amount: The largest that every finished run has reached; None if the cells cannot be compared.
+        why: Why they cannot.
     """
 
     unit: str
     amount: float | None
-    cells: tuple[Read, ...]
+    cells: tuple[CellAtBudget, ...]
     why: str = ""
 
     @property
@@ -90,25 +90,32 @@ class Reading:
             return f"at {duration(self.amount)}"
         return f"at {quantity(self.amount)}{'FLOP' if self.unit == 'flops' else f' {self.unit}'}"
 
+    def to_dicts(self) -> list[dict[str, Entry]]:
+        """Every number of each cell, by name."""
+        return [
+            {"cell": at.cell.label, "equal": self.unit, **dict(zip(_NUMBERS, _numbers(self, at), strict=True))}
+            for at in self.cells
+        ]
+
 
 def amounts(record: Record, unit: str) -> list[float]:
-    """How much of a unit a run had used at each point of its curve; empty where the record does not say."""
+    """The amount of a unit that a run had used at each point of its curve; empty if the record lacks it."""
     tokens, total = record.curve.get("tokens", []), record.cost.get("tokens")
     if unit == "steps":
         return record.curve.get("step", [])
     if unit == "tokens":
         return tokens
-    whole = record.cost.get(unit)
-    return [count * whole / total for count in tokens] if whole and total else []
+    cost = record.cost.get(unit)
+    return [count * cost / total for count in tokens] if cost and total else []
 
 
 def value_at(record: Record, unit: str, amount: float, metric: str = METRIC) -> tuple[float, bool] | None:
     """A measurement of a run at an amount, and whether it is interpolated.
 
-    Linear between two points in the logarithm of the amount; nothing is extrapolated.
+    Interpolates linearly in the logarithm of the amount; never extrapolates.
 
     Returns:
-        None before the first point of the curve, beyond the last, or without a curve.
+        None before the first point of the curve, after the last, or without a curve.
     """
     used, values = amounts(record, unit), record.curve.get(metric, [])
     if not used or len(used) != len(values) or used[0] <= 0:
@@ -121,33 +128,33 @@ def value_at(record: Record, unit: str, amount: float, metric: str = METRIC) -> 
     return float(np.interp(np.log(amount), np.log(used), values)), True
 
 
-def read(measured: Measurements, unit: str) -> Reading:
-    """Every cell at the largest amount of a unit that all finished runs with a curve have reached."""
+def compare(measured: Measurements, unit: str) -> EqualCompute:
+    """Compares the cells at the largest amount of a unit that every finished run with a curve has reached."""
     cells = measured.cells
     finished = [_curved(cell, measured, unit) for cell in cells]
     used = [(record, amounts(record, unit)[-1]) for runs in finished for record in runs.values()]
     devices = sorted({device_class(record) for record, _ in used})
     if not used:
-        return Reading(unit, None, (), "no finished run has a curve of it")
+        return EqualCompute(unit, None, (), "no finished run has a curve of it")
     if unit == "seconds" and len(devices) > 1:
-        return Reading(unit, None, (), f"the runs come from several device classes: {', '.join(devices)}")
+        return EqualCompute(unit, None, (), f"the runs come from several device classes: {', '.join(devices)}")
     amount = min(last for _, last in used)
-    found = {cell.label: _values(runs, unit, amount) for cell, runs in zip(cells, finished, strict=True)}
-    reads = []
+    losses = {cell.label: _values(runs, unit, amount) for cell, runs in zip(cells, finished, strict=True)}
+    at_amount = []
     for cell, runs in zip(cells, finished, strict=True):
-        here = found[cell.label]
-        shares = [amount / amounts(runs[seed], unit)[-1] for seed in here]
-        reads.append(
-            Read(
+        by_seed = losses[cell.label]
+        shares = [amount / amounts(runs[seed], unit)[-1] for seed in by_seed]
+        at_amount.append(
+            CellAtBudget(
                 cell=cell,
-                values={seed: value for seed, (value, _) in here.items()},
-                runs=tuple(runs[seed].id for seed in here),
-                interpolated=sum(between for _, between in here.values()),
+                values={seed: value for seed, (value, _) in by_seed.items()},
+                runs=tuple(runs[seed].id for seed in by_seed),
+                interpolated=sum(is_interpolated for _, is_interpolated in by_seed.values()),
                 share=float(np.mean(shares)) if shares else None,
-                difference=_difference(measured, cell, found),
+                difference=_difference(measured, cell, losses),
             )
         )
-    return Reading(unit, amount, tuple(reads))
+    return EqualCompute(unit, amount, tuple(at_amount))
 
 
 def _curved(cell: Cell, measured: Measurements, unit: str) -> dict[int, Record]:
@@ -155,76 +162,76 @@ def _curved(cell: Cell, measured: Measurements, unit: str) -> dict[int, Record]:
 
 
 def _values(runs: dict[int, Record], unit: str, amount: float) -> dict[int, tuple[float, bool]]:
-    return {seed: found for seed, record in sorted(runs.items()) if (found := value_at(record, unit, amount))}
+    return {seed: loss for seed, record in sorted(runs.items()) if (loss := value_at(record, unit, amount))}
 
 
-def _difference(measured: Measurements, cell: Cell, found: dict[str, dict[int, tuple[float, bool]]]) -> Interval | None:
-    home = baseline_of(measured.grid, measured.cells, cell)
-    if home is None or home is cell:
+def _difference(
+    measured: Measurements, cell: Cell, losses: dict[str, dict[int, tuple[float, bool]]]
+) -> Interval | None:
+    baseline = baseline_of(measured.grid, measured.cells, cell)
+    if baseline is None or baseline is cell:
         return None
-    finished = [{record.id for record in measured.finished(side).values()} for side in (cell, home)]
+    pair = (cell, baseline)
+    finished = [{record.id for record in measured.finished(member).values()} for member in pair]
     if finished[0] == finished[1]:
         return None
-    rows = [(measured.of(side, METRIC), found[side.label]) for side in (cell, home)]
-    sides = [{seed: of[seed]._replace(value=value) for seed, (value, _) in here.items()} for of, here in rows]
+    rows = [(measured.of(member, METRIC), losses[member.label]) for member in pair]
+    sides = [{seed: of[seed]._replace(value=value) for seed, (value, _) in at.items()} for of, at in rows]
     return paired_by_seed(sides).contrast.interval()
 
 
-# --- as tables
+# --- tables
 
 
 def single(measured: Measurements, unit: str) -> Sheet:
-    """The grid at equal amounts of one unit: loss, difference to the baseline, how far each run had come."""
+    """The table for one unit: loss, difference to the baseline, share of its training that each run has made."""
     measured = measured.in_order()
-    reading, paths = read(measured, unit), _paths(measured.cells)
-    headings = [*map(path_text, paths), "runs", f"held-out loss (nats) {reading.heading}", "minus baseline"]
+    equal, paths = compare(measured, unit), _paths(measured.cells)
+    headings = [*map(path_text, paths), "runs", f"held-out loss (nats) {equal.heading}", "minus baseline"]
     rows: list[list[Entry]] = [
-        [*_knobs(one.cell, paths), len(one.values), _mean(one), _minus(one, measured), _share(one)]
-        for one in reading.cells
+        [*_knobs(at.cell, paths), len(at.values), _mean(at), _minus(at, measured), _share(at)] for at in equal.cells
     ]
-    return Sheet([*headings, "of its training"], rows, left=len(paths), notes=_notes([reading]))
+    return Sheet([*headings, "share of training"], rows, left=len(paths), notes=_notes([equal]))
 
 
 def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
-    """The grid at equal steps, tokens, FLOPs and seconds: to read, every number, and the runs behind them.
+    """The tables for all units: the table to read, the table of every number, and the runs behind them.
 
-    None where fewer than two cells have finished runs of their own with a curve.
+    None if fewer than two cells have finished runs of their own with a curve.
     """
     measured = measured.in_order()
-    cells, readings = measured.cells, [read(measured, unit) for unit in UNITS]
-    if len({one.runs for reading in readings for one in reading.cells if one.runs}) < 2:
+    cells, by_unit = measured.cells, [compare(measured, unit) for unit in UNITS]
+    if len({at.runs for equal in by_unit for at in equal.cells if at.runs}) < 2:
         return None
-    paths, at = _paths(cells), [{one.cell.label: one for one in reading.cells} for reading in readings]
-    lines = [(cell, [found.get(cell.label) for found in at]) for cell in cells]
-    shown = Sheet(
-        [*map(path_text, paths), *(reading.heading for reading in readings)],
-        [[*_knobs(cell, paths), *(_mean(one) if one else "" for one in found)] for cell, found in lines],
+    paths, labelled = _paths(cells), [{at.cell.label: at for at in equal.cells} for equal in by_unit]
+    rows = [(cell, [of_unit.get(cell.label) for of_unit in labelled]) for cell in cells]
+    reading = Sheet(
+        [*map(path_text, paths), *(equal.heading for equal in by_unit)],
+        [[*_knobs(cell, paths), *(_mean(at) if at else "" for at in entries)] for cell, entries in rows],
         left=len(paths),
-        notes=_notes(readings),
+        notes=_notes(by_unit),
     )
     everything = Sheet(
         ["cell", *paths, *(f"{unit} {name}" for unit in UNITS for name in _NUMBERS)],
         [
             [cell.label, *_knobs(cell, paths)]
-            + [entry for reading, one in zip(readings, found, strict=True) for entry in _numbers(reading, one)]
-            for cell, found in lines
+            + [entry for equal, at in zip(by_unit, entries, strict=True) for entry in _numbers(equal, at)]
+            for cell, entries in rows
         ],
     )
-    runs = {r.unit: {"amount": r.amount, "runs": {one.cell.label: one.runs for one in r.cells}} for r in readings}
-    return shown, everything, {"metric": METRIC, "readings": runs}
+    runs = {
+        equal.unit: {"amount": equal.amount, "runs": {at.cell.label: at.runs for at in equal.cells}}
+        for equal in by_unit
+    }
+    return reading, everything, {"metric": METRIC, "readings": runs}
 
 
-def plain(reading: Reading, one: Read) -> dict[str, Entry]:
-    """Every number of a cell at the common amount, by name."""
-    return {"cell": one.cell.label, "equal": reading.unit, **dict(zip(_NUMBERS, _numbers(reading, one), strict=True))}
-
-
-def _numbers(reading: Reading, one: Read | None) -> list[Entry]:
-    if one is None:
-        return [reading.amount, *([None] * 10)]
-    mean, minus = one.interval, one.difference
+def _numbers(equal: EqualCompute, at: CellAtBudget | None) -> list[Entry]:
+    if at is None:
+        return [equal.amount, *([None] * 10)]
+    mean, minus = at.interval, at.difference
     difference = (minus.mean, minus.low, minus.high, minus.n) if minus else (None,) * 4
-    return [reading.amount, mean.mean, mean.low, mean.high, mean.n, one.interpolated, one.share, *difference]
+    return [equal.amount, mean.mean, mean.low, mean.high, mean.n, at.interpolated, at.share, *difference]
 
 
 def _paths(cells: Sequence[Cell]) -> list[str]:
@@ -235,54 +242,58 @@ def _knobs(cell: Cell, paths: Sequence[str]) -> list[Entry]:
     return [value_text(path, cell.values[path]) if path in cell.values else None for path in paths]
 
 
-def _mean(one: Read) -> str:
-    return mean_text(one.interval) + "*" * bool(one.interpolated)
+def _mean(at: CellAtBudget) -> str:
+    return mean_text(at.interval) + "*" * bool(at.interpolated)
 
 
-def _minus(one: Read, measured: Measurements) -> str:
-    if one.difference is not None:
-        return difference_text(one.difference)
-    home = baseline_of(measured.grid, measured.cells, one.cell)
-    if home is one.cell:
+def _minus(at: CellAtBudget, measured: Measurements) -> str:
+    if at.difference is not None:
+        return difference_text(at.difference)
+    baseline = baseline_of(measured.grid, measured.cells, at.cell)
+    if baseline is at.cell:
         return "baseline"
-    shared = home is not None and one.runs and {r.id for r in home.runs} == {r.id for r in one.cell.runs}
+    shared = baseline is not None and at.runs and {r.id for r in baseline.runs} == {r.id for r in at.cell.runs}
     return "same runs" if shared else ""
 
 
-def _share(one: Read) -> str:
-    return "" if one.share is None else f"{100 * one.share:.0f} %"
+def _share(at: CellAtBudget) -> str:
+    return "" if at.share is None else f"{100 * at.share:.0f} %"
 
 
-def _notes(readings: Sequence[Reading]) -> list[str]:
-    shown = [reading for reading in readings if reading.amount is not None]
-    notes = [f"No reading {reading.heading}: {reading.why}." for reading in readings if reading.amount is None]
-    if not shown:
+def _notes(by_unit: Sequence[EqualCompute]) -> list[str]:
+    comparable = [equal for equal in by_unit if equal.amount is not None]
+    notes = [f"No comparison {equal.heading}: {equal.why}." for equal in by_unit if equal.amount is None]
+    if not comparable:
         return notes
     notes.insert(
         0,
         "Held-out loss in nats, mean ± half-width of the 95 % t interval over seeds, at the largest amount that every "
-        "finished run has reached. A run that is read before its end has not finished its learning-rate schedule; one "
-        "planned for that amount would stand lower.",
+        "finished run has reached. Before its end a run has not finished its learning-rate schedule; a run planned "
+        "for that amount would reach a lower loss.",
     )
-    if any(one.interpolated for reading in shown for one in reading.cells):
-        notes.append("*: interpolated between two measurements of at least one run.")
-    if any(reading.unit in ("flops", "seconds") for reading in shown):
-        notes.append("FLOPs and time are taken to grow in proportion to tokens within a run.")
-    if any(reading.unit == "seconds" for reading in shown):
-        notes.append("Time is that of each run on its machine, as busy as that was.")
-    best = {r.unit: min((one for one in r.cells if one.values), key=_height).cell.label for r in shown if _even(r)}
+    if any(at.interpolated for equal in comparable for at in equal.cells):
+        notes.append("*: interpolated between two measurements in at least one run.")
+    if any(equal.unit in ("flops", "seconds") for equal in comparable):
+        notes.append("Within a run, FLOPs and time are assumed to grow in proportion to tokens.")
+    if any(equal.unit == "seconds" for equal in comparable):
+        notes.append("Time is measured on the machine of each run, under whatever load it had.")
+    best = {
+        equal.unit: min((at for at in equal.cells if at.values), key=_mean_loss).cell.label
+        for equal in comparable
+        if _has_common_seeds(equal)
+    }
     if len(set(best.values())) > 1:
-        said = "; ".join(f"at equal {_NAMES[unit]} {name}" for unit, name in best.items())
-        notes.append(f"The lowest mean loss depends on what is equal: {said}.")
+        listed = "; ".join(f"at equal {_NAMES[unit]} {name}" for unit, name in best.items())
+        notes.append(f"The lowest mean loss depends on what is equal: {listed}.")
     return notes
 
 
-def _even(reading: Reading) -> bool:
-    """Whether all cells are read in the same seeds, so that their means may be ranked."""
-    seeds = {frozenset(one.values) for one in reading.cells if one.values}
+def _has_common_seeds(equal: EqualCompute) -> bool:
+    """Whether all cells have the same seeds, so that their means can be ranked."""
+    seeds = {frozenset(at.values) for at in equal.cells if at.values}
     return len(seeds) == 1
 
 
-def _height(one: Read) -> float:
-    mean = one.interval.mean
+def _mean_loss(at: CellAtBudget) -> float:
+    mean = at.interval.mean
     return float("inf") if mean is None else mean

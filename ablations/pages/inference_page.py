@@ -1,4 +1,4 @@
-"""The table and the figure of measured inference: `inference.json` and records in, the part of a page out."""
+"""The inference section of a page: its table and figure, from `inference.json` and the records."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,16 +27,16 @@ from ablations.measurements.table import Measurements
 from ablations.running import inference
 from ablations.schema.cell import Cell
 
-_CAPTION = "Score, or parameters, over the time of a pass"
+_CAPTION = "Score, or parameters, over the time of a forward pass"
 
 
 def publish(known: Measurements, folder: Path) -> dict[str, Path]:
-    """Writes ``inference.md``, ``.csv`` and ``.svg`` beside the measurements that a folder holds.
+    """Writes ``inference.md``, ``.csv`` and ``.svg`` beside the measurements of a folder.
 
-    The bytes depend on the measurements and the records alone.
+    The bytes depend only on the measurements and the records.
 
     Returns:
-        The files written, by name; none where nothing was measured.
+        The files written, by name; none if inference was not measured.
     """
     measured = inference.read(folder)
     if not measured:
@@ -50,28 +50,28 @@ def publish(known: Measurements, folder: Path) -> dict[str, Path]:
 
 
 def part(folder: Path) -> list[str]:
-    """The paragraphs of a page about what `publish` has written into its folder; none where nothing was measured."""
+    """The paragraphs of a page about the files of `publish`; none if inference was not measured."""
     table = folder / f"{inference.NAME}.md"
     if not inference.read(folder):
         return []
     links = ", ".join(f"[{end}]({inference.NAME}.{end})" for end in ("md", "csv", "json"))
-    drawing = f"![{_CAPTION}]({inference.NAME}.svg)"
-    return ["## Inference, measured", table.read_text(encoding="utf-8").rstrip("\n"), f"As files: {links}.", drawing]
+    image = f"![{_CAPTION}]({inference.NAME}.svg)"
+    return ["## Inference, measured", table.read_text(encoding="utf-8").rstrip("\n"), f"As files: {links}.", image]
 
 
 def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tuple[Sheet, Sheet]:
-    """The table to read and the table of every number: one row a cell and device."""
+    """The table to read and the table of every number: one row per cell and device."""
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     headings = [*map(path_text, paths), "encoder parameters"]
-    headings += [f"{what}, batch of {batch}" for batch in inference.BATCHES for what in ("ms a pass", "peak MB")]
+    headings += [f"{what}, batch of {batch}" for batch in inference.BATCHES for what in ("ms per pass", "peak MB")]
     every = ["cell", *paths, "device", "threads", "length", "parameters"]
     every += [f"{what}, batch {b}" for b in inference.BATCHES for what in ("ms", "ms low", "ms high", "peak MB")]
     reading: list[list[Entry]] = []
     numbers: list[list[Entry]] = []
-    for one in measured:
-        where = f"{one['device']}{_threads(one)}"
-        for cell in _by_size(cells, [one]):
-            row = one["cells"][cell.label]
+    for device in measured:
+        device_text = f"{device['device']}{_threads(device)}"
+        for cell in _by_size(cells, [device]):
+            row = device["cells"][cell.label]
             named: list[Entry] = [
                 value_text(path, cell.values[path]) if path in cell.values else None for path in paths
             ]
@@ -79,11 +79,11 @@ def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tupl
             reading.append([
                 *named, quantity(row["parameters"]),
                 *(text for b in by_batch for text in (_milliseconds(b), f"{b['mb']:.1f}")),
-                *([where] if len(measured) > 1 else []),
+                *([device_text] if len(measured) > 1 else []),
             ])  # fmt: skip
             raw: list[Entry] = [str(cell.values[path]) if path in cell.values else None for path in paths]
             numbers.append([
-                cell.label, *raw, one["device"], one["threads"], one["length"], row["parameters"],
+                cell.label, *raw, device["device"], device["threads"], device["length"], row["parameters"],
                 *(b[name] for b in by_batch for name in ("ms", "low", "high", "mb")),
             ])  # fmt: skip
     if len(measured) > 1:
@@ -92,9 +92,9 @@ def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tupl
 
 
 def _by_size(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """The cells that all have measured, the smallest first; a grid may have changed since it was measured."""
-    known = [cell for cell in cells if all(cell.label in one["cells"] for one in measured)]
-    return sorted(known, key=lambda cell: measured[0]["cells"][cell.label]["parameters"])
+    """The cells measured on all devices, the smallest first; a grid may have changed since it was measured."""
+    common = [cell for cell in cells if all(cell.label in device["cells"] for device in measured)]
+    return sorted(common, key=lambda cell: measured[0]["cells"][cell.label]["parameters"])
 
 
 def _milliseconds(row: Mapping[str, float]) -> str:
@@ -102,30 +102,30 @@ def _milliseconds(row: Mapping[str, float]) -> str:
     return f"{fixed(row['ms'], decimals)} [{fixed(row['low'], decimals)}, {fixed(row['high'], decimals)}]"
 
 
-def _threads(one: Mapping[str, Any]) -> str:
-    count = one["threads"]
+def _threads(device: Mapping[str, Any]) -> str:
+    count = device["threads"]
     return "" if count is None else f", {count} thread{'s' * (count > 1)}"
 
 
 def _notes(measured: Sequence[Mapping[str, Any]]) -> list[str]:
-    where = "; ".join(
-        f"{one['device']}{_threads(one)}, torch {one['torch']}, {one['length']} positions, {one['turns']} turns, "
-        f"{'processor time of the one thread' if one['clock'] == 'cpu' else 'wall time'}, "
-        f"{one['measured'][:10]}"
-        for one in measured
+    devices = "; ".join(
+        f"{device['device']}{_threads(device)}, torch {device['torch']}, {device['length']} positions, "
+        f"{device['turns']} turns, {'processor time of the one thread' if device['clock'] == 'cpu' else 'wall time'}, "
+        f"{device['measured'][:10]}"
+        for device in measured
     )
     return [
-        f"Measured on {where}. One forward pass of the encoder without a head, fp32, random weights, every position "
-        "real. Median over turns, in which all models were timed one after another, and the quartiles in brackets. "
-        "Peak MB: 10^6 bytes of weights and tensors together, by torch's allocator. Another machine has other figures; "
-        "no verdict rests on them."
+        f"Measured on {devices}. One forward pass of the encoder without a head, fp32, random weights, no padding. "
+        "Median over turns with the quartiles in brackets; each turn times all models one after another. "
+        "Peak MB: 10^6 bytes of weights and tensors together, by torch's allocator. Another machine gives other "
+        "numbers; no verdict depends on them."
     ]
 
 
 def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure:
-    """The grid's main metric over the milliseconds a pass, one panel a batch, one row of panels a device.
+    """The grid's main metric over the milliseconds per pass: a panel per batch size, a row of panels per device.
 
-    While some cells have no finished run, the parameters of the encoder stand in for the metric.
+    While some cell has no finished run, the y axis shows the encoder's parameters instead.
     """
     cells = _by_size(known.cells, measured)
     main = known.grid.metrics[0]
@@ -133,39 +133,39 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
     is_scored = all(interval.mean is not None for interval in scores.values())
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     with mpl.rc_context(STYLE):
-        drawn = blank(1.6 + 0.2 * -(-len(cells) // 3) + 2.6 * len(measured))
-        key, panels = keyed(drawn, -(-len(cells) // 3) + 1, len(measured), len(inference.BATCHES), sharey=True)
-        for row, one in zip(panels, measured, strict=True):
-            for axes, batch in zip(row, inference.BATCHES, strict=True):
+        drawing = blank(1.6 + 0.2 * -(-len(cells) // 3) + 2.6 * len(measured))
+        key, panels = keyed(drawing, -(-len(cells) // 3) + 1, len(measured), len(inference.BATCHES), sharey=True)
+        for row_of_panels, device in zip(panels, measured, strict=True):
+            for axes, batch in zip(row_of_panels, inference.BATCHES, strict=True):
                 for i, cell in enumerate(cells):
-                    found, colour = one["cells"][cell.label], OKABE_ITO[i % len(OKABE_ITO)]
-                    time, interval = found[str(batch)], scores[cell.label]
-                    y = interval.mean if is_scored else found["parameters"]
+                    inference_of_cell, colour = device["cells"][cell.label], OKABE_ITO[i % len(OKABE_ITO)]
+                    time, interval = inference_of_cell[str(batch)], scores[cell.label]
+                    y = interval.mean if is_scored else inference_of_cell["parameters"]
                     spread = [[time["ms"] - time["low"]], [time["high"] - time["ms"]]]
-                    up = interval.half if is_scored else None
+                    height = interval.half if is_scored else None
                     marker = "o" if i < len(OKABE_ITO) else "s"
                     axes.errorbar(
-                        time["ms"], y, _up_and_down(up), spread, fmt=marker, ms=6, color=colour, lw=1.2, capsize=2
+                        time["ms"], y, _error(height), spread, fmt=marker, ms=6, color=colour, lw=1.2, capsize=2
                     )
-                _dress(axes, batch, is_log=not is_scored)
+                _format(axes, batch, is_log=not is_scored)
             label = (main.label or main.name) + f"\n{main.better} is better" if is_scored else "encoder parameters"
-            row[0].set_ylabel(shown(label) if not is_scored else label)
+            row_of_panels[0].set_ylabel(shown(label) if not is_scored else label)
         names = [", ".join(value_text(path, value) for path, value in cell.values.items()) for cell in cells]
         dots = [key.plot([], [], "o" if i < 7 else "s", color=OKABE_ITO[i % 7])[0] for i in range(len(cells))]
         heading = shown(", ".join(map(path_text, paths)), 80)
         key.legend(dots, [shown(n, 30) for n in names], ncols=3, loc="center left", title=heading, alignment="left",
                    fontsize=9, title_fontsize=9, borderaxespad=0)  # fmt: skip
-        where = "; ".join(f"{one['device']}{_threads(one)}" for one in measured)
-        titles(drawn, "What does a forward pass take?", f"{known.grid.name}: {where}; bars are quartiles")
-    return drawn
+        devices = "; ".join(f"{device['device']}{_threads(device)}" for device in measured)
+        titles(drawing, "How long does a forward pass take?", f"{known.grid.name}: {devices}; bars: quartiles")
+    return drawing
 
 
-def _up_and_down(half: float | None) -> list[list[float]] | None:
-    """Error bars of an interval; none where it has no width."""
+def _error(half: float | None) -> list[list[float]] | None:
+    """Error bars of an interval; None if its width is unknown."""
     return None if half is None else [[half], [half]]
 
 
-def _dress(axes: Axes, batch: int, *, is_log: bool) -> None:
+def _format(axes: Axes, batch: int, *, is_log: bool) -> None:
     axes.set_xscale("log")
     axes.margins(0.12)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
@@ -176,4 +176,4 @@ def _dress(axes: Axes, batch: int, *, is_log: bool) -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(value)))
-    axes.set_xlabel(f"ms a pass, batch of {batch} (logarithmic)")
+    axes.set_xlabel(f"ms per pass, batch of {batch} (logarithmic)")

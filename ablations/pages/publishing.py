@@ -1,4 +1,4 @@
-"""Pages from records: of one plan, or of every grid that has something to show."""
+"""Pages from records: of one plan, or of every grid that has something to compare."""
 
 import json
 from collections.abc import Iterator
@@ -23,30 +23,30 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
     return written | _overviews(snapshot)
 
 
-def _publish(source: str, found: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
-    """Writes a page alone; those of overridden grids keep the request they came from."""
-    folder = results_dir / found.grid.name / found.folder_name
-    if found.overrides or source not in grids.available():
-        request = {"grid": source, "scale": found.scale, **found.overrides}
+def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
+    """Writes only the page; the page of an overridden grid keeps its request."""
+    folder = results_dir / plan.grid.name / plan.folder_name
+    if plan.overrides or source not in grids.available():
+        request = {"grid": source, "scale": plan.scale, **plan.overrides}
         store.write(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
-    return report.publish(found, measured, folder)
+    return report.publish(plan, measured, folder)
 
 
 def _overviews(snapshot: Snapshot) -> dict[str, Path]:
-    """Writes what all pages have in common: the scoreboard and the index."""
+    """Writes the scoreboard and the index of all pages."""
     scoreboard_page.write(snapshot)
     return {"results/README.md": report.index(snapshot.folder)}
 
 
 def republish(results_dir: str | Path | None = None) -> list[Path]:
-    """Rebuilds every page under a results folder from its records; nothing is trained and no corpus opened.
+    """Rebuilds every page under a results folder from its records; trains nothing and reads no corpus.
 
-    A grid that has no comparison to show, only runs that it shares with others, gets no page.
-    Scales without a page are left alone where the grid does not list them, and where they have a task that is neither
-    pinned nor at hand: what their runs would be called is not known here.
+    A grid with nothing to compare, only runs that it shares with others, gets no page. A scale without a page is
+    skipped if the grid does not list it, or if one of its tasks is neither pinned nor available: the ids of its runs
+    are then unknown.
 
-    What needs no records, the parameters of published configurations, is written beside the pages; so is the table of
-    all runs. Each record is read once.
+    Also writes the page of published configurations, which needs no records, and the table of all runs. Reads each
+    record once.
 
     Returns:
         The folders of the pages written.
@@ -63,7 +63,7 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
 
 
 def _pages(snapshot: Snapshot) -> Iterator[tuple[str, Plan, Measurements]]:
-    """The plans that have a page, each with its source and measurements: whole grids first, then overridden ones."""
+    """The plans that have a page, with their sources and measurements: whole grids first, then overridden ones."""
     for name in grids.available():
         grid = grids.read(name)
         for scale in dict.fromkeys((*grid.scales, *scales.available())):
@@ -83,9 +83,9 @@ def _pages(snapshot: Snapshot) -> Iterator[tuple[str, Plan, Measurements]]:
 
 
 def _compares(measured: Measurements) -> bool:
-    """Whether some metric of the grid has been measured in two cells; in the one that a grid of one cell has.
+    """Whether some metric of the grid has been measured in two cells, or in the only cell of a grid.
 
-    Cells that differ in fine-tuning alone have their pretraining in common, which compares nothing.
+    Cells that differ only in fine-tuning share their pretraining; its metrics compare nothing.
     """
     for metric in planned_metrics(measured.grid, measured.cells):
         values = (tuple(measured.values(cell, metric.name).items()) for cell in measured.cells)

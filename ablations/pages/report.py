@@ -1,6 +1,6 @@
-"""The page of a grid and the index of all pages: measurements in, one folder of Markdown, tables and figures out.
+"""The page of a grid, a folder of Markdown, tables and figures made from measurements; and the index of all pages.
 
-Everything here can be rebuilt from the records; no corpus is opened and nothing is trained.
+All of it is rebuilt from the records, without training or a corpus.
 """
 
 import json
@@ -31,13 +31,13 @@ from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 
 _VERDICT_NOTE = (
-    "Intervals here are widened by Holm's correction for the number of claims; those of the results below are not."
+    "These intervals are widened by Holm's correction for the number of claims; those under Results are not."
 )
-_SECTIONS = {"tasks": "Task by task", "equal_compute": "Read at equal compute", "search": "Search"}
+_SECTIONS = {"tasks": "Task by task", "equal_compute": "At equal compute", "search": "Search"}
 
 
 class Planned(Protocol):
-    """What a page needs of a plan."""
+    """The part of a plan that a page needs."""
 
     grid: Grid
     scale: str
@@ -50,27 +50,27 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     """Writes the tables, verdicts, figures and page of a grid at a scale.
 
     Args:
-        plan: The cells, in order; ``plan.folder_name`` differs from ``plan.scale`` where the grid was overridden.
-        measured: What its cells have measured.
-        folder: ``results/<grid>/<folder name>``; made if need be. Other files in it stay (the executed notebook).
+        plan: The cells, in order; ``plan.folder_name`` differs from ``plan.scale`` if the grid was overridden.
+        measured: The measurements of its cells.
+        folder: ``results/<grid>/<folder name>``; created if missing. Other files in it stay (the executed notebook).
 
     Returns:
-        Every file written, by name. A figure without data is not written, and an old one is removed.
+        Every file written, by name. A figure without data is not written; its old file is removed.
     """
     verdicts = judging.verdicts(measured)
-    results, found = tables.results(measured), tables.claims(verdicts)
+    results = tables.results(measured)
     written = _named(tables.write(folder, "table", results))
     if verdicts:
-        written |= _named(tables.write(folder, "claims", found))
+        written |= _named(tables.write(folder, "claims", tables.claims(verdicts)))
     by_task = task_table.per_task(measured)
     if by_task:
         written |= _named(tables.write(folder, "tasks", by_task))
     equal = equal_compute.sheets(measured)
     if equal:
         written |= _named(tables.write(folder, "equal_compute", equal))
-    tried = search_report.searches(measured)
-    if tried:
-        written |= _named(tables.write(folder, "search", tried))
+    searches = search_report.searches(measured)
+    if searches:
+        written |= _named(tables.write(folder, "search", searches))
     for name, (draw, _) in grid_figures.FIGURES.items():
         figure, path = draw(measured, subtitle(plan, measured)), folder / f"{name}.svg"
         if figure is None:
@@ -79,8 +79,8 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
             written[path.name] = grid_figures.save(figure, path)
     written |= inference_page.publish(measured, folder)
     page = folder / "README.md"
-    parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": tried}
-    sheets = {name: found[0] for name, found in parts.items() if found}
+    parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": searches}
+    sheets = {name: part[0] for name, part in parts.items() if part}
     store.write(page, _page(plan, measured, folder, sheets, verdicts).encode())
     card = folder / "page.json"
     store.write(card, (json.dumps(_card(plan, measured, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
@@ -92,24 +92,24 @@ def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def _counts(plan: Planned, measured: Measurements) -> tuple[int, int]:
-    """Distinct runs done and planned: cells that resolve to the same run share it. Searches count, until they end."""
+    """Distinct runs done and planned; cells may share runs. A run of a search counts as done once it has ended."""
     ids, searched = _ids(plan)
-    found = {id: record for id in ids if (record := measured.get(id)) is not None}
-    finished = sum(r.outcome == "done" or (r.final and id in searched) for id, r in found.items())
+    records = {id: record for id in ids if (record := measured.get(id)) is not None}
+    finished = sum(r.outcome == "done" or (r.final and id in searched) for id, r in records.items())
     return finished, len(ids) + len({run.id for cell in plan.cells for run in cell.awaited})
 
 
 def _ids(plan: Planned) -> tuple[set[str], set[str]]:
-    """The ids of all runs of the cells, and of those in searches."""
+    """The ids of all runs of the cells, and of those of searches."""
     searched = {run.id for cell in plan.cells for trial in cell.search for run in trial.work}
     return {run.id for cell in plan.cells for run in cell.work} | searched, searched
 
 
 def subtitle(plan: Planned, measured: Measurements) -> str:
-    """The small print of a figure: which grid, how much of it is done, what the marks are."""
+    """The small print of a figure: the grid, how much of it is done, what the marks mean."""
     finished, planned = _counts(plan, measured)
     done = f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
-    return f"{done}; thin lines and points are single seeds, bands 95 % intervals of the mean"
+    return f"{done}; thin lines and points: single seeds; bands: 95 % intervals of the mean"
 
 
 def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _page(
 ) -> str:
     grid = plan.grid
     finished, planned = _counts(plan, measured)
-    overridden = " Axes, seeds or cells differ from the grid's own." if plan.folder_name != plan.scale else ""
+    overridden = " Axes, seeds or cells differ from those of the grid." if plan.folder_name != plan.scale else ""
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     lead = [
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}."
@@ -136,7 +136,7 @@ def _page(
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
     ]
     if grid.paper:
-        lead.append(f"The published ablation: {markdown_text(grid.paper)}.")
+        lead.append(f"Published ablation: {markdown_text(grid.paper)}.")
     parts = ["\n\n".join(lead)]
     if verdicts:
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
@@ -150,7 +150,7 @@ def _page(
     parts += inference_page.part(folder)
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, measured), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
-        parts.append("The executed notebook: [notebook.ipynb](notebook.ipynb).")
+        parts.append("Executed notebook: [notebook.ipynb](notebook.ipynb).")
     return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
 
 
@@ -163,21 +163,21 @@ def _verdict_line(verdict: Verdict) -> str:
 
 def _links(name: str) -> str:
     files = (f"[{end}]({name}.{end})" for end in ("md", "csv", "tex", "json"))
-    return f"As files: {', '.join(files)}; the last names the runs behind each number."
+    return f"As files: {', '.join(files)}; the JSON names the runs behind each number."
 
 
 def _equal(plan: Planned) -> str:
     grid = plan.grid
-    what = {
+    amount = {
         "steps": "the number of optimisation steps",
         "tokens": "the number of training tokens",
         "flops": "the number of floating-point operations",
     }[grid.budget.equal]
     lines = [
-        f"* Every cell gets {what} of the baseline.",
-        "* A seed sets initialisation, data order and corruption; each cell has the same seeds, and differences are "
-        "taken seed by seed.",
-        f"* Every cell starts from the system `{grid.base}`; only the knobs of the table differ.",
+        f"* Every cell gets {amount} of the baseline.",
+        "* A seed sets initialisation, data order and corruption; all cells have the same seeds, and differences are "
+        "paired by seed.",
+        f"* Every cell starts from the system `{grid.base}`; only the knobs in the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
     lines += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
@@ -186,11 +186,11 @@ def _equal(plan: Planned) -> str:
     fixed = {path: value for path, value in every.items() if path not in searched}
     if fixed:
         knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
-        lines.append(f"* Set for all: {knobs}.")
+        lines.append(f"* Set in every cell: {knobs}.")
     for path in scale.stands_for if scale else ():
         pairs = stand_in_pairs(grid, plan.scale, path)
         listed = ", ".join(f"{value_text(path, ours)} for {value_text(path, theirs)}" for ours, theirs in pairs)
-        lines.append(f"* Published values of {markdown_text(path_text(path))} have stand-ins here: {listed}.")
+        lines.append(f"* Stand-ins for published values of {markdown_text(path_text(path))}: {listed}.")
     for values, reason in plan.excluded:
         left_out = ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items())
         lines.append(f"* Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")
@@ -199,27 +199,27 @@ def _equal(plan: Planned) -> str:
 
 def _cost(plan: Planned, measured: Measurements) -> str:
     ids = sorted(_ids(plan)[0])
-    found = [record for id in ids if (record := measured.get(id)) is not None]
-    if not found:
-        return "Nothing has been run."
-    total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in ("seconds", "tokens", "flops")}
-    devices = ", ".join(sorted({printable(device_class(record)) for record in found} - {""}))
+    records = [record for id in ids if (record := measured.get(id)) is not None]
+    if not records:
+        return "No run has been made."
+    total = {name: sum(record.cost.get(name, 0.0) for record in records) for name in ("seconds", "tokens", "flops")}
+    devices = ", ".join(sorted({printable(device_class(record)) for record in records} - {""}))
     where = f" on {markdown_text(devices)}" if devices else ""
     return (
-        f"{len(found)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
-        f"{quantity(total['flops'])} floating-point operations{_generations(found)}."
+        f"{len(records)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
+        f"{quantity(total['flops'])} floating-point operations{_commits(records)}."
         + search_report.cost_sentence(measured)
     )
 
 
-def _generations(found: Sequence[Record]) -> str:
-    commits = sorted({str(record.provenance["commit"])[:10] for record in found if record.provenance.get("commit")})
+def _commits(records: Sequence[Record]) -> str:
+    commits = sorted({str(record.provenance["commit"])[:10] for record in records if record.provenance.get("commit")})
     return f"; at commit{'s' if len(commits) > 1 else ''} {', '.join(f'`{c}`' for c in commits)}" if commits else ""
 
 
 def _commands(plan: Planned) -> str:
     return (
-        "From the records, without training or corpora: `make tables`. To train what is missing: "
+        "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
         f"`ablations run {plan.grid.name} --scale {plan.scale}`."
     )
 
@@ -227,8 +227,8 @@ def _commands(plan: Planned) -> str:
 def index(results_dir: Path) -> Path:
     """Writes ``results/README.md``: every published page with its runs and its verdicts, one line each.
 
-    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order. Executed notebooks that belong
-    to no grid, ``essays/<name>/notebook.ipynb``, are listed at the end.
+    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order. Lists executed notebooks that
+    belong to no grid, ``essays/<name>/notebook.ipynb``, at the end.
     """
     rows, details = [], []
     for card in sorted(results_dir.glob("*/*/page.json")):
@@ -239,19 +239,21 @@ def index(results_dir: Path) -> Path:
         if page["claims"]:
             lines = (f"* *{markdown_text(c['statement'])}*: {markdown_text(c['sentence'])}." for c in page["claims"])
             details.append(f"## [{markdown_text(where)}]({where}/README.md)\n\n" + "\n".join(lines))
-    head = "# Results\n\nEvery number here is rebuilt from `records/` by `make tables`.\n\n"
+    head = "# Results\n\n`make tables` rebuilds every number on these pages from `records/`.\n\n"
     table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
         f"{row}\n" for row in rows
     )
     if not rows:
-        table = "Nothing has been published yet.\n"
+        table = "No page has been published yet.\n"
     path, counts = results_dir / "README.md", "published/parameters.md"
     if (results_dir / counts).is_file():
-        head += f"[Parameters of published configurations]({counts}), printed and counted, need no records.\n\n"
+        about = "the papers' counts beside ours, made without records"
+        head += f"[Parameters of published configurations]({counts}): {about}.\n\n"
     if (results_dir / "statistics" / "README.md").is_file():
-        head += "[How far the statistics can be trusted](statistics/README.md): simulated grids.\n\n"
+        about = "coverage, false findings and power on simulated grids"
+        head += f"[How far the statistics can be trusted](statistics/README.md): {about}.\n\n"
     if (results_dir / "claims.md").is_file():
-        head += "[Which published claims hold](claims.md): the scoreboard over all papers.\n\n"
+        head += "[Which published claims hold](claims.md): the scoreboard of all papers.\n\n"
     details += _essays(results_dir)
     body = table + "".join(f"\n{detail}\n" for detail in details)
     store.write(path, (head + body).encode())
@@ -259,10 +261,10 @@ def index(results_dir: Path) -> Path:
 
 
 def _essays(results_dir: Path) -> list[str]:
-    """A section with a line an essay: its heading, as its first cell has it."""
+    """A section with one line per essay: the heading in its first cell."""
     lines = []
     for path in sorted(results_dir.glob("essays/*/notebook.ipynb")):
-        first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).partition("\n")[0]
+        heading = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).partition("\n")[0]
         where = path.relative_to(results_dir).as_posix()
-        lines.append(f"* [{markdown_text(first.lstrip('# '))}]({where}): executed once; rebuilt from no record")
+        lines.append(f"* [{markdown_text(heading.lstrip('# '))}]({where}): executed once; not rebuilt from records")
     return ["## Essays\n\n" + "\n".join(lines)] if lines else []

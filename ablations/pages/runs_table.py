@@ -1,8 +1,8 @@
-"""``results/runs.csv``: every number of every record in long form, so that pandas alone is enough to analyse it again.
+"""``results/runs.csv``: every number of every record in long form, so that pandas is enough to analyse it again.
 
-One row a run and metric. A run that several cells share has its rows once for each of them, told apart by ``grid``,
-``scale`` and ``cell``; one that is on no page has them once, with these empty. ``docs/records.md`` says what each
-column and each metric is.
+One row per run and metric. A run that several cells share has its rows once for each cell, which ``grid``, ``scale``
+and ``cell`` name; a run on no page has them once, with these columns empty. ``docs/records.md`` describes the columns
+and metrics.
 """
 
 import csv
@@ -43,23 +43,23 @@ class Row(NamedTuple):
     dirty: str
 
 
-def rows_of_page(scale: str, found: Measurements) -> list[Row]:
-    """The rows of a page: its cells, then what their searches tried."""
+def rows_of_page(scale: str, page: Measurements) -> list[Row]:
+    """The rows of a page: of its cells, and of the trials of their searches."""
     rows = []
-    for cell in found.cells:
+    for cell in page.cells:
         for trial in (cell, *cell.search):
-            rows += [_row(found.grid.name, scale, trial, row, found.get(row.run)) for row in _measured(trial, found)]
+            rows += [_row(page.grid.name, scale, trial, row, page.get(row.run)) for row in _measured(trial, page)]
     return rows
 
 
-def _measured(trial: Trial, found: Measurements) -> Iterable[Measurement]:
-    return (row for row in found.rows if row.cell == trial.label) if isinstance(trial, Cell) else measured(trial, found)
+def _measured(trial: Trial, page: Measurements) -> Iterable[Measurement]:
+    return (row for row in page.rows if row.cell == trial.label) if isinstance(trial, Cell) else measured(trial, page)
 
 
 def write(snapshot: Snapshot, pages: Iterable[Row]) -> Path:
-    """Writes the file: the rows of all pages, and those of the records that no page has.
+    """Writes the rows of all pages, and those of records on no page.
 
-    The bytes depend on the records and the grids alone.
+    The bytes depend only on the records and the grids.
     """
     rows = sorted(set(pages))
     known = {row.run for row in rows}

@@ -1,4 +1,4 @@
-"""The scoreboard as files: ``results/claims.{md,csv,tex,json}`` and two figures, from the cards of all pages."""
+"""The scoreboard: ``results/claims.{md,csv,tex,json}`` and two figures, from the cards of all pages."""
 
 import json
 from collections.abc import Sequence
@@ -15,53 +15,53 @@ from ablations.figures import claims, grid_figures
 from ablations.pages import tables
 from ablations.planning import grids
 
-UNCOUNTED = ("smoke", "demo")  # scales whose numbers mean little
-REQUEST = "request.json"  # in a page's folder: what was asked for, where that is not the plain grid at a plain scale
+UNCOUNTED = ("smoke", "demo")  # scales too small for their numbers to count
+REQUEST = "request.json"  # in a page's folder: the request, if it overrides the grid or the scale
 _ORDER = ("laptop", "laptop-long", "gpu", "paper")
 
 
 def gathered(snapshot: Snapshot) -> list[scoreboard.Entry]:
-    """Every published claim with what the pages of a results folder say: whole grids at scales that count.
+    """Every published claim with its answers on the pages of a results folder.
 
-    Only answers count whose runs are all done.
-
-    Pages of overridden grids, and of grids that are not the project's own, are left out: their claims are no longer
-    what was fixed before anything ran.
+    An answer counts if all its runs are done, at a scale that counts. Pages of overridden grids, and of grids that are
+    not the project's own, do not count: their claims were not fixed before the runs.
     """
     known, cards = grids.available(), []
     for path in sorted(snapshot.folder.glob("*/*/page.json")):
         grid, scale = path.parts[-3:-1]
         if grid in known and scale not in UNCOUNTED and not (path.parent / REQUEST).exists():
             cards.append((grid, scale, json.loads(path.read_text(encoding="utf-8"))))
-    return scoreboard.entries(scoreboard.answers(cards, snapshot.done), _asked())
+    return scoreboard.entries(scoreboard.answers(cards, snapshot.done), _grids_of_claims())
 
 
-def _asked() -> dict[str, list[str]]:
-    asked: dict[str, list[str]] = {}
+def _grids_of_claims() -> dict[str, list[str]]:
+    by_claim: dict[str, list[str]] = {}
     for name in grids.available():
         for claim in grids.read(name).claims:
-            names = asked.setdefault(counted_as(claim.claim), [])
+            names = by_claim.setdefault(counted_as(claim.claim), [])
             if name not in names:
                 names.append(name)
-    asked.pop("", None)  # hypotheses of grids, which no paper claims
-    return asked
+    by_claim.pop("", None)  # hypotheses of grids, which no paper claims
+    return by_claim
 
 
-def scales(found: Sequence[scoreboard.Entry]) -> list[str]:
-    """The scales at which anything was asked, small ones first."""
-    names = {one.scale for entry in found for one in entry.answers}
+def scales(entries: Sequence[scoreboard.Entry]) -> list[str]:
+    """The scales with answers, small ones first."""
+    names = {answer.scale for entry in entries for answer in entry.answers}
     return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
 
-def sheets(found: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str, Any]]:
-    """The scoreboard: a row a claim that was measured to read, a row an answer with every number, and the runs."""
-    levels = scales(found)
+def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str, Any]]:
+    """The table to read, a row per measured claim; every number, a row per answer; the runs behind them."""
+    levels = scales(entries)
     rows: list[list[Entry]] = []
-    for entry in found:
-        if any(one.outcome != NOT_RUN for one in entry.answers):
+    for entry in entries:
+        if any(answer.outcome != NOT_RUN for answer in entry.answers):
             claim = entry.claim
             outcomes: list[Entry] = [entry.outcome(scale) for scale in levels]
-            links = dict.fromkeys(f"{one.grid}/{one.scale}" for one in entry.answers if one.outcome != NOT_RUN)
+            links = dict.fromkeys(
+                f"{answer.grid}/{answer.scale}" for answer in entry.answers if answer.outcome != NOT_RUN
+            )
             rows.append([claim.paper, claim.table, claim.statement, claim.published, *outcomes, ", ".join(links)])
     reading = Sheet(
         ["paper", "table", "claim", "published", *levels, "measured in"], rows, left=4 + len(levels), notes=_notes()
@@ -69,36 +69,36 @@ def sheets(found: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str, A
     numbers = Sheet(
         ["claim", "paper", "table", "statement", "published", "relation", "testable", "grids", "grid", "scale", "asked",
          "metric", "outcome", "n", "effect", "removed", "removed low", "removed high", "removed as published"],
-        [_row(entry, one) for entry in found for one in entry.answers or (None,)],
+        [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
     )  # fmt: skip
     runs = [
-        {"claim": one.claim, "asked": one.asked, "grid": one.grid, "scale": one.scale, "runs": one.runs}
-        for entry in found
-        for one in entry.answers
+        {"claim": answer.claim, "asked": answer.asked, "grid": answer.grid, "scale": answer.scale, "runs": answer.runs}
+        for entry in entries
+        for answer in entry.answers
     ]
     return reading, numbers, {"claims": runs}
 
 
-def _row(entry: scoreboard.Entry, one: Answer | None) -> list[Entry]:
+def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     claim = entry.claim
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
-    if one is None:
+    if answer is None:
         return [*known, *[None] * 4, NOT_RUN if entry.grids else NO_GRID, *[None] * 6]
-    said: list[Entry] = [one.grid, one.scale, one.asked, one.metric, one.outcome, one.n, one.effect]
-    return [*known, *said, one.removed, one.low, one.high, one.published]
+    known += [answer.grid, answer.scale, answer.asked, answer.metric, answer.outcome, answer.n, answer.effect]
+    return [*known, answer.removed, answer.low, answer.high, answer.published]
 
 
-def summary(found: Sequence[scoreboard.Entry], scale: str) -> Sheet:
-    """A row a paper: how many of its claims are recorded, can be tested at that scale or below, and ended how."""
+def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
+    """A row per paper: how many claims it makes, how many can be tested on a laptop, and their outcomes."""
     rows: list[list[Entry]] = []
-    for paper, counts in scoreboard.tally(found, scale):
-        mine = [entry for entry in found if entry.claim.paper == paper]
-        small = sum(entry.claim.testable == "laptop" for entry in mine)
-        asked = sum(bool(entry.grids) for entry in mine)
-        tested = sum(counts[name] for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED))
-        shown = [counts[name] or "" for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED)]
-        rows.append([paper, len(mine), small, asked, tested, *shown])
+    for paper, counts in scoreboard.tally(entries, scale):
+        of_paper = [entry for entry in entries if entry.claim.paper == paper]
+        testable = sum(entry.claim.testable == "laptop" for entry in of_paper)
+        with_grid = sum(bool(entry.grids) for entry in of_paper)
+        measured = sum(counts[name] for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED))
+        outcomes = [counts[name] or "" for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED)]
+        rows.append([paper, len(of_paper), testable, with_grid, measured, *outcomes])
     total: list[Entry] = ["all"]
     for column in range(1, len(rows[0]) if rows else 0):
         total.append(sum(int(row[column] or 0) for row in rows))  # type: ignore[arg-type]
@@ -108,36 +108,36 @@ def summary(found: Sequence[scoreboard.Entry], scale: str) -> Sheet:
 
 def _notes() -> list[str]:
     return [
-        "Replicates: some grid has measured all it asks about the claim, and every answer replicates. Contradicts: an "
-        "answer contradicts and none replicates; mixed: some do either. Each answer is read from intervals adjusted "
-        "for all claims of its grid, at that scale, and often by proxy: the linked page says which."
+        "Replicates: every answer to the claim replicates, and some grid has given all its answers. Contradicts: an "
+        "answer contradicts and none replicates. Mixed: some replicate and some contradict. Each answer rests on "
+        "intervals adjusted for all claims of its grid at that scale, and often on a proxy, which its page names."
     ]
 
 
 def write(snapshot: Snapshot) -> dict[str, Path]:
-    """Writes the scoreboard of the results folder that a snapshot is of; returns the files by name."""
-    results_dir, found = snapshot.folder, gathered(snapshot)
-    reading, numbers, trace = sheets(found)
+    """Writes the scoreboard of a snapshot into its results folder; returns the files by name."""
+    results_dir, entries = snapshot.folder, gathered(snapshot)
+    reading, numbers, trace = sheets(entries)
     written = {path.name: path for path in tables.write(results_dir, "claims", (reading, numbers, trace)).values()}
-    levels = scales(found)
-    head = "# Which published claims hold?\n\n" + "\n".join(_summaries(found, levels)) + _pictures(levels)
+    levels = scales(entries)
+    head = "# Which published claims hold?\n\n" + "\n".join(_summaries(entries, levels)) + _images(levels)
     page = written["claims.md"]
     tables.store.write(page, (head + page.read_text(encoding="utf-8")).encode())
     for scale in levels:
         for name, draw in claims.FIGURES.items():
-            figure, path = draw(found, scale), results_dir / f"claims_{name}_{scale}.svg"
+            figure, path = draw(entries, scale), results_dir / f"claims_{name}_{scale}.svg"
             if figure is not None:
                 written[path.name] = grid_figures.save(figure, path)
     return written
 
 
-def _summaries(found: Sequence[scoreboard.Entry], levels: Sequence[str]) -> list[str]:
+def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str]) -> list[str]:
     parts = []
     for scale in levels:
-        parts += [f"## At scale `{scale}`\n", tables.markdown(summary(found, scale))]
+        parts += [f"## At scale `{scale}`\n", tables.markdown(summary(entries, scale))]
     return parts
 
 
-def _pictures(levels: Sequence[str]) -> str:
+def _images(levels: Sequence[str]) -> str:
     lines = [f"![{text}](claims_{name}_{scale}.svg)\n" for scale in levels for name, text in claims.ABOUT.items()]
     return "\n" + "\n".join(lines) + "\n## Claim by claim\n\n"

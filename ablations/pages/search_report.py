@@ -1,6 +1,6 @@
-"""What tables and pages say of the searches of cells: what was tried, what it cost, what it chose.
+"""The searches of cells in tables and pages: what they tried, what they cost, what they chose.
 
-A cell's search is charged to the cell: what it took stands beside the cell's own runs, with the runs that made it.
+A cell pays for its search: the cost of the search stands beside that of the cell's own runs.
 """
 
 import json
@@ -18,11 +18,11 @@ _COSTS = ("tokens", "flops", "seconds")
 
 
 def spent(cell: Cell, measured: Measurements) -> dict[str, float]:
-    """What a cell's search took: runs planned and ended, tokens, FLOPs and seconds, distinct runs once."""
+    """The cost of a cell's search: runs planned and ended, tokens, FLOPs and seconds; each distinct run counts once."""
     ids = {run.id for trial in cell.search for run in trial.work}
-    found = [record for id in sorted(ids) if (record := measured.get(id)) is not None and record.final]
-    costs = {name: sum(record.cost.get(name, 0.0) for record in found) for name in _COSTS}
-    return {"runs": len(ids), "ended": len(found), **costs}
+    records = [record for id in sorted(ids) if (record := measured.get(id)) is not None and record.final]
+    costs = {name: sum(record.cost.get(name, 0.0) for record in records) for name in _COSTS}
+    return {"runs": len(ids), "ended": len(records), **costs}
 
 
 def _searched(cells: Sequence[Cell]) -> list[str]:
@@ -30,32 +30,32 @@ def _searched(cells: Sequence[Cell]) -> list[str]:
 
 
 def columns(measured: Measurements) -> dict[str, list[Entry]]:
-    """The columns of the table to read: heading -> an entry a cell. None of them where nothing is searched."""
+    """The columns of the table to read: heading -> one entry per cell. Empty without a search."""
     cells = measured.cells
     if not any(cell.search for cell in cells):
         return {}
-    took = [spent(cell, measured) for cell in cells]
-    found: dict[str, list[Entry]] = {
+    costs = [spent(cell, measured) for cell in cells]
+    entries: dict[str, list[Entry]] = {
         f"chosen {path_text(path)}": [
             value_text(path, cell.chosen[path]) if path in cell.chosen else "open" for cell in cells
         ]
         for path in _searched(cells)
     }
-    found["search runs"] = [f"{one['ended']} of {one['runs']}" for one in took]
-    found["search tokens"] = [quantity(one["tokens"]) for one in took]
-    found["search FLOPs"] = [quantity(one["flops"]) for one in took]
-    found["search time"] = [duration(one["seconds"]) for one in took]
-    return found
+    entries["search runs"] = [f"{cost['ended']} of {cost['runs']}" for cost in costs]
+    entries["search tokens"] = [quantity(cost["tokens"]) for cost in costs]
+    entries["search FLOPs"] = [quantity(cost["flops"]) for cost in costs]
+    entries["search time"] = [duration(cost["seconds"]) for cost in costs]
+    return entries
 
 
 def numbers(measured: Measurements) -> dict[str, list[Entry]]:
-    """The same for the table of every number."""
+    """The columns of the table of every number."""
     cells = measured.cells
     if not any(cell.search for cell in cells):
         return {}
-    took = [spent(cell, measured) for cell in cells]
+    costs = [spent(cell, measured) for cell in cells]
     chosen = {f"chosen {path}": [_entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)}
-    return chosen | {f"search {name}": [one[name] for one in took] for name in ("runs", "ended", *_COSTS)}
+    return chosen | {f"search {name}": [cost[name] for cost in costs] for name in ("runs", "ended", *_COSTS)}
 
 
 def _entry(value: Any) -> Entry:
@@ -63,34 +63,36 @@ def _entry(value: Any) -> Entry:
 
 
 def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
-    """What to know of those columns."""
+    """Notes on those columns."""
     if not any(cell.search for cell in cells):
         return []
     return [
-        f"Chosen: by the best mean of {_named(grid)}, over seeds that take no part in the means of this table. Search: "
-        "what choosing cost, all its runs together and on top of the runs of the row; diverged runs leave no cost. A "
-        "search that is open has not chosen, and its row has not been run.",
+        f"Chosen: by the best mean of {_named(grid)}, over seeds that do not count in the means of this table. Search: "
+        "the cost of all runs of the search, on top of the runs of the row; diverged runs leave no cost. Open: the "
+        "search has not ended, and the row has not been run.",
         *_edges(cells),
     ]
 
 
 def _edges(cells: Sequence[Cell]) -> list[str]:
-    """Choices at the end of what was tried, beyond which a better one may lie."""
+    """Choices at an end of the range tried; a better value may lie beyond."""
     ends: dict[str, list[str]] = {}
     for cell in cells:
         for path, value in cell.chosen.items():
             tried = [trial.values[path] for trial in cell.search]
-            is_ordered = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in tried)
+            is_ordered = all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in tried)
             if is_ordered and min(tried) < max(tried) and value in (min(tried), max(tried)):
                 end = "lowest" if value == min(tried) else "highest"
-                said = f"the {end} {path_text(path)} tried, {value_text(path, value)}"
-                ends.setdefault(said, []).append(cell.label)
+                choice = f"the {end} {path_text(path)} tried, {value_text(path, value)}"
+                ends.setdefault(choice, []).append(cell.label)
     wider = "A wider search may find a better one."
-    return [f"Chosen at an end of the search: {end} ({'; '.join(named)}). {wider}" for end, named in ends.items()]
+    return [
+        f"Chosen at an end of the search: {choice} ({'; '.join(labels)}). {wider}" for choice, labels in ends.items()
+    ]
 
 
 def trace(cell: Cell) -> dict[str, Any]:
-    """What the sidecar of a table has of a cell's search; nothing for cells without one."""
+    """A cell's search in the sidecar of a table; empty without one."""
     if not cell.search:
         return {}
     tried = [{"values": dict(trial.values), "runs": [run.id for run in trial.work]} for trial in cell.search]
@@ -98,38 +100,39 @@ def trace(cell: Cell) -> dict[str, Any]:
 
 
 def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
-    """A row a cell and combination: the table to read, the table of every number, and the runs behind them.
+    """A row per cell and combination: the table to read, the table of every number, and the runs behind them.
 
     Returns:
-        None where nothing is searched.
+        None without a search.
     """
     grid, cells = measured.grid, measured.cells
     if grid.search is None or not any(cell.search for cell in cells):
         return None
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     knobs, metric = _searched(cells), grid.search.metric
-    found = [(cell, trial, score(trial, metric, measured)) for cell in cells for trial in cell.search]
+    scored = [(cell, trial, score(trial, metric, measured)) for cell in cells for trial in cell.search]
     heads = [path_text(path) for path in (*paths, *knobs)]
     reading = Sheet(
         [*heads, f"mean of {_named(grid)}", "seeds", "diverged", "choice", "runs"],
         [
-            [*_texts(cell, trial, paths, knobs), "" if one.mean is None else f"{one.mean:.4f}", _seeds(trial, one.n),
-             one.lost or "", _choice(cell, trial), ", ".join(run.id[:8] for run in trial.work)]
-            for cell, trial, one in found
+            [*_texts(cell, trial, paths, knobs), "" if result.mean is None else f"{result.mean:.4f}",
+             _seeds(trial, result.n), result.lost or "", _choice(cell, trial),
+             ", ".join(run.id[:8] for run in trial.work)]
+            for cell, trial, result in scored
         ],
         left=len(heads),
         notes=[
-            "Every combination of every cell, tried with the search's own seeds. Fewest diverged seeds count first, "
-            "then the mean; of equals the first is chosen. Nothing is chosen before every run of a cell's search has "
-            "ended."
+            "Every combination of every cell, tried with seeds of its own. A cell chooses the combination with the "
+            "fewest diverged seeds, then with the best mean; the first of equals. It chooses once every run of its "
+            "search has ended."
         ],
     )  # fmt: skip
     everything = Sheet(
         ["cell", *paths, *knobs, f"{metric} mean", "n", "lost", "unended", "chosen"],
         [
-            [cell.label, *_texts(cell, trial, paths, knobs), one.mean, one.n, one.lost, len(one.unended),
+            [cell.label, *_texts(cell, trial, paths, knobs), result.mean, result.n, result.lost, len(result.unended),
              cell.chosen == trial.values]
-            for cell, trial, one in found
+            for cell, trial, result in scored
         ],
     )  # fmt: skip
     return reading, everything, {"searches": [{"cell": cell.label, **trace(cell)} for cell in cells]}
@@ -151,13 +154,13 @@ def _choice(cell: Cell, trial: Trial) -> str:
 
 
 def cost_sentence(measured: Measurements) -> str:
-    """How much of a page's cost is search, with a space before it; empty where nothing is searched."""
+    """The searches' part of a page's cost, with a space before it; empty without a search."""
     runs = {run.id for cell in measured.cells for trial in cell.search for run in trial.work}
-    found = [record for id in sorted(runs) if (record := measured.get(id)) is not None]
+    records = [record for id in sorted(runs) if (record := measured.get(id)) is not None]
     if not runs:
         return ""
-    total = {name: sum(record.cost.get(name, 0.0) for record in found) for name in _COSTS}
+    total = {name: sum(record.cost.get(name, 0.0) for record in records) for name in _COSTS}
     return (
-        f" Of these, searches: {len(found)} runs, {duration(total['seconds'])}, {quantity(total['tokens'])} tokens, "
-        f"{quantity(total['flops'])} floating-point operations; the table has each cell's own."
+        f" Of these, searches took {len(records)} runs, {duration(total['seconds'])}, {quantity(total['tokens'])} "
+        f"tokens, {quantity(total['flops'])} floating-point operations; the table lists them by cell."
     )

@@ -1,8 +1,8 @@
-"""The tables of a grid: records in, Markdown, CSV, LaTeX and a sidecar with the run ids behind every number out.
+"""The tables of a grid, from records: Markdown, CSV, LaTeX, and a sidecar with the run ids behind every number.
 
-The Markdown and LaTeX tables are for reading: a mean with its interval, the difference to the baseline, what did not
-finish, and the published values in columns of their own. The CSV holds every number in a column of its own. Published
-and measured values are different metrics of different models: they stand side by side and are never subtracted.
+The Markdown and LaTeX tables are for reading: means with intervals, differences to the baseline, unfinished runs, and
+the published values in columns of their own. The CSV holds every number in a column of its own. Published and measured
+values are different metrics of different models; they are never subtracted.
 """
 
 import json
@@ -48,14 +48,14 @@ RENDERERS = {"md": markdown, "csv": comma_separated, "tex": latex}
 
 def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Published]]:
     """The published values beside each cell: ``{metric: row}``, in the order that ``grid.published`` names."""
-    found: list[dict[str, Published]] = [{} for _ in cells]
+    by_cell: list[dict[str, Published]] = [{} for _ in cells]
     for source in grid.published:
         rows = chosen(source)
-        wanted = source.metrics or list(dict.fromkeys(row.metric for row in rows))
-        for row, cell in zip(found, cells, strict=True):
-            here = beside(rows, source.match, as_printed(cell))
-            row |= {metric: here[metric] for metric in wanted if metric in here and metric not in row}
-    return found
+        metrics = source.metrics or list(dict.fromkeys(row.metric for row in rows))
+        for row, cell in zip(by_cell, cells, strict=True):
+            values = beside(rows, source.match, as_printed(cell))
+            row |= {metric: values[metric] for metric in metrics if metric in values and metric not in row}
+    return by_cell
 
 
 def results(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]]:
@@ -94,13 +94,13 @@ def _reading(
     for position, metric in enumerate(metrics):
         values = [item.metrics[metric.name] for item in summaries]
         headings.append(metric.label or metric.name)
-        columns.append([mean_text(one.interval) for one in values])
-        if position == 0 and any(one.pairing for one in values):
+        columns.append([mean_text(value.interval) for value in values])
+        if position == 0 and any(value.pairing for value in values):
             headings.append("minus baseline")
             columns.append([
-                difference_text(one.difference) if one.difference
+                difference_text(value.difference) if value.difference
                 else "baseline" if baseline_of(grid, cells, item.cell) is item.cell else ""
-                for one, item in zip(values, summaries, strict=True)
+                for value, item in zip(values, summaries, strict=True)
             ])  # fmt: skip
     if any(item.plateau for item in summaries):
         headings.append("on the plateau")
@@ -119,7 +119,7 @@ def _reading(
 
 
 def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings: Sequence[str]) -> list[list[Entry]]:
-    """Below the cells: what simple methods score, one row each, where all runs agree."""
+    """The rows below the cells: the scores of simple methods, one row each, if all runs agree."""
     places: dict[str, dict[int, str]] = {}
     for metric in metrics:
         for method, name in references(metric.name).items():
@@ -145,9 +145,9 @@ def _notes(
 ) -> list[str]:
     notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds; only finished runs count."]
     cells = [item.cell for item in summaries]
-    home = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
-    if home and any(item.metrics[metrics[0].name].pairing for item in summaries if metrics):
-        main, named = metrics[0], cell_text({path: home.values[path] for path in grid.baseline})
+    baseline = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
+    if baseline and any(item.metrics[metrics[0].name].pairing for item in summaries if metrics):
+        main, named = metrics[0], cell_text({path: baseline.values[path] for path in grid.baseline})
         notes.append(
             f"Minus baseline: {split_unit(main.label or main.name)[0]} of the row minus that of the baseline "
             f"({named}), paired by seed, with its {_PERCENT} interval, not adjusted for the "
@@ -157,24 +157,26 @@ def _notes(
     notes += _left_out(summaries)
     if any(item.plateau for item in summaries):
         notes.append(
-            "On the plateau: finished runs that predict no better than counts of the neighbouring words that they see."
+            "On the plateau: finished runs whose predictions are no better than counts of the neighbouring words."
         )
     if len({device for item in summaries for device in item.devices}) > 1:
-        notes.append("The runs come from different device classes; a mean may mix them, a difference never does.")
-    sources = dict.fromkeys(f"{one.paper}, {one.table} ({one.source})" for row in published for one in row.values())
+        notes.append("The runs come from several device classes. Means may mix them; differences never do.")
+    sources = dict.fromkeys(
+        f"{value.paper}, {value.table} ({value.source})" for row in published for value in row.values()
+    )
     if sources:
         notes.append(
-            f"Published: {'; '.join(sources)}. The paper's models and metrics are not ours: read down the columns, "
+            f"Published: {'; '.join(sources)}. The paper's models and metrics are not ours: compare down the columns, "
             "never across."
         )
     return notes
 
 
 def _left_out(summaries: Sequence[Summary]) -> list[str]:
-    """What differences leave out, each reason once, with the rows it holds for."""
+    """What differences leave out: each reason once, with its rows."""
     rows: dict[str, list[str]] = {}
     for item in summaries:
-        reasons = [note for one in item.metrics.values() if one.pairing for note in one.pairing.notes]
+        reasons = [note for value in item.metrics.values() if value.pairing for note in value.pairing.notes]
         for note in dict.fromkeys(reasons):
             rows.setdefault(note, []).append(cell_text(item.cell.values))
     return [f"Differences: {note} ({'; '.join(cells)})." for note, cells in rows.items()]
@@ -227,7 +229,7 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
     """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
     reading = Sheet(
         ("claim", "source", "published", "verdict", "measured in", "a better than b by", "adjusted interval", "n",
-         "detectable", "computing", "what to know"),
+         "detectable", "computing", "remarks"),
         [
             (v.claim.statement, v.claim.source, v.published, v.outcome, _measure(v), amount(v),
              range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
@@ -255,7 +257,7 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
 
 
 def _computing(verdict: Verdict) -> str:
-    """``10 runs, 35 min, 221 TFLOP``: what the runs behind a verdict took."""
+    """``10 runs, 35 min, 221 TFLOP``: the cost of the runs behind a verdict."""
     spent = verdict.computing
     if not spent.runs:
         return ""
@@ -274,22 +276,22 @@ def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
         "The adjusted interval decides: Holm's correction over the "
         f"{family} distinct contrast{'s' * (family > 1)} of the claims. "
         f"The {_PERCENT} interval beside the effect is not adjusted. Positive means that a is better than b. "
-        "Detectable: the smallest true effect seen with 80 % power at the adjusted level. Published values are in the "
-        "paper's own metric. The CSV adds bootstrap intervals, over seeds, and over seeds and examples: they decide "
-        "nothing."
+        "Detectable: the smallest true effect detected with 80 % power at the adjusted level. Published values are in "
+        "the paper's own metric. The CSV adds bootstrap intervals, over seeds and over seeds and examples; no verdict "
+        "depends on them."
     ]
 
 
 def tokens_to_reach(measured: Measurements, loss: float) -> pd.DataFrame:
-    """How many training tokens each cell needs to bring the held-out loss down to ``loss`` (nats).
+    """How many training tokens each cell needs to reach a held-out loss (nats).
 
-    The first crossing of each run's curve, interpolated linearly between its points in the logarithm of the tokens.
-    Runs that never get there are counted (``reached`` of ``done``), and then there is no mean: one over the others
-    alone would flatter.
+    Takes the first crossing of each run's curve, interpolated linearly in the logarithm of the tokens. If some run
+    never reaches the loss, there is no mean, as a mean over the others would flatter the cell; ``reached`` of ``done``
+    counts those that do.
 
     Returns:
-        One row a cell: knob values, ``done``, ``reached``, and ``mean``, ``low``, ``high`` in tokens, which are empty
-        unless every finished run reached the loss.
+        One row per cell: knob values, ``done``, ``reached``, and ``mean``, ``low``, ``high`` in tokens, empty unless
+        every finished run reached the loss.
     """
     rows = []
     for cell in measured.cells:
@@ -313,7 +315,7 @@ def _crossing(curve: dict[str, list[float]], loss: float) -> float | None:
 def write(folder: Path, name: str, sheets: tuple[Sheet, Sheet, dict[str, Any]]) -> dict[str, Path]:
     """Writes ``<name>.md``, ``.csv``, ``.tex`` and the sidecar ``<name>.json``; returns the paths by ending.
 
-    The bytes depend on the sheets alone: no locale, no time, no hash seed.
+    The bytes depend only on the sheets: not on locale, time or hash seed.
     """
     reading, everything, trace = sheets
     texts = {end: render(everything if end == "csv" else reading) for end, render in RENDERERS.items()}

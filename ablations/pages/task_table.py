@@ -1,7 +1,7 @@
-"""Downstream tasks one by one: spread over restarts, runs that learnt nothing, and what the seeds give together.
+"""Downstream tasks one by one: spread over restarts, degenerate runs, and the majority vote of the seeds.
 
-A mean hides what fine-tuning is known for: from one recipe some seeds end at the majority class (Devlin et al. 2019,
-section 4.1; Mosbach et al. 2021). Such runs are counted as degenerate, and stay in the mean.
+A mean hides that fine-tuning can fail: with the same recipe some seeds end at the majority class (Devlin et al. 2019,
+section 4.1; Mosbach et al. 2021). Such runs count as degenerate and stay in the mean.
 """
 
 import statistics
@@ -25,33 +25,33 @@ _SECONDS = ("seconds_before", "seconds")
 
 
 def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
-    """A row a task and cell: the table to read, the table of every number, and the run ids behind them.
+    """A row per task and cell: the table to read, the table of every number, and the run ids behind them.
 
     Returns:
-        None where nothing was fine-tuned.
+        None if no fine-tuning has finished.
     """
     cells = measured.cells
     tasks = list(dict.fromkeys(run.task for cell in cells for run in cell.finetunings if run.task in TASKS))
-    found = [(TASKS[task], cell) for task in tasks for cell in cells if measured.finished(cell, task)]
-    if not found:
+    pairs = [(TASKS[task], cell) for task in tasks for cell in cells if measured.finished(cell, task)]
+    if not pairs:
         return None
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    rows = [(task, cell, _measured(task, cell, measured)) for task, cell in found]
+    rows = [(task, cell, _measured(task, cell, measured)) for task, cell in pairs]
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(
         ["task", *map(path_text, paths), "metric", "runs", "mean", "standard deviation", "worst", "best",
          "degenerate runs", "vote of all seeds", "majority class", "time before", "time to fine-tune"],
-        [[_title(task), *values, task.main, *_said(seen)]
-         for (task, _, seen), values in zip(rows, knobs, strict=True)],
+        [[_title(task), *values, task.main, *_texts(stats)]
+         for (task, _, stats), values in zip(rows, knobs, strict=True)],
         left=2 + len(paths),
         notes=_notes([task for task, _, _ in rows]),
     )  # fmt: skip
     numbers = Sheet(
         ["task", "metric", *paths, *_NUMBERS, "majority", *_SECONDS],
-        [[task.name, task.main, *values, *(seen[name] for name in (*_NUMBERS, "majority", *_SECONDS))]
-         for (task, _, seen), values in zip(rows, knobs, strict=True)],
+        [[task.name, task.main, *values, *(stats[name] for name in (*_NUMBERS, "majority", *_SECONDS))]
+         for (task, _, stats), values in zip(rows, knobs, strict=True)],
     )  # fmt: skip
-    trace = [{"task": task.name, "cell": cell.label, "runs": seen["runs"]} for task, cell, seen in rows]
+    trace = [{"task": task.name, "cell": cell.label, "runs": stats["runs"]} for task, cell, stats in rows]
     return reading, numbers, {"tasks": trace}
 
 
@@ -59,12 +59,12 @@ def _title(task: Task) -> str:
     return task.title.partition(":")[0] + (" (own split)" if task.own_split else "")
 
 
-def _said(seen: Mapping[str, Any]) -> list[Entry]:
-    decimals = [f"{seen[name]:.3f}" if seen[name] is not None else "" for name in ("sd", "least", "most")]
-    degenerate = f"{seen['degenerate']} of {seen['n']}" if seen["degenerate"] else ""
-    rest = [f"{seen[name]:.3f}" if seen[name] is not None else "" for name in ("ensemble", "majority")]
-    times = [duration(seen[name]) if seen[name] is not None else "" for name in _SECONDS]
-    return [seen["n"], mean_text(seen["interval"]), *decimals, degenerate, *rest, *times]
+def _texts(stats: Mapping[str, Any]) -> list[Entry]:
+    decimals = [f"{stats[name]:.3f}" if stats[name] is not None else "" for name in ("sd", "least", "most")]
+    degenerate = f"{stats['degenerate']} of {stats['n']}" if stats["degenerate"] else ""
+    rest = [f"{stats[name]:.3f}" if stats[name] is not None else "" for name in ("ensemble", "majority")]
+    times = [duration(stats[name]) if stats[name] is not None else "" for name in _SECONDS]
+    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, *rest, *times]
 
 
 def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
@@ -94,14 +94,14 @@ def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
 
 
 def _before(run: Run, measured: Measurements) -> float | None:
-    """Seconds of computing behind what a fine-tuning starts from; None where a record of it is missing."""
-    here = measured.get(run.id)
-    if here is None or "seconds" not in here.cost:
+    """Seconds of computing before a fine-tuning: pretraining or word vectors; None if a record is missing."""
+    record = measured.get(run.id)
+    if record is None or "seconds" not in record.cost:
         return None
     if run.parent is None:
-        return here.cost.get("word_vectors_seconds", 0.0)
-    above, start = _before(run.parent, measured), measured.get(run.parent.id)
-    return None if above is None or start is None else above + start.cost["seconds"]
+        return record.cost.get("word_vectors_seconds", 0.0)
+    earlier, parent = _before(run.parent, measured), measured.get(run.parent.id)
+    return None if earlier is None or parent is None else earlier + parent.cost["seconds"]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -110,23 +110,23 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
-    """The metrics of the commonest answer over seeds to each example; of equally common ones the lowest class.
+    """The metrics of the majority vote of the seeds on each example; ties go to the lowest class.
 
-    Labels lie in no record. They follow from answers and whether these were right: a right answer is the label, and
-    of two classes a wrong answer is the other one. With more classes only the accuracy is known for certain.
+    Records hold answers and whether they are right, not labels. A right answer is the label; with two classes, a wrong
+    answer is the other class. With more classes only the accuracy is certain.
 
     Args:
-        task: What was fine-tuned on.
+        task: The task of the fine-tunings.
         records: Fine-tunings from several seeds.
 
     Returns:
-        Metric -> value; empty for fewer than two records that kept their answers, and where answers are no classes.
+        Metric -> value; empty for fewer than two records with answers, or if answers are not classes.
     """
     kept = [record.examples for record in records if {"answer", "right"} <= record.examples.keys()]
     classes = task.shape.classes
     if len(kept) < 2 or classes < 2:
         return {}
-    answers, right = (np.stack([unpack(one[name]) for one in kept]) for name in ("answer", "right"))
+    answers, right = (np.stack([unpack(examples[name]) for examples in kept]) for name in ("answer", "right"))
     votes = np.stack([(answers == label).sum(0) for label in range(classes)])
     chosen = votes.argmax(0)
     is_right = ((answers == chosen) & right.astype(bool)).any(0)
@@ -139,9 +139,8 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
 def _notes(tasks: Sequence[Task]) -> list[str]:
     notes = [
         "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority class; they "
-        "stay in the mean. Vote: the commonest answer of the seeds that kept theirs, where answers are classes. Times: "
-        "means over seeds of the fine-tuning itself, and of what it starts from: pretraining, word vectors or nothing, "
-        "however many fine-tunings share it."
+        "stay in the mean. Vote: the most frequent answer of the seeds with stored answers, for classification. Times: "
+        "means over seeds. Time before: pretraining or word vectors, in full even if several fine-tunings share them."
     ]
     own = dict.fromkeys(f"{_title(task)}: {task.own_split}." for task in tasks if task.own_split)
     return notes + (["Not comparable with published scores. " + " ".join(own)] if own else [])

@@ -80,7 +80,7 @@ def test_unequal_seeds_are_mentioned():
     found = verdict(SIDE_A[:4])
     assert found.n == 4
     assert found.outcome == REPLICATES
-    assert "only common seeds are compared; seeds without a partner: 4" in found.reason
+    assert "only common seeds are compared; unpaired seeds: 4" in found.reason
 
 
 def test_two_sides_on_the_plateau_decide_nothing():
@@ -109,7 +109,7 @@ def test_pairs_within_one_class_still_count():
 
     found = verdict(records=mixed)
     assert found.n == 4
-    assert "seeds 4 left out" in found.reason
+    assert "seeds 4 are left out" in found.reason
 
 
 def test_seeds_without_noise_decide_nothing():

@@ -171,7 +171,7 @@ def test_a_scale_that_cannot_be_planned_lends_no_pilot_and_stops_nothing(tmp_pat
     monkeypatch.setattr(study, "plan", at_hand)
     shown = Study("masking_ratio", "smoke", results_dir=tmp_path).power().text
     assert "mask15.r.40_gt_15_mnli" in shown
-    assert "No pilot was looked for at scale 'paper': its data are not at hand." in shown
+    assert "Scale 'paper' gave no pilot" in shown
 
 
 def test_the_command_answers_from_nothing(tmp_path):
@@ -185,4 +185,4 @@ def test_the_command_answers_from_nothing(tmp_path):
         app, ["read", "masking_ratio", "-s", "smoke", "--equal", "flops", "--results", str(tmp_path)]
     )
     assert read.exit_code == 0
-    assert "No reading at equal FLOPs" in read.stdout
+    assert "at equal FLOPs: no finished run" in read.stdout

@@ -219,7 +219,7 @@ def test_records_that_are_missing_never_replicate(relation, gone, failed):
     elif found.outcome == REPLICATES:
         assert found.adjusted_p < 0.05
         partners = any(cell < count for cell, _ in gone) and len({c for c, _ in gone if c < count}) < count
-        assert not partners or "without a partner" in found.reason
+        assert not partners or "unpaired" in found.reason
     assert "replicates" not in found.sentence or found.outcome == REPLICATES
 
 

@@ -1,4 +1,4 @@
-"""One grid read at equal amounts of something else than it held equal."""
+"""One grid compared at equal amounts of a unit that it did not hold equal."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,10 @@ import pytest
 from ablations.core.formatting import markdown
 from ablations.measurements.table import Measurements
 from ablations.pages import equal_compute
-from ablations.pages.equal_compute import METRIC, UNITS, amounts, read, value_at
+from ablations.pages.equal_compute import METRIC, UNITS, amounts, compare, value_at
 from ablations.study import Study
 from lightning_modules.config import ConfigError
+from tests.messages import names
 from tests.unit.synthetic import LAYERS, make_cell, make_failure, make_grid, make_plan, make_record, publish_page
 
 SMALL, LARGE = make_cell({LAYERS: 2}, seeds=3), make_cell({LAYERS: 12}, seeds=3)
@@ -43,8 +44,8 @@ def study(large_seconds=800.0, **large):
 
 
 def by_layers(unit, records=None, cells=(SMALL, LARGE)):
-    reading = read(Measurements(GRID, cells, records or study()), unit)
-    return reading, {one.cell.values[LAYERS]: one for one in reading.cells}
+    equal = compare(Measurements(GRID, cells, records or study()), unit)
+    return equal, {at.cell.values[LAYERS]: at for at in equal.cells}
 
 
 def test_the_better_of_two_is_another_at_equal_time():
@@ -80,7 +81,7 @@ def test_values_between_points_are_interpolated_in_the_logarithm_and_marked():
     assert found[2].interpolated == 0
     assert found[12].interpolated == 3
     text = markdown(equal_compute.single(Measurements(GRID, [SMALL, LARGE], study(large_seconds=300.0)), "seconds"))
-    assert "\\*: interpolated between two measurements" in text
+    assert names(text, "interpolated", "measurements")
     assert "33 %" in text
 
 
@@ -100,12 +101,12 @@ def test_a_run_that_had_not_been_measured_yet_has_no_value():
 
 def test_the_amount_is_what_every_finished_run_has_reached():
     short = study(steps=STEPS[:3])
-    reading, found = by_layers("steps", short)
-    assert reading.amount == 400.0
+    equal, found = by_layers("steps", short)
+    assert equal.amount == 400.0
     assert found[2].share == pytest.approx(0.5)
     failed = short | {run.id: make_failure(run) for run in LARGE.runs}
-    reading, found = by_layers("steps", failed)
-    assert reading.amount == 800.0
+    equal, found = by_layers("steps", failed)
+    assert equal.amount == 800.0
     assert found[12].values == {}
 
 
@@ -120,11 +121,11 @@ def test_at_the_end_it_is_the_final_loss():
 
 def test_time_is_not_compared_across_device_classes():
     mixed = study(device="NVIDIA H200")
-    reading, _ = by_layers("seconds", mixed)
-    assert reading.amount is None
-    assert "several device classes: NVIDIA H200, cpu" in reading.why
+    equal, _ = by_layers("seconds", mixed)
+    assert equal.amount is None
+    assert "several device classes: NVIDIA H200, cpu" in equal.why
     text = markdown(equal_compute.single(Measurements(GRID, [SMALL, LARGE], mixed), "seconds"))
-    assert "No reading at equal time: the runs come from several device classes" in text
+    assert names(text, "at equal time", "several device classes")
     _, at_steps = by_layers("steps", mixed)
     assert at_steps[12].difference.mean is None  # nor is any difference taken
 
@@ -153,8 +154,8 @@ def test_means_over_other_seeds_are_not_ranked():
     records = study(large_seconds=8000.0)  # the large one has no point yet at 100 seconds but for a quick seed
     quick = LARGE.runs[0]
     records[quick.id] = course(quick, 5.0, 0.5, 100.0)
-    reading, found = by_layers("seconds", records)
-    assert (reading.amount, len(found[2].values), len(found[12].values)) == (100.0, 3, 1)
+    equal, found = by_layers("seconds", records)
+    assert (equal.amount, len(found[2].values), len(found[12].values)) == (100.0, 3, 1)
     text = markdown(equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], records))[0])
     assert "at equal time num_layers" not in text
 
@@ -163,7 +164,7 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
     written = publish_page(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
     assert {"equal_compute.md", "equal_compute.csv", "equal_compute.json"} <= set(written)
     page = (tmp_path / "README.md").read_text()
-    assert "## Read at equal compute" in page
+    assert "## At equal compute" in page
     head, _, large = (tmp_path / "equal_compute.csv").read_text().splitlines()
     cells = dict(zip(head.split(","), large.split(","), strict=True))
     assert (cells["steps amount"], cells["seconds amount"], cells["seconds share"]) == ("800", "100", "0.125")
@@ -175,7 +176,7 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
 
 def test_a_study_reads_at_equal_amounts_and_names_units(tmp_path):
     empty = Study("masking_ratio", "smoke", results_dir=tmp_path)
-    assert "No reading at equal time: no finished run has a curve of it" in empty.table(at="seconds").text
-    assert empty.readings("steps") == []
+    assert names(empty.table(at="seconds").text, "at equal time", "no finished run")
+    assert empty.at_equal("steps") == []
     with pytest.raises(ConfigError, match="Did you mean 'seconds'"):
         empty.table(at="second")

@@ -35,7 +35,7 @@ def rows_of(grid, cells, records):
 def test_one_row_a_cell_with_measured_and_published_columns_apart():
     *rows, simple = rows_of(*make_study())
     assert [row["masking rate"] for row in rows] == ["5 %", "15 %", "30 %", "40 %", "80 %"]
-    assert simple["masking rate"] == "counts of neighbours"
+    assert simple["masking rate"] == "neighbour counts"
     assert simple["held-out loss (nats)"] == "6.210"
     assert [row["published: MNLI dev (%)"] for row in rows] == ["", "84.2", "84.2", "84.5", "80.8"]
     assert rows[1]["minus baseline"] == "baseline"
@@ -104,7 +104,7 @@ def test_a_missing_metric_is_missing_for_that_seed_only():
     records[run.id] = make_record(run, 4.7, metrics=metrics)
     row = summary(Measurements(grid, cells, records)).iloc[3]
     assert (row["heldout.loss n"], row["heldout.accuracy n"], row["heldout.accuracy pairs"]) == (5, 4, 4)
-    assert "seeds without a partner: 2" in markdown(tables.results(Measurements(grid, cells, records))[0])
+    assert "unpaired seeds: 2" in markdown(tables.results(Measurements(grid, cells, records))[0])
 
 
 def test_each_cell_is_compared_with_its_own_baseline():

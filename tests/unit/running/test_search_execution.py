@@ -128,7 +128,7 @@ def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
     assert (card["finished"], card["planned"], card["claims"][0]["outcome"]) == (9, 12, "not run")
     page = (one.folder / "README.md").read_text()
     assert "9 of 12 runs finished" in page
-    assert "2 not run before the search has chosen" in page
+    assert "2 not run (search unfinished)" in page
     assert "waits for rate=0.4, peak_lr=0.001 search 1001 (failed)" in one.plan().text.replace("\\", "")
 
 
