@@ -106,7 +106,9 @@ def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
         document.complain(("search", "better"), f"among the grid's metrics {listed[search.metric]} is better")
     for name, scale in grid.scales.items():
         if scale.search is not None and not _is_measured(search.metric, tasks_at(grid, name)):
-            text = f"is not measured at scale '{name}', for want of fine-tunings; 'search: null' there switches this off"
+            text = (
+                f"is not measured at scale '{name}', for want of fine-tunings; 'search: null' there switches this off"
+            )
             document.complain(("search", "metric"), f"'{search.metric}' {text}")
     return len(document.problems) == before
 
