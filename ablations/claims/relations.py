@@ -160,8 +160,8 @@ class Ordering(Better):
     1982, 295-300) tests each step at the full level and needs no correction within the claim. Kendall's tau with the
     claimed order is printed beside it and decides nothing: if two of four sides are truly equal, tau is still well
     above 0, and the two estimates are in the claimed order every other time. The claim is contradicted if any step goes
-    the other way, each at its share of the level (Bonferroni). Both together give an interval for the smallest step: its
-    lower end is the lowest lower end of the steps, its upper end the lowest upper end at the shared level.
+    the other way, each at its share of the level (Bonferroni). Both together give an interval for the smallest step:
+    its lower end is the lowest lower end of the steps, its upper end the lowest upper end at the shared level.
     """
 
     sides = (3, 26)
