@@ -1,4 +1,4 @@
-"""A/A tests: variants that are the same under different names, judged by the very code that judges published claims."""
+"""A/A tests: identical variants under different names, judged by the code that judges published claims."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,21 +21,21 @@ from lightning_modules.systems import SYSTEMS
 
 GRIDS = 1_000
 SEEDS = 5
-NOISE = 0.03  # nats, of one run
-SHARED = 0.08  # nats, of a seed, alike in every variant: pairing takes it out
+NOISE = 0.03  # nats, standard deviation of a run
+SHARED = 0.08  # nats, standard deviation of a seed, shared by all variants: pairing removes it
 _METRIC, _AXIS, _LOSS = "heldout.loss", "variant", 4.6
 _DETECTABLE = minimum_detectable_effect(NOISE * 2**0.5, SEEDS) or 0.0
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Variants beside a baseline, and what is claimed of each.
+    """Variants of a baseline, and the claim about each.
 
     Attributes:
-        name: For people.
-        copies: How many variants are claimed to be better than the baseline (or equal to it).
-        margin: Claims are of equality within so many nats; None for "is better".
-        effect: How much better each variant truly is, in nats.
+        name: Shown to people.
+        copies: Number of variants that are claimed to be better than the baseline (or equal to it).
+        margin: Margin of claims of equality, in nats; None for claims of "better".
+        effect: The true advantage of each variant, in nats.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Scenario:
 
     @property
     def mistakes(self) -> tuple[str, ...]:
-        """The verdicts that would be wrong; where there is an effect, "is better" is right."""
+        """The wrong verdicts; with an effect, "is better" is right."""
         if self.margin is not None or self.effect:
             return (judging.CONTRADICTS,)
         return judging.REPLICATES, judging.CONTRADICTS
@@ -60,11 +60,10 @@ SCENARIOS = (
 
 
 def verdict_rows(grids: int = GRIDS, scenarios: tuple[Scenario, ...] = SCENARIOS) -> list[Row]:
-    """How verdicts fall on simulated grids, in shares of grids and of claims.
+    """The verdicts on simulated grids, as shares of grids and of claims.
 
-    A grid is ``wrong`` where one of its claims or more has a verdict that its truth rules out. For the same twice the
-    right share of those is 5 %: no more and no less can be promised, so of 200 grids 190 give or take 3 have no wrong
-    verdict.
+    A grid is ``wrong`` if at least one of its claims has a wrong verdict. For two identical variants the expected share
+    is exactly 5 %, so 190 of 200 grids, give or take 3, have no wrong verdict.
     """
     return [_row(scenario, grids, place) for place, scenario in enumerate(scenarios)]
 
@@ -72,9 +71,9 @@ def verdict_rows(grids: int = GRIDS, scenarios: tuple[Scenario, ...] = SCENARIOS
 def _row(scenario: Scenario, grids: int, place: int) -> Row:
     count: Counter[str] = Counter()
     wrong, wrong_of_200 = 0, 0
-    for number, found in enumerate(outcomes(scenario, grids, place)):
-        count.update(found)
-        is_wrong = any(outcome in scenario.mistakes for outcome in found)
+    for number, verdicts in enumerate(outcomes(scenario, grids, place)):
+        count.update(verdicts)
+        is_wrong = any(outcome in scenario.mistakes for outcome in verdicts)
         wrong += is_wrong
         wrong_of_200 += is_wrong and number < 200
     total = count.total()

@@ -1,4 +1,4 @@
-"""The sides of a claim: which cells they are, what their runs measured seed by seed, and what people call them."""
+"""The sides of a claim: their cells, their measurements seed by seed, and their names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,20 +15,22 @@ from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.run import Run
 
+_LOST = ("diverged", "invalid")  # outcomes without a result
+
 
 @dataclass(frozen=True)
 class Sides:
     """The sides of a claim with their data.
 
     Attributes:
-        names: Of the sides, for people; the later ones in short.
-        values: Of each side, by seed; all sides have the same seeds.
+        names: The names of the sides for people; later ones are short.
+        values: The measurements of each side by seed; all sides have the same seeds.
         runs: The run ids of each seed, in the order of the sides.
-        behind: Every run whose computing a verdict rests on, those that others start from included.
-        notes: What was left out and why, one sentence each.
-        plateau: Whether a side had not left the plateau (half of its runs or more).
-        lost: Sentences about planned runs that ended for good without a result.
-        missing: Why there is a side without a cell; empty where all are there.
+        behind: Every run that the verdict needs, parents included.
+        notes: What is left out and why, one sentence each.
+        plateau: For each side, whether at least half of its runs are on the plateau.
+        lost: Phrases about planned runs that ended without a result.
+        missing: Why a side has no cell; empty if all have one.
     """
 
     names: tuple[str, ...]
@@ -42,25 +44,25 @@ class Sides:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds that count."""
+        """The seeds that all sides have."""
         return tuple(sorted(self.values[0])) if self.values else ()
 
 
-def collect(found: Measurements, claim: Claim) -> Sides:
-    """The sides of a claim among the cells of a scale, with what their finished runs measured."""
+def collect(table: Measurements, claim: Claim) -> Sides:
+    """The sides of a claim among the cells of a scale, with the measurements of their finished runs."""
     cells: list[Cell] = []
-    for letter, wanted in zip(ascii_lowercase, claim.asked, strict=False):
-        fitting = side_of(found.grid, found.cells, wanted)
+    for letter, side in zip(ascii_lowercase, claim.asked, strict=False):
+        fitting = side_of(table.grid, table.cells, side)
         if len(fitting) != 1:
             fault = "is not among the cells" if not fitting else f"fits {len(fitting)} cells"
-            missing = f"side {letter} ({cell_text(wanted)}) {fault} of this scale"
+            missing = f"side {letter} ({cell_text(side)}) {fault} of this scale"
             return Sides(names(claim, ()), missing=missing)
         cells.append(fitting[0])
     if claim.against:
         cells = cells[:1]
-        sides = [found.of(cells[0], metric) for metric in (claim.metric, claim.against)]
+        sides = [table.of(cells[0], metric) for metric in (claim.metric, claim.against)]
     else:
-        sides = [found.of(cell, claim.metric) for cell in cells]
+        sides = [table.of(cell, claim.metric) for cell in cells]
     pairing = paired_by_seed(sides)
     return Sides(
         names=names(claim, cells),
@@ -69,12 +71,12 @@ def collect(found: Measurements, claim: Claim) -> Sides:
         behind=_behind(cells, claim.metric, pairing.seeds),
         notes=() if claim.against else pairing.notes,
         plateau=pairing.plateau,
-        lost=_lost(cells, claim.metric, found),
+        lost=_lost(cells, claim.metric, table),
     )
 
 
 def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
-    """The runs that a metric is measured in: fine-tunings for ``<task>.<metric>`` and averages, else pretrainings."""
+    """The runs that measure a metric: fine-tunings for ``<task>.<metric>`` and averages, else pretrainings."""
     task = metric.partition(".")[0]
     return (
         cell.finetunings
@@ -83,11 +85,11 @@ def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
     )
 
 
-def _lost(cells: Sequence[Cell], metric: str, found: Measurements) -> tuple[str, ...]:
+def _lost(cells: Sequence[Cell], metric: str, table: Measurements) -> tuple[str, ...]:
     ended: dict[str, int] = {}
     for run in {run.id: run for cell in cells for run in _measuring(cell, metric)}.values():
-        records = [found.get(one.id) for one in lineage(run)]
-        outcome = next((one.outcome for one in records if one and one.outcome in ("diverged", "invalid")), "")
+        records = [table.get(member.id) for member in lineage(run)]
+        outcome = next((record.outcome for record in records if record and record.outcome in _LOST), "")
         if outcome:
             ended[outcome] = ended.get(outcome, 0) + 1
     return tuple(f"{count} run{'s' * (count > 1)} {outcome}" for outcome, count in sorted(ended.items()))
@@ -95,16 +97,16 @@ def _lost(cells: Sequence[Cell], metric: str, found: Measurements) -> tuple[str,
 
 def _behind(cells: Sequence[Cell], metric: str, seeds: Sequence[int]) -> tuple[str, ...]:
     used = (run for cell in cells for run in _measuring(cell, metric) if run.seed in set(seeds))
-    return tuple(dict.fromkeys(one.id for run in used for one in lineage(run)))
+    return tuple(dict.fromkeys(member.id for run in used for member in lineage(run)))
 
 
 @dataclass(frozen=True)
 class Computing:
-    """What the runs behind a verdict took, those included that others start from.
+    """The cost of the runs behind a verdict, parents included.
 
     Attributes:
         runs: Distinct runs with a record.
-        seconds: Of training, summed over runs, whatever ran at the same time.
+        seconds: Training time, summed over runs, simultaneous ones too.
         flops: Floating-point operations of training.
     """
 
@@ -113,24 +115,24 @@ class Computing:
     flops: float = 0.0
 
 
-def computing(ids: Sequence[str], found: Measurements) -> Computing:
-    """What runs took, each counted once."""
-    records = [record for id in dict.fromkeys(ids) if (record := found.get(id)) is not None]
+def computing(ids: Sequence[str], table: Measurements) -> Computing:
+    """The cost of runs, each counted once."""
+    records = [record for id in dict.fromkeys(ids) if (record := table.get(id)) is not None]
     seconds, flops = (sum(record.cost.get(key, 0.0) for record in records) for key in ("seconds", "flops"))
     return Computing(len(records), seconds, flops)
 
 
 def names(claim: Claim, cells: Sequence[Cell]) -> tuple[str, ...]:
-    """``masking rate 40 %`` and ``15 %``: the sides as the cells at hand have them, the later ones in short.
+    """``masking rate 40 %`` and ``15 %``: the names of the sides by the values of their cells; later ones are short.
 
-    A claim names its sides by published values; where others stand for them at a small scale, both are said:
+    A claim names its sides by published values; where a small scale has stand-ins, the name has both:
     ``num_layers 4 (for 12)``. Later sides leave out what all sides share.
     """
     sides, theirs = [dict(side) for side in claim.asked], [""] * len(claim.asked)
     shared = _shared(sides) if len(sides) > 2 else set()
     for n, (side, cell) in enumerate(zip(sides, cells, strict=False)):
-        told = side.keys() - (shared if n else set())
-        stood_for = [value_text(path, cell.printed[path]) for path in side if path in cell.printed and path in told]
+        named = side.keys() - (shared if n else set())
+        stood_for = [value_text(path, cell.printed[path]) for path in side if path in cell.printed and path in named]
         theirs[n] = f" (for {', '.join(stood_for)})" if stood_for else ""
         side |= {path: cell.values[path] for path in side}
     first = cell_text(sides[0]) + theirs[0]
@@ -138,8 +140,8 @@ def names(claim: Claim, cells: Sequence[Cell]) -> tuple[str, ...]:
         return first, _reference_text(claim)
     later = [{path: value for path, value in side.items() if path not in shared} for side in sides[1:]]
     alike = all(side.keys() == sides[0].keys() for side in sides)
-    one = alike and len(sides[0]) - len(shared) == 1
-    short = [value_text(*next(iter(side.items()))) if one else cell_text(side) for side in later]
+    has_one_axis = alike and len(sides[0]) - len(shared) == 1
+    short = [value_text(*next(iter(side.items()))) if has_one_axis else cell_text(side) for side in later]
     return first, *(text + their for text, their in zip(short, theirs[1:], strict=True))
 
 
@@ -149,6 +151,6 @@ def _shared(sides: Sequence[dict[str, Any]]) -> set[str]:
 
 
 def _reference_text(claim: Claim) -> str:
-    """``the majority class``: what stands in for side b."""
+    """``the majority class``: the name of what replaces side b."""
     simple = {metric: f"the {name}" for name, metric in references(claim.metric).items()}
     return simple.get(claim.against, claim.against)

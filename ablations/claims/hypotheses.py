@@ -1,4 +1,4 @@
-"""The claims of a grid before anything has run: what each says, what is compared here, and what would be agreement."""
+"""The claims of a grid before it runs: what each says, what we compare, and what would be agreement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from lightning_modules.tasks import TASKS
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A claim as it is asked at a scale.
+    """A claim as a scale tests it.
 
     Attributes:
-        verdict: The verdict that no record has decided yet: sides, metric and printed values for people.
-        agreement: What the adjusted interval has to show.
-        open: Why the scale cannot answer; empty where it can.
+        verdict: The verdict without records: sides, metric and printed values for people.
+        agreement: What the adjusted interval must show.
+        open: Why the scale cannot test the claim; empty if it can.
     """
 
     verdict: Verdict
@@ -30,7 +30,7 @@ class Hypothesis:
     open: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, one column a property."""
+        """One column per property."""
         verdict, claim = self.verdict, self.verdict.claim
         return {
             "claim": claim.id,
@@ -51,66 +51,68 @@ class Hypothesis:
 
 
 def hypotheses(grid: Grid, cells: Sequence[Cell]) -> list[Hypothesis]:
-    """Every claim of a grid, in its order, as the cells of a scale ask it."""
-    asked = verdicts(Measurements(grid, cells, {}))
-    return [Hypothesis(verdict, _agreement(verdict), _open(grid, cells, verdict)) for verdict in asked]
+    """Every claim of a grid, in its order, as the cells of a scale test it."""
+    undecided = verdicts(Measurements(grid, cells, {}))
+    return [Hypothesis(verdict, _agreement(verdict), _open(grid, cells, verdict)) for verdict in undecided]
 
 
-def text(found: Sequence[Hypothesis]) -> str:
-    """The hypotheses as a list in Markdown; below it what several share, and how they are decided."""
-    family = found[0].verdict.family
+def text(stated: Sequence[Hypothesis]) -> str:
+    """The hypotheses as a list in Markdown; below it the rule of decision and remarks."""
+    family = stated[0].verdict.family
     tests = f"the {family} tests" if family > 1 else "the one test"
     rule = (
-        f"Runs are paired by seed. The interval is the 95 % one of the paired difference, adjusted for {tests} of this "
-        "grid (Holm). Where the whole interval shows the opposite, the claim is contradicted; else it is not resolved."
+        f"Runs are paired by seed. The interval is the 95 % interval of the paired difference, adjusted for {tests} of "
+        "this grid (Holm). If the whole interval shows the opposite, the claim is contradicted; otherwise it is not "
+        "resolved."
     )
-    lines = [f"{n}. {_sentences(one)}" for n, one in enumerate(found, start=1)]
-    return "\n".join(lines) + f"\n\n{rule}\n" + "".join(f"\n* {line}" for line in _remarks(found))
+    lines = [f"{n}. {_sentences(hypothesis)}" for n, hypothesis in enumerate(stated, start=1)]
+    return "\n".join(lines) + f"\n\n{rule}\n" + "".join(f"\n* {line}" for line in _remarks(stated))
 
 
-def _sentences(one: Hypothesis) -> str:
-    verdict, claim = one.verdict, one.verdict.claim
+def _sentences(hypothesis: Hypothesis) -> str:
+    verdict, claim = hypothesis.verdict, hypothesis.verdict.claim
     printed = f": {verdict.published}" if verdict.published else ""
     pair = f"{verdict.sides[0]} against {verdict.sides[1]}" if len(verdict.sides) == 2 else "; ".join(verdict.sides)
     unit = f" ({verdict.unit})" if verdict.unit else ""
-    here = f"Here: {pair}, in {verdict.metric}{unit}, {claim.better} is better."
+    ours = f"Here: {pair}, in {verdict.metric}{unit}, {claim.better} is better."
     return f"*{markdown_text(claim.statement)}* " + markdown_text(
-        f"({claim.source}{printed}.) {here} Agreement: {one.agreement}."
+        f"({claim.source}{printed}.) {ours} Agreement: {hypothesis.agreement}."
     )
 
 
-def _remarks(found: Sequence[Hypothesis]) -> list[str]:
-    """Proxies, and what the scale leaves open, each once with the numbers of the claims that it is about."""
+def _remarks(stated: Sequence[Hypothesis]) -> list[str]:
+    """Proxies and open claims, each remark once with the numbers of its claims."""
     about: dict[tuple[str, str], list[int]] = {}
-    for n, one in enumerate(found, start=1):
-        for label, remark in (("By proxy", one.verdict.proxy), ("Left open at this scale", one.open)):
+    for n, hypothesis in enumerate(stated, start=1):
+        remarks = (("By proxy", hypothesis.verdict.proxy), ("Left open at this scale", hypothesis.open))
+        for label, remark in remarks:
             if remark:
                 about.setdefault((label, remark), []).append(n)
     return [f"{name} ({', '.join(map(str, claims))}): {markdown_text(text)}." for (name, text), claims in about.items()]
 
 
 def _agreement(verdict: Verdict) -> str:
-    """What would replicate the claim, in the words of its relation."""
+    """The result that would replicate the claim."""
     claim, first, unit = verdict.claim, verdict.sides[0], f" {verdict.unit}" if verdict.unit else ""
     if claim.metric in EXACT:
-        return f"{first} is better; there is no noise, and so no interval"
+        return f"{first} is better; without noise there is no interval"
     a, b, c, d = (*verdict.sides, *[""] * 4)[:4]
     order = " > ".join(verdict.sides)
     return {
         ">": f"the whole interval favours {first}",
         "~": f"the whole interval lies within {claim.margin}{unit} of 0",
-        "ratio": f"{first} is at least {claim.ratio} times as good, by the whole interval of the ratio",
-        "ordering": f"{order}, every step by its whole interval",
-        "trend": f"{order}, by the whole interval of the slope, and no step goes the other way",
-        "interaction": f"{a} is ahead of {b} by more than {c} of {d}, by the whole interval",
-        "spread": f"{first} is steadier over seeds, by the whole interval of the distances from the median",
+        "ratio": f"the whole interval of the ratio lies above {claim.ratio} in favour of {first}",
+        "ordering": f"the whole interval of every step favours {order}",
+        "trend": f"the whole interval of the slope favours {order}, and no step goes the other way",
+        "interaction": f"the whole interval shows that {a} beats {b} by more than {c} beats {d}",
+        "spread": f"the whole interval of the distances from the median favours {first}",
     }[claim.relation]
 
 
 def _open(grid: Grid, cells: Sequence[Cell], verdict: Verdict) -> str:
-    for wanted in verdict.claim.asked:
-        if len(side_of(grid, cells, wanted)) != 1:
-            return f"'{cell_text(wanted)}' is not one of the cells"
+    for side in verdict.claim.asked:
+        if len(side_of(grid, cells, side)) != 1:
+            return f"'{cell_text(side)}' is not one of the cells"
     task = verdict.claim.metric.partition(".")[0]
     if task in TASKS and not any(task in cell.tasks for cell in cells):
         return f"no model is fine-tuned on {task}"

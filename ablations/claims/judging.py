@@ -1,8 +1,8 @@
-"""Published claims and what the records say about them.
+"""The verdicts of the records on the claims of a grid.
 
-What a claim says of its sides is its relation (``relations.py``): that one is better, that two are equal, an order, a
-trend, an interaction, a ratio, a spread. Its verdict is one of *replicates*, *contradicts* and *not resolved*, and it
-is the adjusted interval that decides:
+The relation of a claim (``relations.py``) says how its sides compare: one is better, two are equal, an order, a trend,
+an interaction, a ratio, a spread. The verdict is *replicates*, *contradicts* or *not resolved*, and the adjusted
+interval decides:
 
 ======================  ==========================================  ===================================
 verdict                 a better than b, and the other relations    a equals b
@@ -12,12 +12,11 @@ contradicts             the interval lies below 0                   the interval
 not resolved            everything else, absent data included       everything else, absent data included
 ======================  ==========================================  ===================================
 
-For a ratio the claimed one stands in the place of 0; a trend also asks that no step goes the other way.
+For a ratio, the claimed ratio replaces 0; for a trend, also no step may go the other way.
 
-Intervals are adjusted by Holm over the distinct tests among the claims of the grid, of every relation, whether or not
-they could be measured: the family is fixed before there are results. Two claims about one contrast on one metric (the
-paper measured it by two tasks) are one test. What has no noise, such as a number of parameters, is compared as it is
-and is no test.
+Holm's correction adjusts intervals over the distinct tests among the claims of the grid, of every relation, measured or
+not: the family is fixed before there are results. Two claims about one contrast on one metric (the paper measured it by
+two tasks) are one test. A metric without noise, such as a number of parameters, is compared directly and is no test.
 """
 
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ __all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "tally", "tes
 
 @dataclass(frozen=True)
 class _Case:
-    """A claim with its data: contrasts oriented so that positive is as claimed, or the reason why there are none."""
+    """A claim with its data: contrasts whose positive direction is the claimed one, or why there are none."""
 
     claim: Claim
     sides: Sides
@@ -59,21 +58,21 @@ class _Case:
 
     @property
     def p(self) -> float:
-        """The p value that enters Holm's correction: 1 where nothing can be decided."""
+        """The p value for Holm's correction; 1 if the claim cannot be decided."""
         return 1.0 if self.obstacle else self.relation.p(self.claim, self.contrasts)
 
     def shown_p(self) -> float | None:
-        """The p value to print, None without a test."""
+        """The p value to print; None without a test."""
         return self.p if self.measured else None
 
 
 def tests(claims: Sequence[Claim]) -> dict[tuple[object, ...], list[Claim]]:
-    """The claims of each distinct test, in order: those of one relation about the same sides on the same metric."""
-    found: dict[tuple[object, ...], list[Claim]] = {}
+    """The claims of each distinct test, in order: same relation, same sides, same metric."""
+    by_test: dict[tuple[object, ...], list[Claim]] = {}
     for claim in claims:
         if claim.metric not in EXACT:
-            found.setdefault(_test(claim), []).append(claim)
-    return found
+            by_test.setdefault(_test(claim), []).append(claim)
+    return by_test
 
 
 def _test(claim: Claim) -> tuple[object, ...]:
@@ -86,23 +85,23 @@ def _test(claim: Claim) -> tuple[object, ...]:
 
 def verdicts(measured: Measurements) -> list[Verdict]:
     """One verdict for each claim of the grid, in the order of the grid."""
-    asked = [_measured(claim, measured.cells) for claim in measured.grid.claims]
-    cases = [_case(claim, measured) for claim in asked]
-    p_values = dict.fromkeys(tests(asked), 1.0)
+    claims = [_measured(claim, measured.cells) for claim in measured.grid.claims]
+    cases = [_case(claim, measured) for claim in claims]
+    p_values = dict.fromkeys(tests(claims), 1.0)
     p_values |= {_test(case.claim): case.p for case in cases if _test(case.claim) in p_values}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
     levels = dict(zip(p_values, holm_levels(list(p_values.values())), strict=True))
-    found = []
+    judged = []
     for case in cases:
         test = _test(case.claim)
         decided = adjusted.get(test, 1.0), levels.get(test, LEVEL), len(p_values)
         spent = computing(case.sides.behind, measured)
-        found.append(_verdict(measured.grid, case, *decided, spent, _beside(case, measured)))
-    return found
+        judged.append(_verdict(measured.grid, case, *decided, spent, _beside(case, measured)))
+    return judged
 
 
 def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
-    """The claim with the metric on official data where the cells are fine-tuned on those."""
+    """The claim with the metric on official data if the cells are fine-tuned on it."""
     task = claim.official.partition(".")[0]
     is_official = any(task in cell.tasks for cell in cells) and bool(task)
     return claim.model_copy(update={"metric": claim.official}) if is_official else claim
@@ -127,20 +126,20 @@ def _case(claim: Claim, measured: Measurements) -> _Case:
 
 
 def _obstacle(claim: Claim, sides: Sides, contrasts: Sequence[Contrast]) -> str:
-    """Why contrasts cannot be decided, whatever their interval."""
+    """Why contrasts cannot be decided, whatever their interval is."""
     relation, n, count = RELATIONS[claim.relation], contrasts[0].n, len(sides.values)
     if n < relation.fewest:
         what = ("pair" if count == 2 else "set") + "s" * (n > 1)
         sized = "" if count == 2 else f" of {count} runs"
-        found = f"{('no', 'one')[n] if n < 2 else n} finished {what}{sized}"
-        return f"{found} with a common seed on one device class; at least {relation.fewest} are needed"
+        finished = f"{('no', 'one')[n] if n < 2 else n} finished {what}{sized}"
+        return f"{finished} with a common seed on one device class; at least {relation.fewest} are needed"
     if any(sides.plateau[a] and sides.plateau[b] for a, b in relation.compared(count)):
         which = "both sides" if count == 2 else "two sides that are compared"
-        return f"{which} are still on the plateau (no better than the neighbour-count baseline): train longer"
+        return f"{which} are still on the plateau (no better than the neighbour-count baseline); train longer"
     if claim.relation == "spread" and sides.lost:
-        return f"{', '.join(sides.lost)}, which is spread that no number stands for"
+        return f"{', '.join(sides.lost)}; without their scores the spread cannot be compared"
     if claim.metric not in EXACT and any(contrast.sd == 0 for contrast in contrasts):
-        return "the difference is the same in every seed, so there is no noise to compare it with"
+        return "the difference is the same in every seed, so there is no noise to compare with"
     return ""
 
 
@@ -182,7 +181,7 @@ def _own_split(claim: Claim) -> str:
 
 
 def _rank_agreement(case: _Case) -> str:
-    """Kendall's tau of an ordering: told, never decisive."""
+    """Kendall's tau of an ordering; printed, never decisive."""
     if case.claim.relation != "ordering" or case.obstacle:
         return ""
     interval = mean_interval(agreement(case.claim, case.sides.values))
@@ -192,12 +191,12 @@ def _rank_agreement(case: _Case) -> str:
     return f"Kendall's tau with the claimed order {interval.mean:.2f}{around}"
 
 
-def tally(found: Sequence[Verdict]) -> str:
+def tally(judged: Sequence[Verdict]) -> str:
     """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
     names = {REPLICATES: ("replicates", "replicate"), CONTRADICTS: ("contradicts", "contradict")}
     counts = []
     for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED, "not measured"):
-        count = sum((verdict.outcome if verdict.n else "not measured") == outcome for verdict in found)
-        one, many = names.get(outcome, (outcome, outcome))
-        counts += [f"{count} {one if count == 1 else many}"] if count else []
+        count = sum((verdict.outcome if verdict.n else "not measured") == outcome for verdict in judged)
+        singular, plural = names.get(outcome, (outcome, outcome))
+        counts += [f"{count} {singular if count == 1 else plural}"] if count else []
     return ", ".join(counts) or "no claims"

@@ -1,12 +1,12 @@
-"""How many seeds the claims of a grid need, before anything runs.
+"""The number of seeds that the claims of a grid need, estimated before it runs.
 
-A claim is seen with 80 % power when its interval is as narrow as its effect asks for; how narrow a number of seeds
-makes it depends on the noise, which only finished runs tell. They are looked for at the scale itself, then at the
-others of the grid, and where there are none the answer is for effects in standard deviations of a seed's number (of the
-difference of two sides, or of what the relation has in its place).
+To show an effect with 80 % power, its interval must be narrow enough, and its width depends on the noise, which only
+finished runs show. The pilot is a scale with finished runs: the scale itself, then the other scales of the grid.
+Without one, the answer is for effects in standard deviations of a seed's number (of the difference of two sides, or of
+the relation's own number).
 
-The level is Bonferroni's share for the family of the grid's claims: what Holm's first step asks for, and never less
-than it will ask for. Seeds are counted by the noncentral t distribution, the spread of the pilot taken as true.
+The level is Bonferroni's share for the family of the grid's claims: that of Holm's first step, its strictest. Seeds
+follow from the noncentral t distribution, with the spread of the pilot taken as true.
 """
 
 import math
@@ -26,25 +26,25 @@ from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
 
-EFFECTS = (0.5, 1.0, 2.0)  # standard deviations, where no pilot is at hand
+EFFECTS = (0.5, 1.0, 2.0)  # standard deviations, without a pilot
 _PERCENT = 100.0
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a claim needs.
+    """The seeds that a claim needs.
 
     Attributes:
-        pilot: The scale that the spread comes from; empty without a pilot.
+        pilot: The scale that the spread comes from; empty without one.
         n: Seeds of the pilot.
         sd: Standard deviation of a seed's number in the pilot, of the noisiest step of an ordering.
-        effect: What the pilot measured, in the relation's own terms; its sign says whether as claimed.
-        seeds: For that effect, 80 % power and the level of the plan; None where no number will do.
-        printed: The smallest published effect of the grid in this metric's unit; None where it does not transfer.
-        seeds_printed: For that effect.
+        effect: The effect in the pilot, in the relation's own terms; positive is as claimed.
+        seeds: Seeds for that effect at 80 % power and the level of the plan; None if no number suffices.
+        printed: The smallest published effect of the grid in this metric's unit; None if it does not transfer.
+        seeds_printed: Seeds for the published effect.
         planned: Seeds that the scale plans.
-        exact: Whether the metric has no noise, so that one run a side is enough.
-        plateau: Whether sides that are compared had not left the plateau in the pilot: its effect means little.
+        exact: Whether the metric has no noise, so that one run per side suffices.
+        plateau: Whether compared sides were on the plateau in the pilot, so that its effect means little.
     """
 
     claim: Claim
@@ -60,7 +60,7 @@ class Need:
     plateau: bool = False
 
     def to_dict(self) -> dict[str, Entry]:
-        """As plain data, the claim by its id."""
+        """All fields, the claim by its id."""
         return {"claim": self.claim.id, **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "claim"}}
 
 
@@ -70,14 +70,13 @@ def family_level(claims: Sequence[Claim]) -> float:
 
 
 def needs(grid: Grid, scale: str, measured: Mapping[str, Measurements], planned: int | None = None) -> list[Need]:
-    """What every claim of a grid needs at a scale.
+    """The seeds that every claim of a grid needs at a scale.
 
     Args:
         grid: The grid.
-        scale: Where it is to run.
-        measured: Scale -> what its cells have measured, in the order in which pilots are looked for after ``scale``
-            itself.
-        planned: Seeds that are to run; by default those of the cells of ``scale``.
+        scale: The scale of the plan.
+        measured: Scale -> measurements of its cells; pilots are tried in this order, after ``scale`` itself.
+        planned: Number of planned seeds; by default that of the cells of ``scale``.
     """
     level = family_level(grid.claims)
     pilots = {scale: measured[scale], **measured}
@@ -108,7 +107,7 @@ def _need(grid: Grid, claim: Claim, pilots: Mapping[str, Measurements], level: f
 
 
 def _pilot(claim: Claim, pilots: Mapping[str, Measurements]) -> tuple[str, tuple[Contrast, ...], bool]:
-    """The first scale at which a claim's sides have been measured with enough common seeds and some noise."""
+    """The first scale whose measurements of a claim's sides have enough common seeds and some noise."""
     relation = RELATIONS[claim.relation]
     for name, measured in pilots.items():
         sides = collect(measured, claim)
@@ -124,8 +123,8 @@ def _pilot(claim: Claim, pilots: Mapping[str, Measurements]) -> tuple[str, tuple
 def smallest_published(grid: Grid, claim: Claim) -> float | None:
     """The smallest published difference of two sides, among the grid's claims, in the unit of a claim's metric.
 
-    Scores transfer where the paper measured the same task by the same measure, from per cent to shares; perplexities as
-    logarithms, in nats. Everything else (a mean over tasks against a loss) is None: there is no exchange rate.
+    Scores of the same task and measure transfer, from per cent to shares; perplexities transfer as logarithms, in nats.
+    Everything else (such as a mean over tasks against a loss) is None: there is no conversion.
     """
     if claim.relation != ">":
         return None
@@ -135,7 +134,7 @@ def smallest_published(grid: Grid, claim: Claim) -> float | None:
 
 
 def published_effect(claim: Claim) -> float | None:
-    """How much better a is than b in print, in the unit of our metric; None where it does not transfer, or is none."""
+    """The published advantage of a over b in the unit of our metric; None if it does not transfer or is missing."""
     a, b = claim.published.get("a"), claim.published.get("b")
     if a is None or b is None or len(claim.published) != 2:
         return None
@@ -144,10 +143,10 @@ def published_effect(claim: Claim) -> float | None:
         return math.log(b / a) if "perplexity" in theirs and min(a, b) > 0 else None
     task, _, measure = claim.metric.partition(".")
     closed = theirs.replace("-", "").replace(" ", "")
-    asked = measure.replace("_", "") if task == "heldout" else task if task in TASKS else ""
+    prefix = measure.replace("_", "") if task == "heldout" else task if task in TASKS else ""
     if (
-        not asked
-        or not closed.startswith(asked)
+        not prefix
+        or not closed.startswith(prefix)
         or measure.rpartition("_")[2] not in closed
         or claim.better != "higher"
     ):
@@ -155,11 +154,11 @@ def published_effect(claim: Claim) -> float | None:
     return (a - b) / (_PERCENT if max(abs(a), abs(b)) > 1 else 1.0)
 
 
-def sheet(found: Sequence[Need], grid: Grid, scale: str) -> Sheet:
-    """One row a claim, for people."""
+def sheet(needed: Sequence[Need], grid: Grid, scale: str) -> Sheet:
+    """One row per claim, for people."""
     units = {metric.name: split_unit(metric.label or metric.name) for metric in grid.metrics}
     rows: list[list[Entry]] = []
-    for need in found:
+    for need in needed:
         unit = units.get(need.claim.metric, (need.claim.metric, ""))[1]
         rows.append([
             need.claim.id, IN_WORDS[need.claim.relation], _pilot_text(need),
@@ -169,36 +168,34 @@ def sheet(found: Sequence[Need], grid: Grid, scale: str) -> Sheet:
         ])  # fmt: skip
     headings = ("claim", "relation", "pilot seeds", "sd of a seed", "effect so far", "seeds for it",
                 "smallest published effect", "seeds for that", "planned")  # fmt: skip
-    return Sheet(headings, rows, left=3, notes=_notes(found, grid, scale))
+    return Sheet(headings, rows, left=3, notes=_notes(needed, grid, scale))
 
 
-def _notes(found: Sequence[Need], grid: Grid, scale: str) -> list[str]:
+def _notes(needed: Sequence[Need], grid: Grid, scale: str) -> list[str]:
     level, family = family_level(grid.claims), len(tests(grid.claims))
     notes = [
         f"Seeds for {100 * POWER:g} % power at {100 * level:.4g} %, the level of each of {family} tests when they "
-        "share the error evenly (Bonferroni; Holm asks for as much at the first step and for less after). The pilot's "
-        "spread is taken as true; that of three seeds has a 95 % interval from half to six times itself."
+        "share the error evenly (Bonferroni; Holm is as strict at its first step and less strict after). The pilot's "
+        "spread is taken as true; with three seeds its 95 % interval reaches from half to six times its value."
     ]
-    if any(need.pilot not in ("", scale) for need in found):
-        notes.append("A pilot at another scale lends its spread, which need not be that of this one.")
-    if any(need.effect is not None and _against(need) for need in found):
-        notes.append("An effect below 0, or a ratio below the claimed one, goes against the claim.")
-    if any(need.claim.relation == "~" for need in found):
-        notes.append(
-            "Of 'about equal', the seeds that show equality within the margin where there is no difference at all."
-        )
-    if any(need.claim.relation == "ordering" and need.pilot and need.seeds is None for need in found):
-        notes.append("No number: a step of the ordering goes the other way in the pilot, and seeds do not turn it.")
-    if any(not need.pilot and not need.exact for need in found):
+    if any(need.pilot not in ("", scale) for need in needed):
+        notes.append("A pilot at another scale may have another spread than this scale.")
+    if any(need.effect is not None and _against(need) for need in needed):
+        notes.append("An effect below 0, or a ratio below the claimed ratio, goes against the claim.")
+    if any(need.claim.relation == "~" for need in needed):
+        notes.append("For 'about equal', the seeds show equality within the margin if there is no true difference.")
+    if any(need.claim.relation == "ordering" and need.pilot and need.seeds is None for need in needed):
+        notes.append("No number: a step of the ordering goes the other way in the pilot; more seeds cannot show it.")
+    if any(not need.pilot and not need.exact for need in needed):
         listed = ", ".join(f"{seeds_needed(size, 1.0, level)} for {size:g}" for size in EFFECTS)
         notes.append(
-            "Without a pilot there is no spread to count with. For effects in standard deviations of a seed's number: "
+            "Without a pilot the spread is unknown. Seeds for effects in standard deviations of a seed's number: "
             f"{listed}."
         )
-    if any(need.printed is None and not need.exact for need in found):
+    if any(need.printed is None and not need.exact for need in needed):
         notes.append(
-            "A published effect transfers where it is a difference of two sides on the same task by the same measure, "
-            "or of perplexities; others have no exchange rate with ours."
+            "A published effect transfers if it is a difference of two sides on the same task and measure, or of "
+            "perplexities; others cannot be converted."
         )
     return notes
 

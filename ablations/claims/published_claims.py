@@ -1,7 +1,7 @@
-"""Published claims as data: the rows of ``ablations/published/claims/*.csv``, whether or not a grid tests them yet.
+"""Published claims: the rows of ``ablations/published/claims/*.csv``, tested by a grid or not.
 
-A row says what a paper claims, between which variants, with which printed values, and at which scale the claim can be
-tested honestly. A grid's claim names the row that it tests and says none of this again (``planning/asked_claims.py``).
+A row states what a paper claims, between which variants, with which printed values, and at which scale the claim can be
+tested honestly. A grid's claim names its row and repeats none of this (``planning/asked_claims.py``).
 """
 
 import csv
@@ -32,31 +32,30 @@ TESTABLE = {
     "constructed": "the mechanism alone, on constructed data",
     "paper": "as published only",
 }
-_LISTS = ("sides", "values")  # the columns that hold several entries, with '; ' between them
-_COUNTS = {"ordering": (2, 26), "trend": (2, 26), "interaction": (4, 4)}  # of sides; of other relations two
+_LISTS = ("sides", "values")  # columns with several entries, separated by '; '
+_COUNTS = {"ordering": (2, 26), "trend": (2, 26), "interaction": (4, 4)}  # number of sides; two for other relations
 
 
 @dataclass(frozen=True)
 class PublishedClaim:
-    """One claim.
+    """One published claim.
 
     Attributes:
         id: Unique; starts with paper and table.
-        part_of: The claim on whose row of the scoreboard this one counts: one task or one reading of a wider claim.
-        statement: In words.
-        source: Paper and table as they are cited.
-        table: Table, figure or section of the paper; where it is a table of ``ablations/published``, by that name.
-        metric, split: What the paper measured, and on which part of the data.
-        label: The metric in words, its unit in brackets, where sentences need more than ``metric``.
-        sides: What is compared, as the paper names it, in the order of the relation; an ordering or a trend lists the
-            best first, an interaction a, b, c, d of (a - b) - (c - d). Empty where the claim compares no variants.
+        part_of: The wider claim whose row of the scoreboard counts this one: one task or one reading of it.
+        statement: The claim in words.
+        source: Citation of paper and table.
+        table: Table, figure or section of the paper; for tables of ``ablations/published``, their name there.
+        metric, split: The paper's metric and the part of the data.
+        label: The metric in words with its unit in brackets, where sentences need more than ``metric``.
+        sides: The compared variants by the paper's names, in the order of the relation: ordering and trend list the
+            best first, an interaction a, b, c, d of (a - b) - (c - d). Empty if the claim compares no variants.
         relation: Of the first side to the second, a key of ``RELATIONS``. ``>`` means better and ``<`` means worse,
             whichever direction of the metric that is.
-        values: The printed values of the sides; empty where none are printed.
-        effect: As printed, or the first value minus the second, in the metric's unit.
-        testable: The smallest scale at which a test says something, a key of ``TESTABLE``; ``reason`` says what is
-            needed beyond that.
-        place: Its row, as ``file:line``.
+        values: The printed values of the sides; empty if none are printed.
+        effect: The printed effect, or the first value minus the second, in the metric's unit.
+        testable: The smallest scale with a meaningful test, a key of ``TESTABLE``; ``reason`` states further needs.
+        place: Place of the row, as ``file:line``.
     """
 
     id: str
@@ -80,12 +79,12 @@ class PublishedClaim:
 
     @property
     def published(self) -> str:
-        """The printed values in a phrase."""
+        """The printed values as a phrase."""
         return f"{self.metric}: {' against '.join(self.values)}" if len(self.values) == 2 else self.effect
 
     @property
     def as_asked(self) -> str:
-        """The relation as a grid asks it, with the better side first."""
+        """The relation as grids state it, with the better side first."""
         return ">" if self.relation == "<" else self.relation
 
     @property
@@ -100,7 +99,7 @@ _REQUIRED = ("id", "statement", "source", "paper", "table", "metric", "relation"
 
 
 def claims(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
-    """Every published claim by id, paper by paper, without those that are parts of others.
+    """Every published claim by id, paper by paper, without parts of other claims.
 
     Raises:
         ConfigError: For every bad row at once, each with file and line.
@@ -110,31 +109,31 @@ def claims(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
 
 @cache
 def with_parts(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
-    """Every published claim and every part of one by id: all that a grid may ask.
+    """Every published claim and every part of one by id: all that a grid may test.
 
     Raises:
         ConfigError: For every bad row at once, each with file and line.
     """
-    found: dict[str, PublishedClaim] = {}
+    by_id: dict[str, PublishedClaim] = {}
     problems: list[Problem] = []
     for path in sorted(folder.glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.reader(stream, strict=True)
             if tuple(next(reader, ())) != COLUMNS:
-                problems.append(Problem(f"{path.name}:1", f"the columns have to be {', '.join(COLUMNS)}"))
+                problems.append(Problem(f"{path.name}:1", f"the columns must be {', '.join(COLUMNS)}"))
                 continue
             for cells in reader:
                 where = f"{path.name}:{reader.line_num}"
                 if len(cells) != len(COLUMNS):
-                    problems.append(Problem(where, f"{len(cells)} cells where the header has {len(COLUMNS)}"))
+                    problems.append(Problem(where, f"has {len(cells)} cells; the header has {len(COLUMNS)}"))
                     continue
                 claim = _claim(cells, where)
-                problems += [Problem(where, fault) for fault in _faults(claim, found)]
-                found[claim.id] = claim
-    problems += [Problem(claim.place, fault) for claim in found.values() if (fault := _stray(claim, found))]
+                problems += [Problem(where, fault) for fault in _faults(claim, by_id)]
+                by_id[claim.id] = claim
+    problems += [Problem(claim.place, fault) for claim in by_id.values() if (fault := _stray(claim, by_id))]
     if problems:
         raise ConfigError(problems)
-    return found
+    return by_id
 
 
 def _claim(cells: Sequence[str], where: str) -> PublishedClaim:
@@ -150,18 +149,18 @@ def _faults(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> list[str
         if value and value not in allowed:
             faults.append(f"{name} is {value!r}. Allowed: {', '.join(allowed)}.{did_you_mean(value, allowed)}")
     if claim.id in known:
-        faults.append(f"there is a claim '{claim.id}' already")
+        faults.append(f"there is already a claim '{claim.id}'")
     fewest, most = _COUNTS.get(claim.relation, (2, 2))
     if claim.sides and not fewest <= len(claim.sides) <= most:
         count = str(fewest) if fewest == most else f"{fewest} or more"
-        faults.append(f"'{claim.relation}' has {count} sides, not {len(claim.sides)}; write '; ' between two")
+        faults.append(f"'{claim.relation}' needs {count} sides, not {len(claim.sides)}; separate them with '; '")
     if claim.values and len(claim.values) != len(claim.sides):
         faults.append(f"{len(claim.values)} values for {len(claim.sides)} sides")
     return faults + [f"the value {value!r} is not a number" for value in claim.values if not _is_number(value)]
 
 
 def _stray(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> str:
-    """What is wrong with the claim that a part names."""
+    """The problem with the claim that a part names."""
     if not claim.part_of:
         return ""
     if claim.part_of not in known:
@@ -181,11 +180,11 @@ def _is_number(printed: str) -> bool:
 
 
 def counted_as(name: str) -> str:
-    """The claim on whose row of the scoreboard a claim or a part of one counts; nothing where no paper claims it."""
-    found = with_parts().get(name)
-    return (found.part_of or found.id) if found else name
+    """The claim whose row of the scoreboard counts a claim or part; other names stay as they are."""
+    claim = with_parts().get(name)
+    return (claim.part_of or claim.id) if claim else name
 
 
 def papers() -> list[str]:
-    """The papers that have claims, those with most of them first."""
+    """The papers with claims, those with most claims first."""
     return [paper for paper, _ in Counter(claim.paper for claim in claims().values()).most_common()]

@@ -1,9 +1,8 @@
-"""What a claim may say of its sides, and what the seeds have to show for it: one class a relation.
+"""The relations that a claim may state between its sides, and their tests: one class per relation.
 
-Each relation turns the values of its sides into numbers of one seed each, oriented so that positive is as claimed, and
-reads those with the paired t test and its interval. ``decide`` looks at the interval alone, which excludes the null
-value exactly where ``p`` is below what is left of the level: so verdicts, p values and intervals never disagree,
-whatever the correction for many claims.
+Each relation turns the values of its sides into one number per seed, positive as claimed, and applies the paired t test
+and its interval to these. ``decide`` uses only the interval, which excludes the null value exactly when ``p`` is below
+the rest of the level: so verdicts, p values and intervals always agree, whatever the correction for many claims.
 
 ===========  ==================================================  =============================================
 relation     the claim                                           the number of a seed
@@ -34,35 +33,35 @@ Values = Sequence[Mapping[int, float]]  # of each side by seed, all sides with t
 
 
 class Better:
-    """a is better than b; and what all relations have in common.
+    """a is better than b; the base class of all relations.
 
     Attributes:
-        sides: Fewest and most sides.
-        fewest: Seeds below which nothing is decided.
+        sides: Smallest and largest number of sides.
+        fewest: Smallest number of seeds for a decision.
     """
 
     sides: tuple[int, int] = (2, 2)
     fewest: int = 2
 
     def compared(self, count: int) -> list[tuple[int, int]]:
-        """The sides whose difference means nothing while both are on the plateau."""
+        """Pairs of sides whose difference means nothing while both are on the plateau."""
         return [(0, 1)]
 
     def problem(self, values: Values) -> str:
-        """Why these values cannot be compared in this way; empty where they can."""
+        """Why these values cannot be compared in this way; empty if they can."""
         return ""
 
     def contrasts(self, claim: Claim, values: Values) -> tuple[Contrast, ...]:
-        """The numbers of each seed; the first contrast is tested, or all of them."""
+        """The number of each seed; the test uses the first contrast, or all of them."""
         sign = -1.0 if claim.better == "lower" else 1.0
         return (weighted(values, (sign, -sign)),)
 
     def tested(self, contrasts: Sequence[Contrast]) -> Sequence[Contrast]:
-        """The contrasts that are tested; any others only forbid."""
+        """The contrasts that are tested; others can only veto."""
         return contrasts[:1]
 
     def p(self, claim: Claim, contrasts: Sequence[Contrast]) -> float:
-        """Two-sided p against "neither as claimed nor the opposite"; there are two seeds or more."""
+        """Two-sided p against "neither as claimed nor the opposite"; needs at least two seeds."""
         return contrasts[0].p or 0.0
 
     def interval(self, claim: Claim, contrasts: Sequence[Contrast], level: float) -> Interval:
@@ -70,7 +69,7 @@ class Better:
         return contrasts[0].interval(level)
 
     def decide(self, claim: Claim, interval: Interval) -> str:
-        """The outcome that an interval stands for."""
+        """The outcome for an interval."""
         null = claim.ratio or 0.0
         if interval.low is None or interval.high is None:
             return NOT_RESOLVED
@@ -79,19 +78,19 @@ class Better:
         return CONTRADICTS if interval.high < null else NOT_RESOLVED
 
     def veto(self, contrasts: Sequence[Contrast]) -> str:
-        """What forbids to say "replicates" although the interval would."""
+        """Why the outcome is not "replicates" although the interval shows it; empty without a reason."""
         return ""
 
     def detectable(self, claim: Claim, contrasts: Sequence[Contrast], level: float) -> float | None:
-        """The smallest true effect that would be seen with 80 % power, as the interval counts."""
+        """The smallest true effect that has 80 % power, in the interval's unit."""
         contrast = contrasts[0]
         return minimum_detectable_effect(contrast.sd, contrast.n, level) if contrast.sd else None
 
     def needed(self, claim: Claim, contrasts: Sequence[Contrast], effect: float | None, level: float) -> int | None:
         """Seeds that show a true effect with 80 % power; without one, the effect of these contrasts."""
         contrast = contrasts[0]
-        found = _mean(contrast) if effect is None else effect
-        return self._at_least(seeds_needed(found, contrast.sd or 0.0, level, POWER))
+        size = _mean(contrast) if effect is None else effect
+        return self._at_least(seeds_needed(size, contrast.sd or 0.0, level, POWER))
 
     def _at_least(self, seeds: int | None) -> int | None:
         return None if seeds is None else max(self.fewest, seeds)
@@ -99,7 +98,7 @@ class Better:
 
 class Equal(Better):
     """a equals b within a margin: two one-sided tests (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15,
-    1987, 657-680), each at half the usual alpha, which is the same interval as everywhere.
+    1987, 657-680), each at half the usual alpha, which gives the same interval as everywhere.
     """
 
     def p(self, claim: Claim, contrasts: Sequence[Contrast]) -> float:
@@ -117,20 +116,20 @@ class Equal(Better):
         return CONTRADICTS if interval.low > margin or interval.high < -margin else NOT_RESOLVED
 
     def needed(self, claim: Claim, contrasts: Sequence[Contrast], effect: float | None, level: float) -> int | None:
-        """Seeds that show equality where there is no difference at all: each one-sided test misses 10 % at most."""
+        """Seeds that show equality without a true difference: each one-sided test misses at most 10 %."""
         return seeds_needed(claim.margin or 0.0, contrasts[0].sd or 0.0, level, 1 - (1 - POWER) / 2)
 
 
 class Ratio(Better):
     """a is at least x times as good as b: a / b where higher is better, b / a where lower is.
 
-    Tested on the logarithm, where the quotient is a difference; mean and interval are those of the geometric mean over
-    seeds, and the null value is x. Ours is a test of the ratio, where a published one is mostly a quotient of means.
+    The test uses logarithms, which turn the quotient into a difference; mean and interval are those of the geometric
+    mean over seeds, and the null value is x. Published ratios are mostly quotients of means.
     """
 
     def problem(self, values: Values) -> str:
         low = min((value for side in values for value in side.values()), default=1.0)
-        return "" if low > 0 else f"a ratio needs values above 0, and there is {low:g}"
+        return "" if low > 0 else f"a ratio needs values above 0, not {low:g}"
 
     def contrasts(self, claim: Claim, values: Values) -> tuple[Contrast, ...]:
         return super().contrasts(claim, [{seed: math.log(v) for seed, v in side.items()} for side in values])
@@ -145,24 +144,24 @@ class Ratio(Better):
         return Interval(mean, low, high, logs.n, level)
 
     def detectable(self, claim: Claim, contrasts: Sequence[Contrast], level: float) -> float | None:
-        """The smallest true ratio above x that would be seen."""
-        found = super().detectable(claim, contrasts, level)
-        return None if found is None else (claim.ratio or 1.0) * math.exp(found)
+        """The smallest true ratio above x that has 80 % power."""
+        log = super().detectable(claim, contrasts, level)
+        return None if log is None else (claim.ratio or 1.0) * math.exp(log)
 
     def needed(self, claim: Claim, contrasts: Sequence[Contrast], effect: float | None, level: float) -> int | None:
-        found = math.exp(_mean(contrasts[0])) if effect is None else effect
-        return super().needed(claim, contrasts, math.log(found / (claim.ratio or 1.0)), level)
+        ratio = math.exp(_mean(contrasts[0])) if effect is None else effect
+        return super().needed(claim, contrasts, math.log(ratio / (claim.ratio or 1.0)), level)
 
 
 class Ordering(Better):
     """Each side is better than the next.
 
-    An ordering is a conjunction, and all its steps have to be shown: the intersection-union test (Berger, Technometrics
-    24, 1982, 295-300), each step at the full level, which needs no correction within the claim. Kendall's tau with the
-    claimed order is told beside it and decides nothing: four sides of which two are truly equal have a tau well above
-    0, and the two estimates stand in the claimed order every other time. The claim is contradicted when any step lies
-    the other way, each at its share of the level (Bonferroni). Both together are an interval for the smallest step: its
-    lower end is the lowest lower end of the steps, its upper end the lowest upper end at the shared level.
+    An ordering is a conjunction, so every step must be shown: the intersection-union test (Berger, Technometrics 24,
+    1982, 295-300) tests each step at the full level and needs no correction within the claim. Kendall's tau with the
+    claimed order is printed beside it and decides nothing: if two of four sides are truly equal, tau is still well
+    above 0, and the two estimates are in the claimed order every other time. The claim is contradicted if any step goes
+    the other way, each at its share of the level (Bonferroni). Both together give an interval for the smallest step:
+    its lower end is the lowest lower end of the steps, its upper end the lowest upper end at the shared level.
     """
 
     sides = (3, 26)
@@ -185,34 +184,34 @@ class Ordering(Better):
     def interval(self, claim: Claim, contrasts: Sequence[Contrast], level: float) -> Interval:
         shared = 1 - (1 - level) / len(contrasts)
         wide = [step.interval(level) for step in contrasts]
-        means = [one.mean for one in wide if one.mean is not None]
-        lows = [one.low for one in wide if one.low is not None]
+        means = [interval.mean for interval in wide if interval.mean is not None]
+        lows = [interval.low for interval in wide if interval.low is not None]
         highs = [high for step in contrasts if (high := step.interval(shared).high) is not None]
         return Interval(min(means, default=None), min(lows, default=None), min(highs, default=None), wide[0].n, level)
 
     def detectable(self, claim: Claim, contrasts: Sequence[Contrast], level: float) -> float | None:
-        """The step that, were all steps so large, would be seen in all of them with 80 % power or more."""
+        """The step size that has at least 80 % power to show all steps, if all have this size."""
         sd, power = max(step.sd or 0.0 for step in contrasts), 1 - (1 - POWER) / len(contrasts)
         return minimum_detectable_effect(sd, contrasts[0].n, level, power) if sd else None
 
     def needed(self, claim: Claim, contrasts: Sequence[Contrast], effect: float | None, level: float) -> int | None:
-        """Seeds that show every step; None where a step measured so far goes the other way."""
+        """Seeds that show every step; None if a measured step goes the other way."""
         means = [_mean(step) if effect is None else effect for step in contrasts]
         power = 1 - (1 - POWER) / len(contrasts)
-        found = [
+        seeds = [
             seeds_needed(mean, step.sd or 0.0, level, power) if mean > 0 else None
             for mean, step in zip(means, contrasts, strict=True)
         ]
-        return None if None in found else max(seeds for seeds in found if seeds is not None)
+        return None if None in seeds else max(count for count in seeds if count is not None)
 
 
 class Trend(Ordering):
     """The sides get better from the last to the first: the slope of each seed's values over their places.
 
-    One summary a seed, then a t test of the summaries (Matthews, Altman, Campbell and Royston, British Medical Journal
-    300, 1990, 230-235). Places count 1, 2, 3, whatever the values of the axis: list them so that steps are alike, as in
-    doublings. A slope alone would call a curve with a peak a trend; so "replicates" asks too that no step's mean goes
-    the other way. Weaker than an ordering, which asks that every step is shown.
+    One summary per seed, then a t test of the summaries (Matthews, Altman, Campbell, Royston, British Medical Journal
+    300, 1990, 230-235). Places count 1, 2, 3, whatever the values of the axis are: list sides with equal steps, such as
+    doublings. By slope alone a curve with a peak would be a trend; so "replicates" also needs every step's mean to go
+    the claimed way. An ordering is stronger: it needs every step to be shown.
     """
 
     def contrasts(self, claim: Claim, values: Values) -> tuple[Contrast, ...]:
@@ -239,8 +238,7 @@ class Trend(Ordering):
 class Interaction(Better):
     """a beats b by more than c beats d: the difference of differences of each seed.
 
-    It says that the two differences differ, as where one is positive and the other negative; that they have opposite
-    signs is more, and takes two claims of its own.
+    It shows that the two differences differ. Opposite signs are a stronger statement and need two claims of their own.
     """
 
     sides = (4, 4)
@@ -258,11 +256,11 @@ class Spread(Better):
 
     The test of Brown and Forsythe (Journal of the American Statistical Association 69, 1974, 364-367), paired. The
     textbook test of two correlated variances (Pitman's and Morgan's) rejects equal spreads in 12 to 38 % of cases when
-    tails are heavy or some runs fail, which is what such claims are about; distances from the mean, in up to 14 %.
+    tails are heavy or some runs fail, as in such claims; distances from the mean, in up to 14 %.
     Simulated under equal spreads (normal, heavy-tailed, skewed, 15 % failed runs; correlation 0 to 0.9), this one
     rejects at 5 % in 0.3-1.2 % of cases with 5 seeds, in 3.0-4.8 % with 10, in 3.4-5.1 % with 20, and in up to 9 % with
-    4: five seeds are asked for, and with five it sees next to nothing (of two medians with an odd number of seeds, one
-    distance each is 0). With 20 seeds a threefold spread is seen in 97 % of cases. The effect is a difference of mean
+    4. So it needs five seeds, and with five it has little power (with an odd number of seeds, one distance from each
+    median is 0). With 20 seeds it shows a threefold spread in 97 % of cases. The effect is a difference of mean
     distances from the median.
     """
 

@@ -1,14 +1,14 @@
-"""The scoreboard: every published claim with what the published pages of results say about it, scale by scale.
+"""The scoreboard: every published claim with the verdicts of the published pages, scale by scale.
 
-A page's card (``page.json``) holds the verdicts of its claims. A claim of a paper may be tested by several grids and on
-several metrics. At a scale it counts as
+A page's card (``page.json``) holds the verdicts of its claims. Several grids may test a published claim, on several
+metrics. At a scale it counts as
 
-* *replicates* where some grid has asked all it asks about the claim, and every answer replicates,
-* *contradicts* where an answer contradicts and none replicates, *mixed* where some do either,
-* *not resolved* where something was measured and none of these holds,
-* *not run* where a grid asks it and nothing has been measured, *no grid* where none asks.
+* *replicates* if some grid has made all its tests of the claim, and every verdict is "replicates",
+* *contradicts* if a verdict is "contradicts" and none is "replicates", *mixed* if both occur,
+* *not resolved* if there are measurements and none of these holds,
+* *not run* if a grid tests it and there are no measurements, *no grid* if no grid tests it.
 
-Verdicts count only while the records of all their runs are there: without them a claim is not run.
+Verdicts count only while the records of all their runs exist: without them a claim is not run.
 """
 
 import operator
@@ -36,7 +36,7 @@ class Answer:
     Attributes:
         claim: The published claim's id.
         asked: The id of the grid's own claim.
-        outcome: The verdict, ``not run`` without data.
+        outcome: The verdict; ``not run`` without data.
         removed, published: The share of b's shortfall that a removes, measured and printed; see `removed`.
         low, high: The adjusted interval of the measured share.
         runs: The ids of the runs behind it.
@@ -60,19 +60,20 @@ class Answer:
 
 @dataclass(frozen=True)
 class Entry:
-    """A published claim with the answers to it, and the grids that ask it, run or not."""
+    """A published claim with its answers, and the grids that test it, run or not."""
 
     claim: PublishedClaim
     answers: tuple[Answer, ...]
     grids: tuple[str, ...]
 
     def outcome(self, scale: str) -> str:
-        """What is known of the claim at a scale, one of ``OUTCOMES``."""
-        here = [one for one in self.answers if one.scale == scale]
-        measured = [one.outcome for one in here if one.outcome != NOT_RUN]
+        """The outcome of the claim at a scale, one of ``OUTCOMES``."""
+        answers = [answer for answer in self.answers if answer.scale == scale]
+        measured = [answer.outcome for answer in answers if answer.outcome != NOT_RUN]
         if not measured:
             return NOT_RUN if self.grids else NO_GRID
-        pages = [[one.outcome for one in here if one.grid == grid] for grid in {one.grid for one in here}]
+        grids = {answer.grid for answer in answers}
+        pages = [[answer.outcome for answer in answers if answer.grid == grid] for grid in grids]
         replicated = any(set(page) == {REPLICATES} for page in pages)
         if CONTRADICTS in measured:
             return MIXED if REPLICATES in measured else CONTRADICTS
@@ -80,15 +81,15 @@ class Entry:
 
 
 def _unsure(page: Sequence[str]) -> bool:
-    """Whether a page that was measured leaves part of the claim open."""
+    """Whether a page with measurements leaves part of the claim open."""
     return set(page) != {NOT_RUN} and set(page) != {REPLICATES}
 
 
 def removed(a: float, b: float, *, lower: bool) -> float | None:
-    """The share of b's shortfall that a removes, a unit that papers' metrics and ours have in common.
+    """The share of b's shortfall that a removes: a unit in common to papers' metrics and ours.
 
-    The shortfall of a loss or an error rate is itself, that of a score its distance from 1, or from 100 where scores
-    are per cent. Negative where a is worse.
+    The shortfall of a loss or an error rate is itself; that of a score is its distance from 1 (100 for per cent).
+    Negative if a is worse.
 
     >>> removed(4.0, 5.0, lower=True), round(removed(90.0, 80.0, lower=False), 3)
     (0.2, 0.5)
@@ -99,7 +100,7 @@ def removed(a: float, b: float, *, lower: bool) -> float | None:
 
 
 def _printed(verdict: Verdict) -> float | None:
-    """`removed` of the printed values; perplexities as their logarithms, which are losses."""
+    """`removed` for the printed values; perplexities as their logarithms, which are losses."""
     values = verdict.claim.published
     if not {"a", "b"} <= values.keys():
         return None
@@ -110,7 +111,7 @@ def _printed(verdict: Verdict) -> float | None:
 
 
 def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
-    """A verdict as plain data, for the card of its page."""
+    """A verdict as data for the card of its page."""
     metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
     other = verdict.claim.against or metric
     b = [record.metrics.get(other) for _, id in _pairs(verdict) if (record := measured.get(id)) is not None]
@@ -142,45 +143,45 @@ def _pairs(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container[str]) -> list[Answer]:
-    """The verdicts of pages, each ``(grid, scale, card)``; where a run is not ``done`` they are not run."""
-    found = []
+    """The verdicts of pages, each ``(grid, scale, card)``; "not run" if a run of the verdict is not ``done``."""
+    verdicts = []
     for grid, scale, page in cards:
-        for said in filter(operator.itemgetter("claim"), page["claims"]):  # no paper's row for a grid's own hypothesis
-            there = all(id in done for id in said["runs"])
-            outcome = said["outcome"] if there and said["runs"] else NOT_RUN
-            kept = {key: said[key] for key in Answer.__dataclass_fields__ if key in said}
-            found.append(
-                Answer(**kept | {"grid": grid, "scale": scale, "outcome": outcome, "runs": tuple(said["runs"])})
+        for row in filter(operator.itemgetter("claim"), page["claims"]):  # hypotheses of a grid are in no paper's row
+            is_done = all(id in done for id in row["runs"])
+            outcome = row["outcome"] if is_done and row["runs"] else NOT_RUN
+            kept = {key: row[key] for key in Answer.__dataclass_fields__ if key in row}
+            verdicts.append(
+                Answer(**kept | {"grid": grid, "scale": scale, "outcome": outcome, "runs": tuple(row["runs"])})
             )
-    return found
+    return verdicts
 
 
 def entries(measured: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> list[Entry]:
-    """Every published claim, in the order of the record.
+    """Every published claim, in the order of the claims files.
 
     Args:
-        measured: The verdicts at hand.
-        asked: Published claim -> grids that ask it.
+        measured: The known verdicts.
+        asked: Published claim -> grids that test it.
 
     Raises:
-        ConfigError: For a claim of a grid that the record has not.
+        ConfigError: For a claim of a grid that the claims files lack.
     """
     known = claims()
-    strangers = sorted(({one.claim for one in measured} | asked.keys()) - known.keys())
-    problems = [Problem(id, f"is no claim of the published record.{did_you_mean(id, known)}") for id in strangers]
+    unknown = sorted(({answer.claim for answer in measured} | asked.keys()) - known.keys())
+    problems = [Problem(id, f"is not a published claim.{did_you_mean(id, known)}") for id in unknown]
     if problems:
         raise ConfigError(problems)
     return [
-        Entry(claim, tuple(one for one in measured if one.claim == id), tuple(asked.get(id, ())))
+        Entry(claim, tuple(answer for answer in measured if answer.claim == id), tuple(asked.get(id, ())))
         for id, claim in known.items()
     ]
 
 
-def tally(found: Sequence[Entry], scale: str) -> list[tuple[str, dict[str, int]]]:
-    """Paper -> how many claims ended how at a scale, papers with most claims first."""
+def tally(board: Sequence[Entry], scale: str) -> list[tuple[str, dict[str, int]]]:
+    """Each paper with its number of claims by outcome at a scale, papers with most claims first."""
     rows = []
     for paper in papers():
-        outcomes = [entry.outcome(scale) for entry in found if entry.claim.paper == paper]
+        outcomes = [entry.outcome(scale) for entry in board if entry.claim.paper == paper]
         if outcomes:
             rows.append((paper, {name: outcomes.count(name) for name in OUTCOMES}))
     return rows

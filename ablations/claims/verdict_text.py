@@ -1,4 +1,4 @@
-"""Verdicts as sentences, each a whole one: what was claimed, what was measured, and by how much."""
+"""Verdicts as whole sentences: the outcome, the effect and its interval."""
 
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from ablations.schema.claim import Claim
 
 
 def split_unit(label: str) -> tuple[str, str]:
-    """``held-out loss (nats)`` -> ``("held-out loss", "nats")``; no unit where there are no brackets."""
+    """``held-out loss (nats)`` -> ``("held-out loss", "nats")``; no unit without brackets."""
     name, bracket, unit = label.rstrip(")").rpartition(" (")
     return (name, unit) if bracket and label.endswith(")") else (label, "")
 
@@ -41,7 +41,7 @@ def amount(verdict: Verdict) -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """The verdict for people, one sentence."""
+    """The verdict as one sentence for people."""
     after = f" (published: {verdict.published})" if verdict.published else ""
     interval, effect = verdict.adjusted, verdict.effect
     if effect is None or interval.low is None or interval.high is None:
@@ -66,42 +66,42 @@ def _differ(verdict: Verdict, effect: float, by: str) -> str:
 
 
 def _equal(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    side = {REPLICATES: "within", CONTRADICTS: "beyond"}.get(verdict.outcome, "undecided against")
+    side = {REPLICATES: "within", CONTRADICTS: "beyond"}.get(verdict.outcome, "not clearly within or beyond")
     return f"{_differ(verdict, effect, by)}, {side} the margin of {verdict.claim.margin:g}{unit}"
 
 
 def _ratio(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    asked = {REPLICATES: "as claimed", CONTRADICTS: "against the claim"}.get(verdict.outcome, "undecided")
+    relative = {REPLICATES: "as claimed", CONTRADICTS: "against the claim"}.get(verdict.outcome, "undecided")
     times = f"{fixed(effect, places(verdict.adjusted.half, effect))} {range_text(verdict.adjusted)}"
-    least = f"{asked} (at least {verdict.claim.ratio:g})"
+    least = f"{relative} (at least {verdict.claim.ratio:g})"
     return f"{verdict.a} is {times} times as good as {verdict.b} in {verdict.metric}, {least}"
 
 
 def _ordering(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     order = " > ".join(verdict.sides)
-    stands = {REPLICATES: "holds", CONTRADICTS: "does not hold"}.get(verdict.outcome, "is not settled")
+    stands = {REPLICATES: "holds", CONTRADICTS: "does not hold"}.get(verdict.outcome, "is undecided")
     return f"the order {order} in {verdict.metric} {stands}: its smallest step is {_sign(effect)}{by}"
 
 
 def _trend(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     way = "better" if effect >= 0 else "worse"
     places_ = ", ".join(reversed(verdict.sides[1:]))
-    return f"{verdict.metric} gets {way} from {places_} to {verdict.a} by {by} a step"
+    return f"{verdict.metric} gets {way} from {places_} to {verdict.a} by {by} per step"
 
 
 def _interaction(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     a, b, c, d = verdict.sides
     more = "more" if effect >= 0 else "less"
-    return f"{a} is ahead of {b} in {verdict.metric} by {more} than {c} of {d}: the two differ by {by}"
+    return f"{a} beats {b} in {verdict.metric} by {more} than {c} beats {d}; the differences differ by {by}"
 
 
 def _spread(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     steadier = verdict.a if effect >= 0 else verdict.b
     if verdict.outcome == NOT_RESOLVED:
         both = f"{verdict.a} and {verdict.b} in {verdict.metric}"
-        return f"distances from the median of {both} differ by {by}, less for {steadier}"
+        return f"distances from the median of {both} differ by {by}, and are smaller for {steadier}"
     other = verdict.b if effect >= 0 else verdict.a
-    return f"{steadier} is steadier than {other} in {verdict.metric}: distances from the median differ by {by}"
+    return f"{steadier} varies less than {other} in {verdict.metric}: distances from the median differ by {by}"
 
 
 _TEXTS = {
@@ -113,7 +113,7 @@ _TEXTS = {
     "interaction": _interaction,
     "spread": _spread,
 }
-_SIGNED = ("ratio", "ordering")  # the effect is told with its sign, so its interval is too
+_SIGNED = ("ratio", "ordering")  # the effect is printed with its sign, and so is its interval
 
 
 def _sign(effect: float) -> str:
@@ -126,7 +126,7 @@ def _why(verdict: Verdict, unit: str) -> str:
         smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
         what = {"ratio": "ratio", "ordering": "smallest step", "trend": "slope"}.get(verdict.claim.relation, "effect")
         size = smallest if what == "ratio" else f"{smallest}{unit}"
-        parts.append(f"a true {what} of {size} would be seen with {100 * POWER:g} % power")
+        parts.append(f"the test has {100 * POWER:g} % power for a true {what} of {size}")
     return "".join(f"; {part}" for part in parts)
 
 

@@ -1,7 +1,7 @@
-"""Checkpoints in and out: the commands ``export`` and ``evaluate``.
+"""Exports and evaluates checkpoints: the commands ``export`` and ``evaluate``.
 
-``export`` writes what a pretraining left as a folder for ``transformers``; ``evaluate`` fine-tunes such a folder,
-anybody's, in this project's own loop. Its result is no record: a grid did not ask for it.
+``export`` writes the weights of a pretraining as a folder for ``transformers``; ``evaluate`` fine-tunes any such folder
+in this project's own loop. Its result is no record, since it belongs to no grid.
 """
 
 import json
@@ -28,7 +28,7 @@ _START = "start.safetensors"
 
 def export(
     run: Annotated[str, typer.Argument(help="The id of a finished pretraining, or its first digits.")],
-    folder: Annotated[Path, typer.Argument(help="Where to; empty or new.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to write, empty or new.")],
     results: Annotated[str | None, typer.Option("--results", help="Results folder of the run.")] = None,
 ) -> None:
     """Writes the weights of a finished pretraining as a folder that transformers loads."""
@@ -39,13 +39,13 @@ def export(
 
 
 def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tuple[str, ...]:
-    """Does what `export` says.
+    """Exports the weights of a run; see `export`.
 
     Returns:
-        What will be different in transformers, a line each.
+        The differences in transformers, one line each.
 
     Raises:
-        ConfigError: When there is no such run, it left no weights, or has knobs that transformers cannot express.
+        ConfigError: If there is no such run, its weights are missing, or transformers cannot express its knobs.
     """
     from safetensors.torch import load_file
 
@@ -57,14 +57,14 @@ def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tu
 
     records = Records(results)
     run = _pretraining(prefix, records)
-    interop.of_run(run.system, {})  # refused before anything is looked for
+    interop.of_run(run.system, {})  # raises for unsupported knobs before the search for weights
     weights = records.work_folder(run.id) / WEIGHTS
     if not weights.is_file():
         raise ConfigError(
             [
-                f"the weights of run {run.id} are not on this machine any more (records keep none). `ablations run` "
-                f"makes them again where the run has no record: run its grid with `--results OTHER` and export with "
-                f"`--results OTHER`, or delete {records.path(run.id)} first"
+                f"the weights of run {run.id} are no longer on this machine (records keep none). To train it again, "
+                f"run its grid with `--results OTHER` and export with `--results OTHER`, or delete "
+                f"{records.path(run.id)} and run its grid"
             ]
         )
     checkpoint = interop.of_run(run.system, load_file(weights))
@@ -73,38 +73,38 @@ def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tu
 
 
 def _pretraining(prefix: str, records: "Records") -> "Run":
-    """The one finished pretraining whose id starts so."""
+    """The finished pretraining whose id starts with a prefix."""
     from ablations.core.store import Damage
     from lightning_modules.config import ConfigError, did_you_mean
 
     ids = [path.stem for path in records.files()]
-    found = [name for name in ids if name.startswith(prefix)]
-    if len(found) != 1:
-        some = ", ".join(found[:6]) + (" ..." if len(found) > 6 else "")
+    matches = [name for name in ids if name.startswith(prefix)]
+    if len(matches) != 1:
+        some = ", ".join(matches[:6]) + (" ..." if len(matches) > 6 else "")
         raise ConfigError(
-            [f"{len(found)} runs start with '{prefix}'. {some or did_you_mean(prefix, ids[:200]).strip()}"]
+            [f"{len(matches)} runs start with '{prefix}'. {some or did_you_mean(prefix, ids[:200]).strip()}"]
         )
-    record = records.examine(found[0])
+    record = records.examine(matches[0])
     if record is None or isinstance(record, Damage):
         raise ConfigError([str(record)])
     run = record.run()
     if run.finetuning is not None:
         start = f"; it started from {run.parents[0]}" if run.parents else ""
-        raise ConfigError([f"run {run.id} is a fine-tuning on {run.task}, and pretrainings are exported{start}"])
+        raise ConfigError([f"run {run.id} is a fine-tuning on {run.task}; only pretrainings can be exported{start}"])
     if record.outcome != "done":
-        raise ConfigError([f"run {run.id} ended as {record.outcome}: it left no weights"])
+        raise ConfigError([f"run {run.id} ended as {record.outcome} and left no weights"])
     return run
 
 
 def evaluate(
     source: Annotated[Path, typer.Option("--from", help="A checkpoint's folder: config.json, model.safetensors ...")],
     task: Annotated[str, typer.Option("--task", help="A downstream task, such as rte.")],
-    seed: Annotated[int, typer.Option("--seed", help="Of the head, dropout and order.", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the head, dropout and order.", min=0)] = 0,
     change: Annotated[
         list[str] | None, typer.Option("--set", help="finetuning.KNOB=VALUE, or finetuning.protocol=bert. Repeatable.")
     ] = None,
     scale: Annotated[str, typer.Option("--scale", "-s", help="paper, or smoke: 64 examples once.")] = "paper",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the result is written.")] = Path("evaluations"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the result.")] = Path("evaluations"),
     form: Annotated[Format, typer.Option("--format", help="table for people, json for programs.")] = Format.table,
 ) -> None:
     """Fine-tunes a published checkpoint on a task and prints its scores beside the baselines."""
@@ -112,17 +112,17 @@ def evaluate(
         quiet = form is not Format.table
         request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output)
         path = evaluated(request, None if quiet else typer.echo)
-        found = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
         if quiet:
-            typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+            typer.echo(json.dumps(result, indent=1, ensure_ascii=False))
         else:
-            listing(_rows(found), form, "metric")
+            listing(_rows(result), form, "metric")
             typer.echo(f"wrote {path}")
 
 
-def _rows(found: dict[str, Any]) -> list[dict[str, str]]:
-    """A row a metric, with what answers without a network reach on it."""
-    metrics, rows = found["metrics"], []
+def _rows(result: dict[str, Any]) -> list[dict[str, str]]:
+    """One row per metric, with the scores of simple methods."""
+    metrics, rows = result["metrics"], []
     for name, value in metrics.items():
         if name.count(".") == 1:
             beside = {who: metrics.get(f"{name}.{who}") for who in ("majority", "tfidf")}
@@ -133,15 +133,15 @@ def _rows(found: dict[str, Any]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Request:
-    """What is evaluated.
+    """One evaluation of a checkpoint.
 
     Attributes:
         source: The checkpoint's folder.
         task: The task.
-        seed: Initialisation of the head, dropout and order follow from it.
-        settings: How it is fine-tuned.
-        output: Gets ``<checkpoint>-<task>-<seed>-<digits>.json``, and beside it a folder of that name for what the
-            training leaves.
+        seed: Seed of the head's initialisation, dropout and order.
+        settings: The settings of the fine-tuning.
+        output: Folder of the result ``<checkpoint>-<task>-<seed>-<digits>.json`` and of a folder of that name for the
+            files of the training.
     """
 
     source: Path
@@ -152,17 +152,17 @@ class Request:
 
 
 def evaluated(request: Request, say: Callable[[str], object] | None = None) -> Path:
-    """Does what `evaluate` says, going on from where an interrupted one stopped.
+    """Fine-tunes and scores a checkpoint, and resumes an interrupted evaluation; see `evaluate`.
 
     Args:
-        request: What is asked.
-        say: Told what the checkpoint lacks, and shown progress, if there is somebody.
+        request: The evaluation.
+        say: Called with each part that the checkpoint lacks; without it, no progress is shown.
 
     Returns:
         The file of the result.
 
     Raises:
-        ConfigError: When the checkpoint or the task is not as it should be, or the training diverged.
+        ConfigError: If the checkpoint or the task is invalid, or the training diverges.
     """
     from safetensors.torch import save_file
 
@@ -196,7 +196,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
 
 
 def _determining(request: Request, tokenizer: Path) -> dict[str, Any]:
-    """All that the numbers follow from."""
+    """Everything that determines the numbers."""
     from lightning_modules import NUMERICS
     from lightning_modules.data.text.tokenizer import fingerprint as digest
     from lightning_modules.interop import fingerprint
@@ -240,7 +240,7 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
 
 
 def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bool) -> "Fitted":
-    """Trains, with a bar; Ctrl-C writes a checkpoint first."""
+    """Fine-tunes with a progress bar; Ctrl-C writes a checkpoint first."""
     import logging
     import warnings
 
@@ -252,10 +252,10 @@ def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bo
 
     speed.settle()
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    with _bar(name, shown) as tell, patient_interrupt() as asked, warnings.catch_warnings():
+    with _bar(name, shown) as tell, patient_interrupt() as interrupt, warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="pytorch_lightning")  # its own deprecations and advice
         try:
-            return finetune(finetuning_run, work, on_progress=tell, stop=asked.is_set)
+            return finetune(finetuning_run, work, on_progress=tell, stop=interrupt.is_set)
         except Interrupted:
             raise KeyboardInterrupt from None
         except Diverged as error:
@@ -264,7 +264,7 @@ def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bo
 
 @contextmanager
 def _bar(name: str, shown: bool) -> Any:
-    """What is told of progress goes to the display of grids in progress, as a plan of one run."""
+    """Shows progress in the display of grids, as a plan of one run."""
     from ablations.running.launch import Event
     from ablations.running.progress import Display, fitting
 

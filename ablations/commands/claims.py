@@ -11,36 +11,36 @@ if TYPE_CHECKING:
 
 
 def claims(
-    grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid asks.")] = None,
+    grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid tests.")] = None,
     paper: Annotated[str | None, typer.Option("--paper", "-p", help="Only claims of this paper.")] = None,
-    scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only answers at this scale.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, names alone.")] = (
+    scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only verdicts at this scale.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
         Format.table
     ),
-    results: Annotated[str | None, typer.Option("--results", help="Another results folder.")] = None,
+    results: Annotated[str | None, typer.Option("--results", help="Results folder, relative to the project.")] = None,
 ) -> None:
-    """Published claims, and what the records say of each: scoreboard, verdicts, and the runs behind them."""
+    """Shows the published claims with their verdicts and runs: the scoreboard."""
     with reporting_errors():
         from ablations.core.store import Records
         from ablations.pages import scoreboard_page
 
-        found = scoreboard_page.gathered(Records(results).snapshot())
-        found = _chosen(found, grid, paper, scale)
-        if not found:
-            typer.secho(f"No claim of '{paper}' is asked by the grid '{grid}'.", err=True)
+        board = scoreboard_page.gathered(Records(results).snapshot())
+        board = _chosen(board, grid, paper, scale)
+        if not board:
+            typer.secho(f"The grid '{grid}' tests no claim of '{paper}'.", err=True)
         if form is Format.names:
-            typer.echo("\n".join(entry.claim.id for entry in found))
+            typer.echo("\n".join(entry.claim.id for entry in board))
         elif form is Format.json:
-            _, numbers, runs = scoreboard_page.sheets(found)
+            _, numbers, runs = scoreboard_page.sheets(board)
             rows = [dict(zip(numbers.headings, row, strict=True)) for row in numbers.rows]
-            ids = {(one["asked"], one["grid"], one["scale"]): one["runs"] for one in runs["claims"]}
+            ids = {(claim["asked"], claim["grid"], claim["scale"]): claim["runs"] for claim in runs["claims"]}
             keyed = [row | {"runs": ids.get((row["asked"], row["grid"], row["scale"]), ())} for row in rows]
             listing(keyed, form, "claim")
         else:
-            _tell(found, scale, narrowed=any((grid, paper, scale)))
+            _print(board, scale, narrowed=any((grid, paper, scale)))
 
 
-def _chosen(found: "list[Entry]", grid: str | None, paper: str | None, scale: str | None) -> "list[Entry]":
+def _chosen(board: "list[Entry]", grid: str | None, paper: str | None, scale: str | None) -> "list[Entry]":
     from dataclasses import replace
 
     from ablations.claims.published_claims import papers
@@ -49,7 +49,7 @@ def _chosen(found: "list[Entry]", grid: str | None, paper: str | None, scale: st
     from lightning_modules.config import ConfigError, Problem, did_you_mean
 
     by_name = {name.lower(): name for name in papers()}
-    levels = scoreboard_page.scales(found)
+    levels = scoreboard_page.scales(board)
     for option, value, allowed in (
         ("--grid", grid, grids.available()),
         ("--paper", paper and paper.lower(), by_name),
@@ -58,32 +58,32 @@ def _chosen(found: "list[Entry]", grid: str | None, paper: str | None, scale: st
         if value is not None and value not in allowed:
             raise ConfigError([Problem(option, f"'{value}' has no claims.{did_you_mean(value, allowed)}")])
     kept = []
-    for entry in found:
+    for entry in board:
         if (grid and grid not in entry.grids) or (paper and entry.claim.paper.lower() != paper.lower()):
             continue
-        answers = [one for one in entry.answers if scale in (None, one.scale) and grid in (None, one.grid)]
+        answers = [a for a in entry.answers if scale in (None, a.scale) and grid in (None, a.grid)]
         kept.append(replace(entry, answers=tuple(answers)))
     return kept
 
 
-def _tell(found: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
+def _print(board: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
     from ablations.core.formatting import markdown
     from ablations.pages import scoreboard_page
 
-    for scale in scoreboard_page.scales(found):
+    for scale in scoreboard_page.scales(board):
         typer.secho(f"Published claims at scale {scale}", bold=True)
-        typer.echo(markdown(scoreboard_page.summary(found, scale)))
+        typer.echo(markdown(scoreboard_page.summary(board, scale)))
     if narrowed:
-        for entry in found:
+        for entry in board:
             typer.secho(f"{entry.claim.id}: {entry.claim.statement}", bold=True)
             typer.echo(
                 f"  {entry.claim.paper}, {entry.claim.table}. Published: {entry.claim.published or 'no numbers'}"
             )
-            for one in entry.answers:
-                typer.echo(f"  {one.grid}/{one.scale}: {one.sentence}")
-                typer.echo(f"    runs: {', '.join(one.runs) or 'none'}")
+            for answer in entry.answers:
+                typer.echo(f"  {answer.grid}/{answer.scale}: {answer.sentence}")
+                typer.echo(f"    runs: {', '.join(answer.runs) or 'none'}")
             if not entry.answers:
-                unrun = f"asked by {', '.join(entry.grids)}, not run{f' at scale {only}' if only else ''}"
-                typer.echo("  " + (unrun if entry.grids else "no grid asks it"))
+                unrun = f"tested by {', '.join(entry.grids)}, not run{f' at scale {only}' if only else ''}"
+                typer.echo("  " + (unrun if entry.grids else "no grid tests it"))
     else:
-        typer.echo(markdown(scoreboard_page.sheets(found)[0]))
+        typer.echo(markdown(scoreboard_page.sheets(board)[0]))

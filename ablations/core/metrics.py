@@ -1,32 +1,32 @@
-"""What is measured of a run: the names by which grids, claims and tables speak of it."""
+"""The metrics of a run: the names that grids, claims and tables use, with descriptions."""
 
 METRICS: dict[str, str] = {
     "heldout.loss": "mean loss of the predictions on held-out text, nats",
-    "heldout.accuracy": "share of held-out predictions that are right, 0 to 1",
+    "heldout.accuracy": "share of correct held-out predictions, 0 to 1",
     "heldout.unigram_loss": "the same loss of word frequencies alone, nats",
     "heldout.bigram_loss": "the same loss of counts of left and right neighbours, nats",
-    "heldout.next_loss": "mean loss of next tokens on held-out text, from those on their left, nats",
-    "heldout.next_accuracy": "share of next tokens that are predicted rightly, 0 to 1",
+    "heldout.next_loss": "mean loss of next tokens on held-out text, given the tokens on their left, nats",
+    "heldout.next_accuracy": "share of next tokens predicted correctly, 0 to 1",
     "heldout.next_unigram_loss": "the same loss of word frequencies alone, nats",
     "heldout.next_bigram_loss": "the same loss of counts of left neighbours, nats",
-    "heldout.previous_loss": "mean loss of previous tokens on held-out text, from those on their right, nats",
-    "heldout.previous_accuracy": "share of previous tokens that are predicted rightly, 0 to 1",
+    "heldout.previous_loss": "mean loss of previous tokens on held-out text, given the tokens on their right, nats",
+    "heldout.previous_accuracy": "share of previous tokens predicted correctly, 0 to 1",
     "heldout.previous_unigram_loss": "the same loss of word frequencies alone, nats",
     "heldout.previous_bigram_loss": "the same loss of counts of right neighbours, nats",
     "heldout.pairs_loss": "mean loss of the predictions on held-out pairs of segments of one text, nats",
-    "heldout.pairs_accuracy": "share of those predictions that are right, 0 to 1",
+    "heldout.pairs_accuracy": "share of those predictions that are correct, 0 to 1",
     "heldout.pairs_next_loss": "mean loss of next tokens on the same pairs, nats",
-    "heldout.pairs_next_accuracy": "share of those predictions that are right, 0 to 1",
+    "heldout.pairs_next_accuracy": "share of those predictions that are correct, 0 to 1",
     "heldout.pairs_previous_loss": "mean loss of previous tokens on the same pairs, nats",
-    "heldout.pairs_previous_accuracy": "share of those predictions that are right, 0 to 1",
-    "heldout.nsp_accuracy": "share of held-out pairs right: does the second segment follow, or is it from elsewhere?",
-    "heldout.nsp_majority": "the same share for always giving the commoner answer",
+    "heldout.pairs_previous_accuracy": "share of those predictions that are correct, 0 to 1",
+    "heldout.nsp_accuracy": "share of correct held-out pairs: does the second segment follow, or is it from elsewhere?",
+    "heldout.nsp_majority": "the same share for the majority class",
     "heldout.nsp_bow": "the same share for a linear classifier of word counts",
-    "heldout.nsp_overlap": "the same for the words alone that both segments have",
-    "heldout.sop_accuracy": "share of held-out pairs right: are the two segments in order, or swapped?",
-    "heldout.sop_majority": "the same share for always giving the commoner answer",
+    "heldout.nsp_overlap": "the same share for the shared words of both segments",
+    "heldout.sop_accuracy": "share of correct held-out pairs: are the two segments in order, or swapped?",
+    "heldout.sop_majority": "the same share for the majority class",
     "heldout.sop_bow": "the same share for a linear classifier of word counts",
-    "heldout.sop_overlap": "the same for the words alone that both segments have",
+    "heldout.sop_overlap": "the same share for the shared words of both segments",
     "heldout.plateau": "whether the model is no better than those neighbour counts",
     "layers.angle": "angle between input and output of a layer, degrees, mean over layers",
     "layers.distance": "L2 distance between input and output of a layer, mean over layers",
@@ -41,11 +41,11 @@ METRICS: dict[str, str] = {
     "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
 }
 PLATEAU = "heldout.plateau"
-COST = "cost."  # before an entry of a record's cost where that is what is compared
-EXACT = {  # of these there is no noise: every seed has the same
+COST = "cost."  # prefix of metrics that are entries of a record's cost
+EXACT = {  # metrics without noise: the same in every seed
     "cost.parameters": "trainable parameters",
     "cost.tokens": "tokens presented in training",
     "cost.flops": "floating-point operations of training",
 }
-COSTS = EXACT | {"cost.seconds": "seconds of training", "cost.tokens_per_second": "tokens presented in a second"}
-HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of those that look one way
+COSTS = EXACT | {"cost.seconds": "seconds of training", "cost.tokens_per_second": "tokens presented per second"}
+HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models

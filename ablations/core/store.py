@@ -1,7 +1,7 @@
-"""The records: one JSON file a run, the only source of tables. Written whole or not at all; read with suspicion.
+"""The store of records: one JSON file per run, the only source of tables. Writes are atomic; reads check everything.
 
-A record is ``records/<2 hex>/<16 hex>.json`` of the results folder; the list of installed packages it refers to is
-``environments/<12 hex>.json``; the process that makes the run holds ``.locks/<16 hex>.lock``.
+A record is ``records/<2 hex>/<16 hex>.json`` of the results folder; its list of installed packages is
+``environments/<12 hex>.json``; the process of the run holds ``.locks/<16 hex>.lock``.
 """
 
 import errno
@@ -30,11 +30,11 @@ Flaw = Literal["empty", "truncated", "altered", "newer", "malformed", "drifted",
 
 
 class RecordWarning(UserWarning):
-    """A record that cannot be used and was skipped."""
+    """A record is unusable and was skipped."""
 
 
 class StoreError(OSError):
-    """A record could not be written; what was there before still is."""
+    """A record could not be written; the old file is intact."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Damage:
     Attributes:
         path: The file, relative to the results folder.
         flaw: What kind of damage.
-        message: The same in words, with what to do.
+        message: The damage in words, and what to do.
     """
 
     path: str
@@ -56,10 +56,10 @@ class Damage:
 
 
 class Lookup(Protocol):
-    """Where records come from: a store, what was read of one, or a dictionary in tests."""
+    """A source of records: a store, a snapshot, or a dictionary in tests."""
 
     def get(self, id: str, /) -> Record | None:
-        """The record of a run, None where there is none."""
+        """The record of a run; None if there is none."""
 
 
 class Records:
@@ -79,16 +79,16 @@ class Records:
             ValueError: If ``run_id`` is not sixteen hexadecimal digits, which keeps every path inside the folder.
         """
         if not _ID.fullmatch(run_id):
-            raise ValueError(f"{run_id!r} is not a run id: sixteen lower-case hexadecimal digits")
+            raise ValueError(f"{run_id!r} is not a run id; it must be sixteen lower-case hexadecimal digits")
         return self.folder / "records" / run_id[:2] / f"{run_id}.json"
 
     def work_folder(self, run_id: str) -> Path:
-        """Where a run keeps its log, checkpoint and progress: in the cache, apart for each results folder."""
+        """The folder of a run's log, checkpoint and progress: in the cache, separate for each results folder."""
         self.path(run_id)
         return self._work_home() / run_id
 
     def work_folders(self) -> list[Path]:
-        """The work folders that this results folder's runs have left in the cache, ordered by run."""
+        """The work folders of this results folder's runs in the cache, ordered by run."""
         return sorted(path for path in self._work_home().glob("*") if _ID.fullmatch(path.name))
 
     def _work_home(self) -> Path:
@@ -99,49 +99,49 @@ class Records:
         return sorted((self.folder / "records").glob("[0-9a-f][0-9a-f]/*.json"))
 
     def get(self, run_id: str) -> Record | None:
-        """The record of a run, None (with a `RecordWarning`) where it is damaged, None where there is none."""
+        """The record of a run; None if there is none, or (with a `RecordWarning`) if it is damaged."""
         return _usable(self.examine(run_id))
 
     def examine(self, run_id: str) -> Record | Damage | None:
-        """The record of a run, or what is wrong with it."""
+        """The record of a run, or its damage."""
         return self._read(self.path(run_id))
 
     def all(self) -> Iterator[Record]:
-        """Every usable record, ordered by id; damaged ones are skipped with a `RecordWarning` each."""
-        for _, found in self.survey():
-            if (record := _usable(found)) is not None:
+        """Every usable record, ordered by id; skips damaged ones with a `RecordWarning` each."""
+        for _, entry in self.survey():
+            if (record := _usable(entry)) is not None:
                 yield record
 
     def survey(self) -> Iterator[tuple[str, Record | Damage]]:
-        """Every file among the records, ordered: its stem, and the record or what is wrong with it."""
+        """Every file among the records, ordered: its stem, and the record or its damage."""
         for path in self.files():
-            found = self._read(path)
-            if found is not None:
-                yield path.stem, found
+            entry = self._read(path)
+            if entry is not None:
+                yield path.stem, entry
 
     def snapshot(self) -> "Snapshot":
-        """All records as they stand now, each file read once."""
+        """All present records; reads each file once."""
         return Snapshot(self.folder, dict(self.survey()))
 
     def verify(self) -> list[Damage]:
-        """Everything among the records that is not a sound record, each with its reason."""
+        """Every file among the records that is not a sound record, with its damage."""
         damages = []
-        for stem, found in self.survey():
-            damage = found if isinstance(found, Damage) else self._drift(self.path(stem), found)
+        for stem, entry in self.survey():
+            damage = entry if isinstance(entry, Damage) else self._drift(self.path(stem), entry)
             damages += [damage] if damage else []
         return damages
 
     def put(self, record: Record) -> Record:
         """Writes a record, atomically. The caller holds the run's lock.
 
-        A finished record stays: an attempt that failed later never replaces it, and nothing replaces one that a newer
-        version of the project wrote.
+        A later failed attempt never replaces a finished record, and nothing replaces a record by a newer version of the
+        project.
 
         Returns:
-            The record as it stands in the store now.
+            The record that is now in the store.
 
         Raises:
-            StoreError: If it could not be written (disk full, no permission), or is too large; the old one is intact.
+            StoreError: If it cannot be written (disk full, no permission) or is too large; the old record is intact.
         """
         path, existing = self.path(record.id), self.examine(record.id)
         if isinstance(existing, Record) and existing.outcome == "done" and record.outcome != "done":
@@ -152,20 +152,20 @@ class Records:
         data["checksum"] = checksum(data)
         text = _text(data)
         if len(text) > LARGEST_RECORD:
-            message = f"the record would have {len(text):,} bytes, more than the {LARGEST_RECORD:,} a record may have"
+            message = f"the record has {len(text):,} bytes; at most {LARGEST_RECORD:,} are allowed"
             raise StoreError(errno.EMSGSIZE, message, str(path))
         write(path, text)
         return Record.model_validate(data)
 
     def lock(self, run_id: str) -> FileLock:
-        """The lock of a run, not yet taken. The kernel frees it when its holder dies."""
+        """The lock of a run, not yet acquired. The kernel releases it when its holder dies."""
         self.path(run_id)
         folder = self.folder / ".locks"
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(folder / f"{run_id}.lock")
 
     def is_locked(self, run_id: str) -> bool:
-        """Whether some process is making this run right now."""
+        """Whether a process holds this run's lock."""
         lock = self.lock(run_id)
         try:
             lock.acquire(timeout=0)
@@ -180,19 +180,19 @@ class Records:
         except FileNotFoundError:
             return None
         if not raw.strip():
-            return self._damage(path, "empty", "is empty; delete it and run again")
+            return self._damage(path, "empty", "is empty; delete it and rerun")
         try:
             data = json.loads(raw)
         except ValueError:  # bad JSON and bad UTF-8 alike
-            return self._damage(path, "truncated", "is not complete JSON; delete it and run again")
+            return self._damage(path, "truncated", "is not complete JSON; delete it and rerun")
         if not isinstance(data, dict):
             return self._damage(path, "malformed", "is not a record")
         version = data.get("schema_version")
         if isinstance(version, int) and version > _VERSION:
-            message = f"has schema version {version}, newer than the {_VERSION} known here; update the project"
+            message = f"has schema version {version}, newer than the known version {_VERSION}; update the project"
             return self._damage(path, "newer", message)
         if data.get("checksum") != checksum(data):
-            return self._damage(path, "altered", "does not match its checksum: it was changed after it was written")
+            return self._damage(path, "altered", "does not match its checksum; it was changed after it was written")
         try:
             record = Record.model_validate(data)
         except ValidationError as error:
@@ -203,12 +203,12 @@ class Records:
         return record
 
     def _drift(self, path: Path, record: Record) -> Damage | None:
-        """A sound file whose configuration no longer hashes to its id."""
+        """The damage if the configuration of a sound file no longer hashes to its id."""
         try:
             now = record.run().id
         except ConfigError as error:
-            return self._damage(path, "drifted", f"its configuration cannot be read any more: {error.problems[0]}")
-        message = f"its configuration hashes to {now} here: the meaning of a setting was changed without a migration"
+            return self._damage(path, "drifted", f"its configuration is no longer readable: {error.problems[0]}")
+        message = f"its configuration now hashes to {now}; a setting changed its meaning without a migration"
         return self._damage(path, "drifted", message) if now != record.id else None
 
     def _damage(self, path: Path, flaw: Flaw, message: str) -> Damage:
@@ -217,51 +217,51 @@ class Records:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The records of a results folder as they stood at one moment: what is written later is not seen.
+    """The records of a results folder at one moment, without later ones.
 
     Attributes:
         folder: The results folder.
-        found: Stem of each file, which is its run's id, to the record or what is wrong with it.
+        found: Stem of each file, which is its run's id -> the record or its damage.
     """
 
     folder: Path
     found: dict[str, Record | Damage]
 
     def get(self, run_id: str) -> Record | None:
-        """The record of a run, None (with a `RecordWarning`) where it is damaged, None where there is none."""
+        """The record of a run; None if there is none, or (with a `RecordWarning`) if it is damaged."""
         return _usable(self.found.get(run_id))
 
     def survey(self) -> Iterator[tuple[str, Record | Damage]]:
-        """Every file among the records, ordered: its stem, and the record or what is wrong with it."""
+        """Every file among the records, ordered: its stem, and the record or its damage."""
         return iter(self.found.items())
 
     @property
     def done(self) -> set[str]:
         """The ids of the runs that are done."""
-        return {id for id, found in self.found.items() if isinstance(found, Record) and found.outcome == "done"}
+        return {id for id, entry in self.found.items() if isinstance(entry, Record) and entry.outcome == "done"}
 
 
-def _usable(found: Record | Damage | None) -> Record | None:
-    if isinstance(found, Damage):
-        warnings.warn(f"{found}; skipped", RecordWarning, stacklevel=3)
+def _usable(entry: Record | Damage | None) -> Record | None:
+    if isinstance(entry, Damage):
+        warnings.warn(f"{entry}; skipped", RecordWarning, stacklevel=3)
         return None
-    return found
+    return entry
 
 
 def _text(data: dict[str, Any]) -> bytes:
-    """A record as JSON with one line a section, which keeps diffs readable and files small."""
+    """A record as JSON with one line per section: diffs are readable and files small."""
     lines = (f"{json.dumps(key)}: {json.dumps(data[key], sort_keys=True, allow_nan=False)}" for key in sorted(data))
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replaces a file whole: the old content stays until the new is on the disk.
+    """Replaces a file atomically: the old content stays until the new content is on the disk.
 
     Raises:
-        StoreError: Naming the file and the bytes it needed; the file is as it was.
+        StoreError: With the file and the bytes it needs; the file is unchanged.
     """
     try:
         write_atomically(path, lambda file: file.write(content))
     except OSError as error:
-        message = f"{error.strerror or error}: {len(content):,} bytes could not be written; the file is as it was"
+        message = f"{error.strerror or error}: cannot write {len(content):,} bytes; the file is unchanged"
         raise StoreError(error.errno or errno.EIO, message, str(path)) from error

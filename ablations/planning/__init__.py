@@ -1,1 +1,1 @@
-"""From a grid file to its cells and runs: reading, checking, resolving, searching, costs."""
+"""From a grid file to its cells and runs: reads, checks, resolves and searches them, and estimates their cost."""

@@ -1,7 +1,7 @@
-"""The claims of a grid file, joined with the published claims that they name.
+"""Joins the claims of a grid file with the published claims that they name.
 
 A paper's claim is stated once, in ``ablations/published/claims``. A grid names it and adds what only a grid knows: the
-metric, the cells, a margin. What no paper claims, a hypothesis, states itself in the grid.
+metric, the cells, a margin. A hypothesis, which no paper claims, is stated in the grid.
 """
 
 from typing import Any, get_args
@@ -13,12 +13,12 @@ from lightning_modules.config import did_you_mean
 
 _STATED = ("statement", "source", "published_metric", "published")  # by the published claim
 _OWN = ("id", "statement", "source")  # by a hypothesis
-# published relation -> the relations by which a grid may ask a part of it, or something sharper
+# published relation -> relations by which a grid may test a part of it, or a sharper claim
 _ASKED_AS = {">": ("ratio",), "~": ("ratio",), "ordering": (">",), "trend": (">", "ordering"), "interaction": (">",)}
 
 
 def join(document: Document) -> Any:
-    """The claims of a grid file in full, as `Claim` takes them; what is wrong is noted in ``document``."""
+    """The claims of a grid file in full, as `Claim` takes them; adds problems to ``document``."""
     entries = document.data["claims"]
     if not isinstance(entries, list):
         return entries
@@ -37,31 +37,31 @@ def _joined(n: int, entry: dict[str, Any], document: Document) -> dict[str, Any]
     published = known[name]
     for key in _STATED:
         if key in entry:
-            document.complain((*where, key), f"{published.place} says this; leave it out")
+            document.complain((*where, key), f"{published.place} states this; leave it out")
     if entry.get("id") == name:
-        document.complain((*where, "id"), "is that of the published claim anyway; leave it out")
+        document.complain((*where, "id"), "repeats the id of the published claim; leave it out")
     _check_relation(where, entry, published, document)
     _check_values(where, entry, published, document)
     return {"relation": published.as_asked} | entry | _stated(published) | {"id": entry.get("id", name)}
 
 
 def _own(where: Path_, entry: dict[str, Any], document: Document) -> dict[str, Any]:
-    """A claim that names no published one, and so states itself."""
+    """A claim that names no published claim and states itself."""
     if not any(key in entry for key in _OWN):
         own = ", ".join(f"'{key}'" for key in _OWN)
-        document.complain(where, f"names no published claim ('claim: ID'), nor does it state itself ({own})")
+        document.complain(where, f"needs a published claim ('claim: ID') or a statement of its own ({own})")
         return _placeholders(int(where[1])) | entry
     published = with_parts().get(str(entry.get("id")))
     if published:
         stated = ", ".join(key for key in _STATED if key in entry)
         rest = f" and leave out {stated}" if stated else ""
-        message = f"is a published claim ({published.place}): write 'claim: {published.id}'{rest}"
+        message = f"is a published claim ({published.place}); write 'claim: {published.id}'{rest}"
         document.complain((*where, "id"), message)
     return entry
 
 
 def _placeholders(n: int) -> dict[str, Any]:
-    """So that everything else about a claim without a statement is checked too."""
+    """Values that let the rest of a claim without a statement be checked."""
     return {"id": f"claim_{n}", "statement": "-", "source": "-"}
 
 
@@ -75,25 +75,25 @@ def _stated(published: PublishedClaim) -> dict[str, Any]:
 
 
 def _check_relation(where: Path_, entry: dict[str, Any], published: PublishedClaim, document: Document) -> None:
-    asked, theirs = entry.get("relation"), published.as_asked
-    if asked is None:
+    relation, theirs = entry.get("relation"), published.as_asked
+    if relation is None:
         return
-    if asked == theirs:
-        document.complain((*where, "relation"), f"{published.place} says this; leave it out")
+    if relation == theirs:
+        document.complain((*where, "relation"), f"{published.place} states this; leave it out")
         return
     known = get_args(Claim.model_fields["relation"].annotation)
     allowed = _ASKED_AS.get(theirs, ())
-    if asked in known and asked not in allowed:
-        others = f"; a grid may ask {' or '.join(repr(one) for one in allowed)} instead" if allowed else ""
-        message = f"{asked!r} is another claim than the published one, '{theirs}' ({published.place}){others}"
+    if relation in known and relation not in allowed:
+        others = f"; use {theirs!r} or {' or '.join(map(repr, allowed))}" if allowed else ""
+        message = f"{relation!r} is not the published relation, '{theirs}' ({published.place}){others}"
         document.complain((*where, "relation"), message)
 
 
 def _check_values(where: Path_, entry: dict[str, Any], published: PublishedClaim, document: Document) -> None:
-    """Printed values belong to sides: as many of the one as of the other."""
+    """There must be as many sides as published values."""
     sides = entry.get("sides")
-    asked = len(sides) if isinstance(sides, list) else 2
-    if published.values and len(published.values) != asked:
+    count = len(sides) if isinstance(sides, list) else 2
+    if published.values and len(published.values) != count:
         listed = ", ".join(published.sides)
-        message = f"asks {asked} sides, but {published.place} has values of {len(published.values)} ({listed})"
-        document.complain(where, f"{message}; name a claim of these sides, or add it there with 'part_of'")
+        message = f"has {count} sides, but {published.place} has values for {len(published.values)} ({listed})"
+        document.complain(where, f"{message}; name a claim with these sides, or add one there with 'part_of'")

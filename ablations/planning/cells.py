@@ -16,7 +16,7 @@ from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.protocols import PROTOCOLS
 
 Values = dict[str, Any]
-PROTOCOL = "protocol"  # behind FINETUNING: the name of a paper's fine-tuning settings
+PROTOCOL = "protocol"  # after FINETUNING: the name of a paper's fine-tuning settings
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Layout:
 
     Attributes:
         axes: Axis -> its values at this scale.
-        kept: The combinations that become cells, the baseline first, then in the order of the file.
-        excluded: Those left out, each with the reason the grid gives.
-        baseline: A value for each axis: what the grid names, and the first value of the axes it does not.
+        kept: Combinations that become cells, the baseline first, then in the order of the file.
+        excluded: Combinations that are left out, each with the grid's reason.
+        baseline: A value for each axis: the grid's baseline, or the axis's first value.
     """
 
     axes: dict[str, tuple[Any, ...]]
@@ -37,39 +37,39 @@ class Layout:
 
 
 def axes_at(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = None) -> dict[str, tuple[Any, ...]]:
-    """Axis -> values, with what the scale and then the caller put in their place.
+    """Axis -> values: the caller's, else the scale's, else the grid's.
 
     Raises:
-        ConfigError: For an axis the grid has not, and for a variant or a system that there is not.
+        ConfigError: For an unknown axis, variant or system.
     """
-    wanted = {path: tuple(values) for path, values in (axes or {}).items()}
+    chosen = {path: tuple(values) for path, values in (axes or {}).items()}
     wrong = [
         Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, grid.axes)}")
-        for path in wanted
+        for path in chosen
         if path not in grid.axes
     ]
-    for path, values in wanted.items():
+    for path, values in chosen.items():
         if (names := names_of(grid, path)) is not None:
             unknown = [value for value in values if value not in names]
             wrong += [Problem(path, f"there is no {path} {v!r}.{did_you_mean(str(v), names)}") for v in unknown]
     if wrong:
         raise ConfigError(wrong)
-    return {path: wanted.get(path, grid.scales[scale].axes.get(path, values)) for path, values in grid.axes.items()}
+    return {path: chosen.get(path, grid.scales[scale].axes.get(path, values)) for path, values in grid.axes.items()}
 
 
 def varied(grid: Grid) -> set[str]:
-    """The knobs that tell the cells of a grid from each other."""
+    """The knobs in which the cells of a grid differ."""
     named = (knobs for variants in grid.variants.values() for knobs in variants.values())
     return {*grid.axes, *(path for knobs in named for path in knobs)}
 
 
 def has_part(system: System, path: str) -> bool:
-    """Whether the part of a system that a knob belongs to is switched on."""
+    """Whether a system has the part that a knob belongs to."""
     return "." not in path or system.get(path.rpartition(".")[0]) is not None
 
 
 def names_of(grid: Grid, path: str) -> list[str] | None:
-    """The names that the values of an axis must be among; None for knobs."""
+    """The allowed values of an axis of names; None for knobs."""
     named = SYSTEMS if path == SYSTEM_AXIS else grid.variants.get(path)
     return None if named is None else list(named)
 
@@ -81,12 +81,12 @@ def tasks_at(grid: Grid, scale: str) -> tuple[str, ...]:
 
 
 def as_printed(grid: Grid, scale: str, values: Mapping[str, Any]) -> Values:
-    """A combination in the values that papers print: what its own stand for at a scale, else its own."""
+    """A combination in published values: each stand-in of the scale replaced by the value it stands for."""
     return {**values, **stand_ins(grid, scale, values)}
 
 
 def stand_ins(grid: Grid, scale: str, values: Mapping[str, Any]) -> Values:
-    """The published values that stand-ins among a combination's values stand for at a scale."""
+    """Axis -> published value, for the values of a combination that are stand-ins at a scale."""
     return {
         path: theirs
         for path in grid.scales[scale].stands_for
@@ -96,28 +96,28 @@ def stand_ins(grid: Grid, scale: str, values: Mapping[str, Any]) -> Values:
 
 
 def own_values(grid: Grid, scale: str, printed: Mapping[str, Any]) -> Values:
-    """The other way round: what stands for published values at a scale."""
-    found = dict(printed)
-    for path in found.keys() & grid.scales[scale].stands_for.keys():
+    """The inverse of `as_printed`: published values replaced by their stand-ins at a scale."""
+    values = dict(printed)
+    for path in values.keys() & grid.scales[scale].stands_for.keys():
         pairs = stand_in_pairs(grid, scale, path)
-        found[path] = next((ours for ours, theirs in pairs if same(theirs, printed[path])), printed[path])
-    return found
+        values[path] = next((ours for ours, theirs in pairs if same(theirs, printed[path])), printed[path])
+    return values
 
 
 def stand_in_pairs(grid: Grid, scale: str, path: str) -> list[tuple[Any, Any]]:
-    """The values of an axis at a scale, each with the published value that it stands for."""
+    """Each value of an axis at a scale with the published value it stands for."""
     ours = axes_at(grid, scale).get(path, ())
     return list(zip(ours, grid.scales[scale].stands_for[path], strict=False))
 
 
 def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]]) -> list[list[Values]]:
-    """The independent directions of a grid, each a list of settings of one axis, or of several that move together.
+    """The independent directions of a grid: lists of settings of one axis or of several zipped axes.
 
     >>> dimensions({"a": [1, 2], "b": [3, 4], "c": [5]}, [("a", "b")])
     [[{'a': 1, 'b': 3}, {'a': 2, 'b': 4}], [{'c': 5}]]
 
     Raises:
-        ConfigError: If axes that move together have different numbers of values, or the same ones twice.
+        ConfigError: If zipped axes have different numbers of values, or a combination twice.
     """
     directions: list[list[Values]] = []
     placed: set[str] = set()
@@ -129,7 +129,7 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
         counts = {name: len(axes[name]) for name in group}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
-            raise ConfigError([Problem("zip", f"axes that move together need as many values as each other: {listed}")])
+            raise ConfigError([Problem("zip", f"zipped axes need the same number of values: {listed}")])
         rows = [dict(zip(group, row, strict=True)) for row in zip(*(axes[name] for name in group), strict=True)]
         if len(group) > 1 and (twice := next((row for n, row in enumerate(rows) if row in rows[:n]), None)):
             raise ConfigError([Problem("zip", f"{label(twice)} is listed twice")])
@@ -137,22 +137,22 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
     return directions
 
 
-def agrees(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a combination has the wanted values; a list stands for any of its items."""
-    return all(path in values and _is_one_of(values[path], want) for path, want in wanted.items())
+def agrees(values: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
+    """Whether a combination has the values of a pattern; a list stands for any of its items."""
+    return all(path in values and _is_one_of(values[path], options) for path, options in pattern.items())
 
 
-def _is_one_of(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, (list, tuple)) and not isinstance(value, (list, tuple)):
-        return any(same(value, item) for item in wanted)
-    return same(value, wanted)
+def _is_one_of(value: Any, options: Any) -> bool:
+    if isinstance(options, (list, tuple)) and not isinstance(value, (list, tuple)):
+        return any(same(value, item) for item in options)
+    return same(value, options)
 
 
 def layout(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = None) -> Layout:
     """Every combination of a grid at a scale.
 
     Raises:
-        ConfigError: For unknown axes, or axes that cannot move together.
+        ConfigError: For unknown axes, or axes that cannot be zipped.
     """
     values = axes_at(grid, scale, axes)
     home = {path: options[0] for path, options in values.items()} | own_values(grid, scale, grid.baseline)
@@ -170,7 +170,7 @@ def layout(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = No
 
 
 def probes(grid: Grid, scale: str) -> Iterator[Values]:
-    """Few combinations that between them hold every value: one direction varies, the others stay at the baseline."""
+    """A few combinations that cover every value: each varies one direction and keeps the baseline in the others."""
     plan = layout(grid, scale)
     directions = dimensions(plan.axes, grid.zip)
     home = {path: v for rows in directions for path, v in _home(rows, plan.baseline).items()}
@@ -189,9 +189,9 @@ def _home(rows: list[Values], baseline: Values) -> Values:
 
 
 def label(values: Mapping[str, Any]) -> str:
-    """``rate=0.15, num_layers=4``: the last part of each path, or as much as tells it from the others.
+    """``rate=0.15, num_layers=4``: the shortest unambiguous end of each path.
 
-    Values of axes that are no knobs stand for themselves.
+    Values of axes that are no knobs appear alone.
 
     >>> label({"model.dropout": 0.1, "model.attention_dropout": 0, "system": "bert", "a.rate": 1, "b.rate": 2})
     'dropout=0.1, attention_dropout=0, bert, a.rate=1, b.rate=2'
@@ -203,7 +203,7 @@ def label(values: Mapping[str, Any]) -> str:
     return ", ".join(shown)
 
 
-@functools.lru_cache(maxsize=1024)  # the paths are those of a grid's axes, again and again
+@functools.lru_cache(maxsize=1024)  # called again and again with the paths of a grid's axes
 def _short(path: str, among: tuple[str, ...]) -> str:
     parts = path.split(".")
     for count in range(1, len(parts)):
@@ -216,11 +216,11 @@ def _short(path: str, among: tuple[str, ...]) -> str:
 def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
     """How a model is fine-tuned on a task.
 
-    What the task's shape needs comes first, then the protocol, then knobs for all tasks, then those for this one.
+    Later settings win: the task's own, the protocol's, knobs for all tasks, knobs for this task.
 
     Args:
-        knobs: Paths, each with ``finetuning.`` before it, and their values.
-        task: The task; empty for what all tasks have in common.
+        knobs: Paths that start with ``finetuning.``, and their values.
+        task: The task; empty for the settings common to all tasks.
 
     Raises:
         ConfigError: Naming each bad knob.
@@ -239,7 +239,7 @@ def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
         raise ConfigError(
             [Problem(f"{FINETUNING}first", f"there is no task {first!r}.{did_you_mean(str(first), TASKS)}")]
         )
-    own |= {"first": None} if first == task else {}  # where it is one of the tasks itself
+    own |= {"first": None} if first == task else {}  # a task is not its own first task
     try:
         return FineTuning().but(**own)
     except ConfigError as error:
@@ -250,7 +250,7 @@ def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
 class Workshop:
     """Makes the systems of a grid at a scale.
 
-    The later is stronger: the base system, the scale's own file, the grid's ``set``, the ``set`` of its entry for the
+    Later settings win: the base system, the scale's own file, the grid's ``set``, the ``set`` of its entry for the
     scale, the cell's values.
     """
 
@@ -265,12 +265,12 @@ class Workshop:
         self._finetunings: dict[str, FineTuning] = {}
 
     def knobs(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The knobs of a combination: those of named variants written out, in the order of the axes."""
-        found: dict[str, Any] = {}
+        """The knobs of a combination, in the order of the axes, with variants replaced by their knobs."""
+        knobs: dict[str, Any] = {}
         for path, value in values.items():
             if path != SYSTEM_AXIS:
-                found |= self.grid.variants[path][value] if path in self.grid.variants else {path: value}
-        return found
+                knobs |= self.grid.variants[path][value] if path in self.grid.variants else {path: value}
+        return knobs
 
     def finetuning(self, values: Mapping[str, Any], task: str) -> FineTuning:
         """How the pretrained system of a combination is fine-tuned on a task; see `finetuning`."""
@@ -309,16 +309,16 @@ class Workshop:
             try:
                 return System.read(changed)
             except ConfigError:
-                pass  # said in full below
+                pass  # the code below raises it with every problem
         return SYSTEMS[name].but(**{**self._common(name), **knobs})
 
     def _common(self, name: str) -> dict[str, Any]:
-        """What all cells of a system start with: nothing in parts that the system has not and the grid does not add."""
+        """The settings of all cells of a system, without those of parts that neither the system nor the grid has."""
         system = SYSTEMS[name]
         return {path: value for path, value in self.common.items() if path in self._own or has_part(system, path)}
 
     def _start(self, name: str) -> dict[str, Any] | None:
-        """The plain data that every cell of a system starts from; None if it is not valid by itself."""
+        """The settings that every cell of a system starts from, as data; None if they are invalid alone."""
         if name not in self._started:
             try:
                 self._started[name] = SYSTEMS[name].but(**self._common(name)).to_dict()
@@ -328,20 +328,20 @@ class Workshop:
 
 
 def _changed(data: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Plain data with some knobs changed: what ``but`` does, at a tenth of its time for ten thousand cells.
+    """Settings as data with some knobs changed: as ``but``, in a tenth of its time for ten thousand cells.
 
-    None where it takes ``but``: for unknown knobs, and below parts that are switched off.
+    None where ``but`` is needed: for unknown knobs, and below parts that are switched off.
     """
     data = dict(data)
     for path, value in knobs.items():
         *branches, leaf = path.split(".")
-        here = data
+        part = data
         for name in branches:
-            if not isinstance(here.get(name), dict):
+            if not isinstance(part.get(name), dict):
                 return None
-            here[name] = dict(here[name])
-            here = here[name]
-        if leaf not in here:
+            part[name] = dict(part[name])
+            part = part[name]
+        if leaf not in part:
             return None
-        here[leaf] = value
+        part[leaf] = value
     return data

@@ -1,4 +1,4 @@
-"""What runs take, known before they run: parameters, steps, tokens, FLOPs, and the speed at which those are made."""
+"""The cost of runs before they run: parameters, steps, tokens, FLOPs, and the expected speed."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from lightning_modules.config import Settings, flat, once
 from lightning_modules.system import System
 from lightning_modules.tasks import expected_work
 
-# What one slot is taken to do where no finished run of the same device class says better, in FLOP a second:
+# The assumed speed of one slot, in FLOP per second, until a run of the same device class has finished:
 # one thread of a current server core in bfloat16, one data-centre GPU at small models.
 ASSUMED_SPEED = {"cpu": 2e11, "gpu": 3e13}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run takes, known before it runs."""
+    """The cost of one run, known before it runs."""
 
     parameters: int
     steps: int
@@ -29,10 +29,10 @@ class Cost:
 
 
 def _architecture(system: System) -> tuple[Any, ...]:
-    """What the number of parameters depends on: every setting of the networks that is not a fraction.
+    """Every setting that changes the number of parameters: those of the networks that are not fractions.
 
-    Rates and probabilities shape no weight (the tests change each of them and count), and counting once for each
-    of a thousand dropouts would take most of a plan's time.
+    Rates and probabilities shape no weight (the tests change each of them and count). Counting again for each of a
+    thousand dropouts would take most of a plan's time.
     """
     return system.data.tokenizer.vocab_size, _shape(system.model), _shape(system.objectives)
 
@@ -43,17 +43,17 @@ def _shape(part: Settings) -> tuple[Any, ...]:
 
 
 def costs(runs: Sequence[Run]) -> dict[str, Cost]:
-    """What each run takes, by id."""
-    sizes: dict[tuple[Any, ...], int] = {}  # one count an architecture
+    """Run id -> cost."""
+    sizes: dict[tuple[Any, ...], int] = {}  # one count per architecture
     pretraining: dict[int, Cost] = {}  # by object: the seeds of a cell share their system
-    found: dict[str, Cost] = {}
+    by_id: dict[str, Cost] = {}
     for run in runs:
         cost = pretraining.get(id(run.system)) or _pretraining(run.system, sizes)
         pretraining[id(run.system)] = cost
         if run.finetuning is not None:
             cost = Cost(cost.parameters, *expected_work(run.system, run.task, run.finetuning))
-        found[run.id] = cost
-    return found
+        by_id[run.id] = cost
+    return by_id
 
 
 def _pretraining(system: System, sizes: dict[tuple[Any, ...], int]) -> Cost:
@@ -64,13 +64,13 @@ def _pretraining(system: System, sizes: dict[tuple[Any, ...], int]) -> Cost:
     return Cost(sizes[architecture], steps, steps * system.tokens_per_step(), steps * system.flops_per_step())
 
 
-def speed(found: Mapping[str, Record | Damage]) -> tuple[float, str]:
-    """FLOP a second of one slot here, and where the figure comes from: finished pretrainings, or an assumption."""
-    here = gpus()
-    device = next(iter(here.values()), "cpu")
+def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
+    """FLOP per second of one slot on this machine, measured by finished pretrainings or assumed, and the source."""
+    devices = gpus()
+    device = next(iter(devices.values()), "cpu")
     measured = [
         record.cost["flops"] / record.cost["seconds"]
-        for record in found.values()
+        for record in records.values()
         if isinstance(record, Record)
         and record.outcome == "done"
         and record.kind == "pretrain"
@@ -78,4 +78,4 @@ def speed(found: Mapping[str, Record | Damage]) -> tuple[float, str]:
     ]
     if measured:
         return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"
-    return ASSUMED_SPEED["gpu" if here else "cpu"], f"assumed for {device}; no run has finished on it yet"
+    return ASSUMED_SPEED["gpu" if devices else "cpu"], f"assumed for {device}; no run has finished on it yet"

@@ -1,4 +1,4 @@
-"""What a grid must be beyond its shape: knobs that exist, values that build, references that refer to something."""
+"""Checks of a well-formed grid: knobs exist, values build, references resolve."""
 
 import difflib
 import re
@@ -35,11 +35,11 @@ from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.protocols import PROTOCOLS
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
-_MOST_BUILT = 2_000  # cells of a scale that are all built when a grid is read; a plan builds every one it holds
+_MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
 
 
 def check(grid: Grid, document: Document) -> None:
-    """Notes in ``document`` everything that is wrong with a grid of the right shape."""
+    """Adds the problems of a well-formed grid to ``document``."""
     names_known = _check_names(grid, document)
     names_known &= _check_references(grid, document)
     _check_metrics(grid, document)
@@ -56,13 +56,13 @@ def check(grid: Grid, document: Document) -> None:
     _check_selections(grid, layouts, document)
     for scale, plan in layouts.items():
         if not plan.kept:
-            document.complain(("scales", scale), "every combination is excluded; nothing is left to run")
+            document.complain(("scales", scale), "every combination is excluded; keep at least one")
         elif _check_settings(grid, scale, plan, document):
             _check_cells(grid, scale, plan, document)
 
 
 def _check_names(grid: Grid, document: Document) -> bool:
-    """Knobs, systems and axes that are named where they can be varied or set."""
+    """Names of knobs, systems, tasks and axes that the grid varies or sets."""
     before = len(document.problems)
     if grid.base not in SYSTEMS:
         document.complain(("base",), f"there is no system '{grid.base}'.{did_you_mean(grid.base, SYSTEMS)}")
@@ -105,7 +105,7 @@ def _check_variants(grid: Grid, document: Document) -> None:
         if axis not in grid.axes:
             document.complain(("variants", axis), f"is not an axis of this grid.{did_you_mean(axis, grid.axes)}")
         if "." in axis or axis == SYSTEM_AXIS:
-            document.complain(("variants", axis), "the name of an axis that is no knob has no dot, and is not 'system'")
+            document.complain(("variants", axis), "an axis of variants needs a name without a dot other than 'system'")
         for name, knobs in variants.items():
             for path in knobs:
                 _check_knob(grid, ("variants", axis, name, path), path, document)
@@ -126,15 +126,17 @@ def _check_knob(grid: Grid, where: Path_, path: str, document: Document, axis: b
         return
     if path == SYSTEM_AXIS:
         if not axis:
-            document.complain(where, "whole systems are chosen by 'base', or varied by an axis 'system'")
+            document.complain(where, "cannot be set; choose a system with 'base' or an axis 'system'")
     elif not _KNOB.fullmatch(path):
-        document.complain(where, "a knob is lower-case letters, digits, _ and dots, and starts with a letter")
+        document.complain(where, "a knob must be lower-case letters, digits, _ and dots, and start with a letter")
     elif path not in known:
         document.complain(where, f"there is no such knob.{did_you_mean(path, known)}")
     elif axis and (known[path].json_schema_extra or {}).get("label"):
-        document.complain(where, "is a label, which changes no number: nothing would vary")
+        document.complain(where, "is a label and changes no number; remove this axis")
     elif axis and path == STEPS and grid.budget.equal != "steps":
-        document.complain(where, f"the budget (equal: {grid.budget.equal}) sets the steps; they cannot vary as well")
+        document.complain(
+            where, f"the budget (equal: {grid.budget.equal}) sets the steps; remove this axis or the budget"
+        )
 
 
 def _check_axis(grid: Grid, where: Path_, path: str, document: Document) -> None:
@@ -144,7 +146,7 @@ def _check_axis(grid: Grid, where: Path_, path: str, document: Document) -> None
 
 
 def _check_references(grid: Grid, document: Document) -> bool:
-    """Axes that are mentioned away from ``axes``."""
+    """Axes that other sections than ``axes`` mention."""
     before = len(document.problems)
     mentioned: list[tuple[Path_, str]] = [(("baseline", path), path) for path in grid.baseline]
     for name, scale in grid.scales.items():
@@ -162,7 +164,7 @@ def _check_references(grid: Grid, document: Document) -> bool:
     fine = {SYSTEM_AXIS, *grid.variants, *known_knobs()}
     misspelt = {path for path in grid.axes if path not in fine}
     for where, path in mentioned:
-        if misspelt.isdisjoint(difflib.get_close_matches(path, grid.axes, n=1)):  # else the axis is what is wrong
+        if misspelt.isdisjoint(difflib.get_close_matches(path, grid.axes, n=1)):  # else the axis itself is misspelt
             _check_axis(grid, where, path, document)
     return len(document.problems) == before
 
@@ -194,11 +196,11 @@ def _check_published(grid: Grid, document: Document) -> None:
         for kind, column in [("match", c) for c in source.match] + [("where", c) for c in source.where]:
             if rows and column not in rows[0].columns:
                 hint = did_you_mean(column, rows[0].columns)
-                document.complain(("published", n, kind, column), f"is no column of {source.file}.{hint}")
+                document.complain(("published", n, kind, column), f"is not a column of {source.file}.{hint}")
 
 
 def known_metrics() -> dict[str, str]:
-    """Every metric that a record may have, with what it is."""
+    """Every metric that a record may have, with its description."""
     tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
     return METRICS | COSTS | tasks
 
@@ -233,7 +235,7 @@ def _check_zips(grid: Grid, document: Document) -> bool:
         for m, path in enumerate(group):
             _check_axis(grid, ("zip", n, m), path, document)
             if path in placed:
-                document.complain(("zip", n, m), f"'{path}' moves together with two groups")
+                document.complain(("zip", n, m), f"'{path}' is in two groups; keep it in one")
             placed.add(path)
     if len(document.problems) > before:
         return False
@@ -256,26 +258,26 @@ def _check_baseline(grid: Grid, layouts: Mapping[str, Layout], document: Documen
             document.complain(("baseline", path), text)
         known = {path: value for path, value in own.items() if path in plan.axes}
         if not absent and known and plan.kept and not any(agrees(row, known) for row in plan.kept):
-            text = f"no cell has these values at scale '{scale}': they are excluded or never meet"
+            text = f"no cell has these values at scale '{scale}'; they are excluded or not combined"
             document.complain(("baseline",), text)
 
 
 def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Document) -> None:
-    """Exclusions that exclude nothing, and sides of claims that are no cell, at any scale."""
+    """Exclusions that exclude nothing and sides of claims without a cell, at any scale."""
     every: list[Values] = [as_printed(grid, scale, row) for scale, plan in layouts.items() for row in plan.kept]
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):
         if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):
-            document.complain(("exclude", n), "excludes nothing: no combination has these values at any scale")
+            document.complain(("exclude", n), "excludes nothing; no combination has these values at any scale")
     for n, claim in enumerate(grid.claims):
-        for where, wanted in claim_checks.places(n, claim):
-            at = {**grid.baseline, **wanted}
-            if set(wanted) <= set(grid.axes) and not any(agrees(row, at) for row in every):
-                document.complain(where, f"no cell of any scale has {label(wanted)}")
+        for where, side in claim_checks.places(n, claim):
+            at = {**grid.baseline, **side}
+            if set(side) <= set(grid.axes) and not any(agrees(row, at) for row in every):
+                document.complain(where, f"no cell of any scale has {label(side)}")
 
 
 def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) -> bool:
-    """Values that do not build, each at its own line: one direction at a time, the others at the baseline."""
+    """Values that do not build, each at its own line; varies one direction and keeps the baseline in the others."""
     workshop, before = Workshop(grid, scale, plan.baseline), len(document.problems)
     noted: set[tuple[Path_, str]] = set()
     for values in probes(grid, scale):
@@ -295,7 +297,7 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
 
 
 def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:
-    """Where the file says what a knob is: a variant, an axis value, the scale's or the grid's ``set``, or the scale."""
+    """Where the file sets a knob: a variant, an axis value, the scale's or the grid's ``set``, or the scale."""
     for axis, variants in grid.variants.items():
         if path in variants[values[axis]]:
             return ("variants", axis, values[axis], path)
@@ -310,14 +312,14 @@ def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:
 
 
 def _check_cells(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
-    """Values that build one by one but not together."""
-    workshop, said = Workshop(grid, scale, plan.baseline), set()
+    """Values that build alone but not together."""
+    workshop, reasons = Workshop(grid, scale, plan.baseline), set()
     for values in plan.kept[:_MOST_BUILT]:
         try:
             workshop.system(values)
         except ConfigError as error:
             why = "; ".join(map(str, error.problems))
-            if why not in said:
-                said.add(why)
-                text = f"{label(values)} do not go together: {why}. Exclude such combinations, with the reason"
+            if why not in reasons:
+                reasons.add(why)
+                text = f"{label(values)} do not go together: {why}. Exclude such combinations and give the reason"
                 document.complain(("scales", scale), text)

@@ -1,4 +1,4 @@
-"""Grid files: where they lie, and reading one with everything that is wrong with it said at once."""
+"""Finds and reads grid files, and reports all problems of a file at once."""
 
 import re
 from collections.abc import Sequence
@@ -18,22 +18,22 @@ FOLDER = Path(__file__).parents[1] / "grids"
 
 
 def available(folders: Sequence[Path] = ()) -> dict[str, Path]:
-    """Grid name -> file: the project's grids, then those in the user's folders, which may not hide them.
+    """Grid name -> file: the project's grids, then those in the user's folders, which must have other names.
 
     Raises:
         ConfigError: If two files have the same name.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in (FOLDER, *folders):
         for file in sorted(Path(folder).glob("*.yaml")):
-            if file.stem in found and not file.samefile(found[file.stem]):
-                raise ConfigError([f"two grids are called '{file.stem}': {found[file.stem]} and {file}"])
-            found[file.stem] = file
-    return found
+            if file.stem in files and not file.samefile(files[file.stem]):
+                raise ConfigError([f"two grids are called '{file.stem}': {files[file.stem]} and {file}; rename one"])
+            files[file.stem] = file
+    return files
 
 
 def locate(grid: str | Path, folders: Sequence[Path] = ()) -> Path:
-    """The file of a grid given by its name or by the path of its file.
+    """The file of a grid, by name or path.
 
     Raises:
         ConfigError: With the nearest name, if there is no such grid.
@@ -50,7 +50,7 @@ def locate(grid: str | Path, folders: Sequence[Path] = ()) -> Path:
 
 
 def read(grid: str | Path, folders: Sequence[Path] = ()) -> Grid:
-    """Reads and checks a grid, down to building the system of every cell at every scale.
+    """Reads and checks a grid, and builds the systems of its cells at every scale.
 
     Raises:
         ConfigError: With every problem as ``file:line: path: what is wrong``.
@@ -60,39 +60,39 @@ def read(grid: str | Path, folders: Sequence[Path] = ()) -> Grid:
 
 
 def _state(file: Path) -> tuple[Path, int, int]:
-    """What tells a file from another, and from itself before it was changed."""
-    found = file.stat()
-    return file, found.st_mtime_ns, found.st_size
+    """Identifies a file in its present state."""
+    status = file.stat()
+    return file, status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=128)
 def _read(file: Path, state: tuple[tuple[Path, int, int], ...]) -> Grid:
-    """Reads a file in the ``state`` that it and the scales are in: every page asks all grids for the scoreboard."""
+    """Reads a file, cached by its ``state`` and the scales': every page reads all grids for the scoreboard."""
     document = strict_yaml.load(file)
     if not isinstance(document.data, dict):
         if not document.problems:
             document.complain((), "must be a mapping that starts with 'question:'")
         document.check()
     if not re.fullmatch(r"[a-z][a-z0-9_]*", file.stem):
-        document.complain((), "the file's name is the grid's: lower-case letters, digits and _, a letter first")
-    found = _shaped(document)
-    if found is not None:
-        found = scales.filled(found)
-        check(found, document)
-        search_checks.check(found, document)
+        document.complain((), "the file needs another name: lower-case letters, digits and _, with a letter first")
+    grid = _shaped(document)
+    if grid is not None:
+        grid = scales.filled(grid)
+        check(grid, document)
+        search_checks.check(grid, document)
     document.check()
-    return found
+    return grid
 
 
 def _shaped(document: Document) -> Grid | None:
-    """The grid of a document; after complaints, of what is left of it."""
+    """The grid of a document; after complaints, the grid of its valid part."""
     for place in ((), *(("scales", name) for name in _scale_names(document))):
         document.rename(place, "tune", "search")  # its earlier name
     data = {"name": "unnamed", **document.data}
     if re.fullmatch(r"[a-z][a-z0-9_]*", document.file.stem):
         data["name"] = document.file.stem
     if "name" in document.data:
-        document.complain(("name",), "the name of a grid is that of its file; leave this out")
+        document.complain(("name",), "the file's name is the grid's name; leave this out")
     if "claims" in data:
         data["claims"] = asked_claims.join(document)
     if isinstance(data.get("scales"), dict):
@@ -106,11 +106,11 @@ def _scale_names(document: Document) -> list[str]:
 
 
 def _entry(document: Document, name: str, entry: Any) -> Any:
-    """What a grid says of a scale; nothing at all means the scale as it is."""
+    """A grid's entry for a scale; an empty one takes the scale's file unchanged."""
     if isinstance(entry, dict) and "base" in entry:
-        document.complain(("scales", name, "base"), "comes from the scale's own file; a grid changes it by 'set'")
+        document.complain(("scales", name, "base"), "comes from the scale's own file; change it with 'set'")
         return {key: value for key, value in entry.items() if key != "base"}
     if entry is None and name not in scales.available():
         hint = did_you_mean(name, scales.available())
-        document.complain(("scales", name), f"there is no such scale, and nothing says what it is.{hint}")
+        document.complain(("scales", name), f"there is no such scale, and the entry is empty.{hint}")
     return {} if entry is None else entry

@@ -1,4 +1,4 @@
-"""Writing a new grid file: one question, one base, some axes, and the scales as they are."""
+"""Writes a new grid file: a question, a base, axes, and the usual scales."""
 
 import re
 from pathlib import Path
@@ -20,26 +20,26 @@ def write(name: str, axes: list[str], base: System, question: str | None = None)
     """Writes ``ablations/grids/<name>.yaml`` and checks it.
 
     Args:
-        name: Lower-case letters, digits and underscores; not taken.
-        axes: ``PATH=V1,V2,...`` each.
+        name: Lower-case letters, digits and underscores; not the name of another grid.
+        axes: Each as ``PATH=V1,V2,...``.
         base: The system that cells start from.
-        question: What is asked; by default "What does <knob> change?".
+        question: The question; by default "What does <knob> change?".
 
     Raises:
-        ConfigError: With everything wrong; the file is not left behind.
+        ConfigError: With every problem; the file is removed.
     """
     values, wrong = {}, []
     for text in axes:
         path, _, listed = text.partition("=")
         if not path or not listed:
-            wrong.append(Problem("--axis", f"{text!r} is not of the form PATH=V1,V2,..."))
+            wrong.append(Problem("--axis", f"{text!r} must have the form PATH=V1,V2,..."))
         if path in values:
-            wrong.append(Problem("--axis", f"{path!r} is given twice; list all its values in one"))
+            wrong.append(Problem("--axis", f"{path!r} is given twice; list all its values once"))
         values[path] = strict_yaml.value(f"[{listed}]")
     if not _NAME.fullmatch(name):
         wrong.append(Problem("name", f"{name!r} must be lower-case letters, digits and underscores"))
     if name in grids.available():
-        wrong.append(Problem("name", f"there is a grid '{name}' already"))
+        wrong.append(Problem("name", f"there is already a grid '{name}'; choose another name"))
     if wrong:
         raise ConfigError(wrong)
     path = grids.FOLDER / f"{name}.yaml"

@@ -1,4 +1,4 @@
-"""The order in which the runs of a plan are made: searches first, then seed by seed, parents before children."""
+"""The order of the runs of a plan: searches first, then seed by seed, parents before children."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from ablations.schema.run import Run
 
 
 def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
-    """The distinct runs of cells, searches first, then seed by seed, each after the run whose weights it starts from.
+    """The distinct runs of cells: searches first, then seed by seed, each after its parent.
 
-    Cells whose search has not chosen have none of their own yet.
+    Cells with an unfinished search have no runs of their own yet.
     """
     distinct: dict[str, Run] = {}
     searches = [trial for cell in cells for trial in cell.search]

@@ -1,4 +1,4 @@
-"""What a grid at a scale would do: its cells, its distinct runs and how they stand, and what they cost."""
+"""The plan of a grid at a scale: its cells, its distinct runs, their states and their cost."""
 
 import gc
 import math
@@ -30,10 +30,10 @@ from lightning_modules.config import ConfigError, Problem, canonical, did_you_me
 _RECORD_BYTES = 8_000
 
 
-_WEIGHT_BYTES = 4  # a parameter in the weights that a run leaves
+_WEIGHT_BYTES = 4  # per parameter of the weights that a run leaves
 
 
-_CHECKPOINT_BYTES = 12  # a parameter with its two moments while a run goes on
+_CHECKPOINT_BYTES = 12  # per parameter of a checkpoint, which holds two moments as well
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Plan:
         scale: The name of the scale.
         cells: Its cells, the baseline first.
         runs: The distinct runs in the order of execution: searches, then all cells of seed 0, of seed 1, and so on, so
-            that whatever is finished is a smaller grid of its own. Cells whose search has not chosen have no others.
-        excluded: Combinations left out, with the reasons.
-        baseline: The cell that the others are compared with; None where a filter left it out.
-        states: Run id -> how it stands in the store.
-        overrides: What was asked for beyond the grid and the scale; empty for the plain scale.
-        speed: FLOP a second of one slot, by which times are estimated.
-        speed_source: Where that figure comes from, in words.
-        slots: Runs that go on at once.
+            that the finished runs are always a smaller grid. Cells with an unfinished search have no other runs.
+        excluded: Combinations that are left out, with the reasons.
+        baseline: The cell that the others are compared with; None if a filter leaves it out.
+        states: Run id -> its state in the store.
+        overrides: Axes, knobs, seeds and filters that differ from the grid and the scale; empty for the plain scale.
+        speed: FLOP per second of one slot, for estimated times.
+        speed_source: The source of the speed, in words.
+        slots: Number of runs at the same time.
     """
 
     grid: Grid
@@ -69,12 +69,12 @@ class Plan:
 
     @property
     def folder_name(self) -> str:
-        """Where tables and figures go: the scale, and six digits behind it where axes, seeds or cells differ."""
+        """The folder of tables and figures: the scale, then six digits if axes, seeds or cells differ."""
         return f"{self.scale}-{identity(self.overrides)[:6]}" if self.overrides else self.scale
 
     @cached_property
     def costs(self) -> dict[str, Cost]:
-        """Run id -> what it takes, of all runs and of those that follow searches."""
+        """Run id -> cost, of all runs and of those that follow searches."""
         with _no_collection():
             return costs((*self.runs, *self.awaited))
 
@@ -85,45 +85,45 @@ class Plan:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many runs stand how."""
+        """State -> number of runs."""
         return dict(Counter(self.states[run.id] for run in self.runs))
 
     @property
     def parameters(self) -> tuple[int, int]:
-        """Parameters of the smallest and of the largest cell."""
+        """The parameters of the smallest and of the largest cell."""
         counts = [cost.parameters for cost in self.costs.values()]
         return min(counts), max(counts)
 
     @property
     def open(self) -> tuple[Cell, ...]:
-        """The cells whose search has not chosen: what is evaluated, and under which ids, is not known yet."""
+        """The cells with an unfinished search: the settings and ids of their evaluations are not known yet."""
         return tuple(cell for cell in self.cells if cell.awaited)
 
     @property
     def awaited(self) -> tuple[Run, ...]:
-        """The evaluation runs that follow open searches, as their first combinations would have them: only a size."""
+        """The evaluation runs that follow open searches, with their first combinations: only for the estimate."""
         return tuple({run.id: run for cell in self.open for run in cell.awaited}.values())
 
     @property
     def is_finished(self) -> bool:
-        """Whether every run is done; in searches some may have diverged."""
+        """Whether every run is done; runs of a search may have diverged."""
         first = FIRST_SEARCH_SEED if self.grid.search else math.inf
         is_done = all(self.states[run.id] == "done" or run.seed >= first for run in self.runs)
         return is_done and not self.pending and not self.open
 
     @property
     def tokens(self) -> int:
-        """Tokens of the runs that are pending or follow."""
+        """The tokens of pending runs and of those that follow searches."""
         return sum(self.costs[run.id].tokens for run in (*self.pending, *self.awaited))
 
     @property
     def flops(self) -> float:
-        """FLOPs of the runs that are pending or follow."""
+        """The FLOPs of pending runs and of those that follow searches."""
         return sum(self.costs[run.id].flops for run in (*self.pending, *self.awaited))
 
     @property
     def seconds(self) -> float:
-        """Estimated wall time over all slots of the pending runs, and then of those that follow."""
+        """Estimated wall time, with all slots, of pending runs and then of those that follow searches."""
         return sum(map(self._wall_time, (self.pending, self.awaited)))
 
     def _wall_time(self, runs: Sequence[Run]) -> float:
@@ -132,13 +132,13 @@ class Plan:
 
     @property
     def disk(self) -> int:
-        """Bytes that these runs add: records, weights, and the checkpoints of those that go on at once."""
+        """Bytes that these runs add: records, weights, and checkpoints of simultaneous runs."""
         weights = [self.costs[run.id].parameters for run in (*self.pending, *self.awaited)]
         moving = sum(sorted(weights)[-self.slots :])
         return len(weights) * _RECORD_BYTES + sum(weights) * _WEIGHT_BYTES + moving * _CHECKPOINT_BYTES
 
     def label(self, run_id: str) -> str:
-        """``rate=0.15 seed 0``: the first cell that a run belongs to, and its seed."""
+        """``rate=0.15 seed 0``: the first cell with this run, and the seed."""
         return self._labels[run_id]
 
     @cached_property
@@ -152,12 +152,12 @@ class Plan:
             for trial in cell.search:
                 for run in trial.work:
                     named.setdefault(run.id, f"{trial.label} search {run.seed}{f' on {run.task}' * bool(run.task)}")
-        for run in self.runs:  # those that others start from, and that are no cell of their own
+        for run in self.runs:  # parents that belong to no cell
             named.setdefault(run.id, f"{run.system.model.num_layers} layers to start from, seed {run.seed}")
         return named
 
     def table(self) -> pd.DataFrame:
-        """One row a cell: its values, size and cost, and how many of its runs stand how."""
+        """One row per cell: its values, size and cost, and the states of its runs."""
         rows = []
         for cell in self.cells:
             cost = self.costs[cell.planned[0].id]
@@ -173,7 +173,7 @@ class Plan:
         return pd.DataFrame(rows)
 
     def _searched(self, cell: Cell) -> dict[str, Any]:
-        """What a cell's search takes, how it stands, what it chose; nothing for cells without one."""
+        """The cost, state and choice of a cell's search; empty for cells without one."""
         if not cell.search:
             return {}
         runs = {run.id: self.costs[run.id] for trial in cell.search for run in trial.work}
@@ -194,16 +194,16 @@ def plan(
     filters: Mapping[str, Any] | None = None,
     records: Records | Snapshot | None = None,
 ) -> Plan:
-    """Resolves a grid at a scale, without opening a corpus or building a network.
+    """Resolves a grid at a scale without reading a corpus or building a network.
 
     Args:
         grid: From `grids.read`.
-        scale: One of its scales, or one with a file of its own.
+        scale: One of the grid's scales, or one with a scale file.
         axes: Axis -> values instead of those of the grid and the scale.
-        set: Knob that is no axis -> its value in every cell.
-        seeds: How many seeds instead of the grid's.
-        filters: Axis -> value or list of values; only cells that agree with all are kept.
-        records: Where finished runs are looked up; None takes every run as missing.
+        set: Knob -> its value in every cell; not an axis.
+        seeds: Number of seeds; by default the grid's.
+        filters: Axis -> value or list of values; only cells that agree with all of them.
+        records: Finished runs; None means that every run is missing.
 
     Raises:
         ConfigError: For unknown scales, axes or values, each with the nearest valid spelling.
@@ -213,12 +213,12 @@ def plan(
     grid = _with(grid, scale, set or {})
     layout = grid_cells.layout(grid, scale, axes)
     kept = _kept(layout, scale, filters or {})
-    found = dict(records.survey()) if records else {}
+    surveyed = dict(records.survey()) if records else {}
     with _no_collection():
-        sound = {run_id: record for run_id, record in found.items() if isinstance(record, Record)}
+        sound = {run_id: record for run_id, record in surveyed.items() if isinstance(record, Record)}
         cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
         runs = ordered(cells)
-    speed, source = measured_speed(found)
+    speed, source = measured_speed(surveyed)
     return Plan(
         grid=grid,
         scale=scale,
@@ -226,7 +226,7 @@ def plan(
         runs=runs,
         excluded=tuple(layout.excluded),
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
-        states=run_states(runs, found),
+        states=run_states(runs, surveyed),
         overrides=_overrides(grid, scale, layout, seeds, filters) | ({"set": dict(set)} if set else {}),
         speed=speed,
         speed_source=source,
@@ -238,15 +238,15 @@ def _kept(layout: Layout, scale: str, filters: Mapping[str, Any]) -> list[Values
     """The combinations that agree with all filters."""
     kept = [values for values in layout.kept if agrees(values, filters)]
     if not kept:
-        said = f"no cell has {label(dict(filters))}" if filters else "every combination is excluded"
+        reason = f"no cell has {label(dict(filters))}" if filters else "every combination is excluded"
         listed = "; ".join(f"{path}: {', '.join(map(str, options))}" for path, options in layout.axes.items())
-        raise ConfigError([f"{said}. The axes at scale '{scale}' are {listed}."])
+        raise ConfigError([f"{reason}. The axes at scale '{scale}' are {listed}."])
     return kept
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Ten thousand cells are a million objects and no garbage; looking for some takes a third of the time."""
+    """Pauses garbage collection: ten thousand cells are a million objects, and scans take a third of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -262,9 +262,9 @@ def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping
         known = {*grid.scales, *scales.available()}
         wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, known)}"))
     if seeds is not None and seeds < 1:
-        wrong.append(Problem("seeds", f"{seeds} is not a number of seeds; at least 1 is needed"))
+        wrong.append(Problem("seeds", f"must be at least 1, not {seeds}"))
     if seeds is not None and seeds > FIRST_SEARCH_SEED and grid.search is not None:
-        text = f"{seeds} would reach the seeds of the search, which start at {FIRST_SEARCH_SEED}"
+        text = f"{seeds} overlaps with the seeds of the search; use at most {FIRST_SEARCH_SEED}"
         wrong.append(Problem("seeds", text))
     for path in filters or {}:
         if path not in grid.axes:
@@ -277,11 +277,11 @@ def _with(grid: Grid, scale: str, knobs: Mapping[str, Any]) -> Grid:
     """The grid with some knobs set at a scale.
 
     Raises:
-        ConfigError: For a knob that the grid varies.
+        ConfigError: If the grid varies one of the knobs.
     """
     varies = grid_cells.varied(grid)
     wrong = [
-        Problem(path, f"varies in '{grid.name}', so it cannot be set for all cells") for path in knobs if path in varies
+        Problem(path, f"varies in '{grid.name}' and cannot be set for all cells") for path in knobs if path in varies
     ]
     if wrong:
         raise ConfigError(wrong)
@@ -294,9 +294,9 @@ def _with(grid: Grid, scale: str, knobs: Mapping[str, Any]) -> Grid:
 def _overrides(
     grid: Grid, scale: str, layout: Layout, seeds: int | None, filters: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What differs from the plain scale; asking for what the scale has anyway is no override."""
+    """What differs from the plain scale; the scale's own values are no overrides."""
     usual_axes = grid_cells.axes_at(grid, scale)
     changed = {p: list(v) for p, v in layout.axes.items() if canonical(v) != canonical(usual_axes[p])}
     usual = grid.scales[scale].seeds or grid.seeds
-    found = {"axes": changed, "seeds": seeds if seeds != usual else None, "filters": dict(filters or {})}
-    return {key: value for key, value in found.items() if value}
+    overrides = {"axes": changed, "seeds": seeds if seeds != usual else None, "filters": dict(filters or {})}
+    return {key: value for key, value in overrides.items() if value}

@@ -1,4 +1,4 @@
-"""From combinations to cells with their runs: each seed's pretraining, its fine-tunings, and the search before them."""
+"""Makes cells of combinations: their searches, and for each seed its pretraining and fine-tunings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,9 +22,9 @@ class Resolver:
     Args:
         grid: The grid.
         scale: One of its scales.
-        baseline: A value for each axis; budgets are measured by it.
-        seeds: Evaluation seeds of a cell; None for the grid's.
-        records: Where the outcomes of searches are read.
+        baseline: A value for each axis; its system defines equal budgets.
+        seeds: Number of evaluation seeds of a cell; None for the grid's.
+        records: The records with the outcomes of searches.
     """
 
     def __init__(self, grid: Grid, scale: str, baseline: Values, seeds: int | None, records: Lookup) -> None:
@@ -36,31 +36,31 @@ class Resolver:
         self._pins: dict[Data, dict[str, str]] = {}
 
     def cells(self, kept: Iterable[Values]) -> tuple[Cell, ...]:
-        """A cell a combination.
+        """One cell per combination.
 
         Raises:
-            ConfigError: With everything wrong, each thing once, and a cell that has it.
+            ConfigError: With every problem once, and one cell that has it.
         """
         wrong: dict[str, Problem] = {}
-        found = []
+        cells = []
         for values in kept:
             try:
-                found.append(self._searched(values, self.search) if self.search else self._cell(values))
+                cells.append(self._searched(values, self.search) if self.search else self._cell(values))
             except ConfigError as error:
                 for problem in error.problems:
                     wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
         if wrong:
             raise ConfigError(wrong.values())
-        return tuple(found)
+        return tuple(cells)
 
     def _cell(self, values: Values) -> Cell:
         made = self._made(values, self.seeds, tuple(self._tasks))
         return Cell(values=values, label=label(values), printed=stand_ins(self.grid, self.scale, values), **made)
 
     def _searched(self, values: Values, search: Search) -> Cell:
-        """A cell after its search; before that is complete, one without runs of its own."""
+        """A cell with a search; until that is complete, the cell has no runs of its own."""
         tried, tasks = combinations(search), tasks_behind(search.metric, self._tasks)
-        named = [{"values": one, "label": label({**values, **one})} for one in tried]
+        named = [{"values": combination, "label": label({**values, **combination})} for combination in tried]
         trials = tuple(
             Trial(**name, **self._made({**values, **name["values"]}, seeds_of(search), tasks)) for name in named
         )
@@ -74,7 +74,7 @@ class Resolver:
         return Cell(values=values, label=label(values), printed=printed, **made, **more)
 
     def _made(self, values: Values, seeds: Sequence[int], tasks: Sequence[str]) -> dict[str, Any]:
-        """The system of some values and its runs."""
+        """The system of a combination and its runs."""
         system = self._workshop.system(values)
         settings = {task: self._workshop.finetuning(values, task) for task in tasks}
         if system.data not in self._pins:

@@ -1,13 +1,13 @@
-"""Scale files: a size is defined once for all grids, which say only what differs.
+"""Scale files: a size is defined once for all grids; a grid states only what differs.
 
-What a cell gets, the later the stronger: the base system, the scale's file, the grid's ``set``, the ``set`` of the
-grid's entry for the scale, the cell's own values. The scale's file says nothing of knobs that the grid varies, by its
-axes or its variants, or that lie in what it sets; of parts that a system has not; of fine-tuning on tasks that the
+Later settings win: the base system, the scale's file, the grid's ``set``, the ``set`` of the grid's entry for the
+scale, the cell's own values. Some knobs of the scale's file do not apply: those that the grid varies by axes or
+variants, those inside a part that the grid sets, those of parts that a system lacks, and fine-tuning on tasks that the
 grid does not have at that scale.
 
-A scale may be *like* another. Its file then changes what that one's says, and where a grid has no entry for it, the
-grid's entry for the other is taken over, axes and stand-ins included; what the new file sets goes before the knobs of
-an entry that was taken over.
+A scale may be *like* another. Its file then changes the other file's settings. If a grid has no entry for the new
+scale, it uses its entry for the other one, axes and stand-ins included; there the new file's knobs win over the
+entry's.
 """
 
 import re
@@ -28,7 +28,7 @@ from lightning_modules.tasks import TASKS
 
 FOLDER = Path(__file__).parents[1] / "scales"
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
-_TRIED = "bert_base"  # has every part that scales speak of, so that their values can be checked without a grid
+_TRIED = "bert_base"  # has every part that scales set, so that their values can be checked without a grid
 
 
 def available() -> dict[str, Path]:
@@ -40,47 +40,48 @@ def read(name: str) -> ScaleFile:
     """Reads and checks the file of a scale.
 
     Raises:
-        ConfigError: With the nearest name, if there is none; else with every problem as ``file:line: path: what``.
+        ConfigError: With the nearest name, if there is no such scale; else with every problem as ``file:line: path:
+            problem``.
     """
     return lineage(name)[0][0]
 
 
 def lineage(name: str) -> list[tuple[ScaleFile, Document]]:
-    """The file of a scale, of the one that it is like, and so on, all checked.
+    """The file of a scale, of the scale that it is like, and so on, all checked.
 
     Raises:
-        ConfigError: As `read` does, and for scales that are like each other.
+        ConfigError: As `read`, and for scales that are like each other.
     """
-    found = [_read(name)]
-    while like := found[-1][0].like:
-        if like in (names := [file.name for file, _ in found]):
-            document = found[-1][1]
-            document.complain(("like",), f"goes round in a circle: {' -> '.join([*names[names.index(like) :], like])}")
+    line = [_read(name)]
+    while like := line[-1][0].like:
+        if like in (names := [file.name for file, _ in line]):
+            document = line[-1][1]
+            document.complain(("like",), f"is circular: {' -> '.join([*names[names.index(like) :], like])}")
             document.check()
-        found.append(_read(like))
-    _check_values(*found[0], _merged(file for file, _ in found))
-    return found
+        line.append(_read(like))
+    _check_values(*line[0], _merged(file for file, _ in line))
+    return line
 
 
 def checkpoints(name: str) -> dict[str, Any]:
     """What a scale changes about the published fine-tuning of checkpoints.
 
     Raises:
-        ConfigError: For problems of its file, and if neither it nor a scale that it is like says anything of them.
+        ConfigError: For problems of its file, and if neither it nor a scale that it is like has ``checkpoints:``.
     """
-    said = (file.checkpoints for file, _ in lineage(name))
-    found = next((knobs for knobs in said if knobs is not None), None)
-    if found is None:
+    sections = (file.checkpoints for file, _ in lineage(name))
+    section = next((knobs for knobs in sections if knobs is not None), None)
+    if section is None:
         able = ", ".join(
             other for other in available() if any(file.checkpoints is not None for file, _ in lineage(other))
         )
-        text = f"'{name}' does not say how checkpoints are fine-tuned, for want of 'checkpoints:'. Allowed: {able}."
+        text = f"the file of '{name}' has no 'checkpoints:' section. Allowed: {able}."
         raise ConfigError([Problem("--scale", text)])
-    return found
+    return section
 
 
 def _merged(files: Iterable[ScaleFile]) -> dict[str, Any]:
-    """What files of a line set, the first of them the strongest."""
+    """The knobs that some files set; earlier files win."""
     return {path: value for file in reversed([*files]) for path, value in file.set.items()}
 
 
@@ -95,19 +96,19 @@ def _read(name: str) -> tuple[ScaleFile, Document]:
             document.complain((), "must be a mapping that starts with 'description:'")
         document.check()
     if not _NAME.fullmatch(name):
-        document.complain((), "the file's name is the scale's: lower-case letters, digits, _ and -, a letter first")
+        document.complain((), "the file needs another name: lower-case letters, digits, _ and -, with a letter first")
     if "name" in document.data:
-        document.complain(("name",), "the name of a scale is that of its file; leave this out")
+        document.complain(("name",), "the file's name is the scale's name; leave this out")
     file = shaped(document, {**document.data, "name": name if _NAME.fullmatch(name) else "unnamed"}, ScaleFile)
     if file is not None:
         _check_names(file, document)
     document.check()
-    assert file is not None  # what is missing was complained of
+    assert file is not None  # a missing key has raised an error
     return file, document
 
 
 def _check_names(file: ScaleFile, document: Document) -> None:
-    """Scales and knobs that there are."""
+    """Names of scales and knobs."""
     if file.like and file.like not in available():
         document.complain(("like",), f"there is no scale '{file.like}'.{did_you_mean(file.like, available())}")
     known = known_knobs()
@@ -120,15 +121,15 @@ def _check_names(file: ScaleFile, document: Document) -> None:
 
 
 def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any]) -> None:
-    """Values that build nothing even without a grid, each at its own line.
+    """Values that are invalid for every grid, each at its own line.
 
     Args:
         file: The scale.
-        document: Where complaints go.
-        knobs: What it sets, with what the scales that it is like set.
+        document: Gets the complaints.
+        knobs: Its knobs, with those of the scales that it is like.
 
     Raises:
-        ConfigError: If there are any.
+        ConfigError: If there are any problems.
     """
     try:
         SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(FINETUNING)})
@@ -151,7 +152,7 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
 
 
 def filled(grid: Grid) -> Grid:
-    """A grid with each scale that it lists filled up from the scale's file.
+    """A grid whose scales are completed from their files.
 
     Raises:
         ConfigError: For problems of the scales' files.
@@ -165,7 +166,7 @@ def filled(grid: Grid) -> Grid:
 
 
 def added(grid: Grid, name: str) -> Grid:
-    """A grid that can be planned at a scale which it does not list, if the scale has a file.
+    """A grid with one more scale, if the grid does not list it and it has a file.
 
     Raises:
         ConfigError: For problems of that file.
@@ -177,7 +178,7 @@ def added(grid: Grid, name: str) -> Grid:
 
 
 def _entry(grid: Grid, files: list[ScaleFile]) -> Scale:
-    """What a grid is at a scale: its entry, or that for the scale nearest in the line, with what the files say."""
+    """A grid's entry for a scale, or for the nearest scale in the line, completed from the files."""
     place = next((n for n, file in enumerate(files) if file.name in grid.scales), len(files))
     taken = grid.scales[files[place].name] if place < len(files) else Scale()
     newer = {path for file in files[:place] for path in file.set}
@@ -188,7 +189,7 @@ def _entry(grid: Grid, files: list[ScaleFile]) -> Scale:
 
 
 def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a scale's knobs those that have something to act on in a grid, and that the grid neither sets nor varies."""
+    """The knobs of a scale that affect a grid and that the grid neither sets nor varies."""
     tasks = grid.tasks if entry.tasks is None else entry.tasks
     names = entry.axes.get(SYSTEM_AXIS, grid.axes.get(SYSTEM_AXIS, (grid.base,)))
     systems = [SYSTEMS[name] for name in names if name in SYSTEMS]

@@ -1,8 +1,8 @@
-"""The search that each cell of a grid makes for itself: what is tried, with which seeds, and which of it is chosen.
+"""The search of each cell of a grid: its combinations, its seeds, and its choice.
 
-Searches are a sweep over all combinations, the same for every cell (Lan et al. 2019 and Liu et al. 2019 tell theirs in
-a table; most papers tell the winner alone). Choosing sees the search's own seeds and no seed of an evaluation: the best
-of several noisy means is better than it will be again, and a seed that chose must not also judge.
+A search sweeps over all combinations, the same for every cell (Lan et al. 2019 and Liu et al. 2019 print theirs in a
+table; most papers print only the winner). It chooses by its own seeds and by no seed of an evaluation: the best of
+several noisy means is optimistic, so a seed that chose must not also judge.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from lightning_modules.tasks import TASKS
 
 
 def search_at(grid: Grid, scale: str) -> Search | None:
-    """The search of a grid's cells at a scale, its direction filled in; None where they make none."""
+    """The search of a grid's cells at a scale, with its direction; None without a search."""
     own = grid.scales[scale].search if scale in grid.scales else None
     if grid.search is None or own is None:
         return None
@@ -32,12 +32,12 @@ def search_at(grid: Grid, scale: str) -> Search | None:
 
 
 def direction(grid: Grid, search: Search) -> Literal["lower", "higher"] | None:
-    """Which direction of the metric that decides is better: as stated, else as the grid's metrics have it."""
+    """The better direction of the search's metric: as stated, else that of the grid's metrics."""
     return search.better or next((metric.better for metric in grid.metrics if metric.name == search.metric), None)
 
 
 def combinations(search: Search) -> list[Values]:
-    """What is tried, the last knob varying fastest.
+    """The combinations that a search tries; the last knob varies fastest.
 
     >>> combinations(Search(axes={"optimizer.peak_lr": (1e-3, 3e-3)}, metric="heldout.loss"))
     [{'optimizer.peak_lr': 0.001}, {'optimizer.peak_lr': 0.003}]
@@ -46,12 +46,12 @@ def combinations(search: Search) -> list[Values]:
 
 
 def seeds(search: Search) -> range:
-    """The seeds of a search: none that an evaluation has."""
+    """The seeds of a search; no evaluation has them."""
     return range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + search.seeds)
 
 
 def tasks_behind(metric: str, tasks: Iterable[str]) -> tuple[str, ...]:
-    """Of a scale's tasks, those that a metric needs fine-tunings on; none for metrics of pretraining."""
+    """The tasks that a metric needs fine-tuning on; none for metrics of pretraining."""
     if metric in DERIVED:
         return tuple(task for task in tasks if not DERIVED[metric].tasks or task in DERIVED[metric].tasks)
     name = metric.partition(".")[0]
@@ -60,14 +60,14 @@ def tasks_behind(metric: str, tasks: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Score:
-    """How one combination did.
+    """The score of one combination.
 
     Attributes:
-        mean: Mean of the metric over the seeds that have it, in its unit; None where none has.
-        n: How many have it.
-        lost: Seeds that will never have it: a run diverged or was invalid, or what it starts from did.
-        unended: Runs that have not ended for good: not made yet, or attempts that are made again.
-        unmeasured: Seeds whose runs are done, without the metric.
+        mean: Mean of the metric over the seeds that have it; None if no seed has it.
+        n: Number of seeds with the metric.
+        lost: Seeds that will never have it: their run, or its parent, diverged or is invalid.
+        unended: Runs that are not final: not made yet, or made again on a rerun.
+        unmeasured: Seeds with runs that are done but lack the metric.
     """
 
     mean: float | None
@@ -78,12 +78,12 @@ class Score:
 
     @property
     def is_known(self) -> bool:
-        """Whether it can be compared with others."""
+        """Whether the score can be compared with others."""
         return not self.unended and not self.unmeasured
 
 
 def score(trial: Trial, metric: str, records: Lookup) -> Score:
-    """How a combination did by the records."""
+    """The score of a combination by the records."""
     ends = [(run, _end(run, records)) for run in trial.work]
     lost = {run.seed for run, end in ends if end == "lost"}
     unended = tuple(run for run, end in ends if not end)
@@ -103,13 +103,13 @@ def _end(run: Run, records: Lookup) -> Literal["done", "lost", ""]:
 
 
 def choose(trials: Sequence[Trial], search: Search, records: Lookup) -> int | None:
-    """The place of the best combination; None until every run of all of them has ended for good.
+    """The index of the best combination; None until all runs of all combinations are final.
 
-    Fewest lost seeds first, since a diverged run is worse than any that is not; then the best mean; of equals the
-    first in the file.
+    Fewest lost seeds first, since a diverged run is worse than any other; then the best mean; among equals the first
+    in the file.
     """
     scores = [score(trial, search.metric, records) for trial in trials]
-    if not all(one.is_known for one in scores):
+    if not all(score.is_known for score in scores):
         return None
     sign = -1 if search.better == "higher" else 1
     return min(range(len(scores)), key=lambda n: (scores[n].lost, sign * (scores[n].mean or 0.0)))

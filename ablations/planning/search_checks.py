@@ -1,4 +1,4 @@
-"""What the search of a grid's cells must be beyond its shape: knobs that can be searched, a metric that can decide."""
+"""Checks of the search of a grid: its knobs can be searched, and its metric can choose."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,17 +15,22 @@ from ablations.schema.scale import ScaleSearch
 from lightning_modules.config import ConfigError, canonical, did_you_mean
 from lightning_modules.tasks import TASKS
 
-_MEASURING = ("data.", "evaluation.")  # knobs that change what is measured, so that no metric can choose between them
+_MEASURING = (
+    "data.",
+    "evaluation.",
+)  # knobs that change the measurement, so that no metric can choose between their values
 _TOKENS_A_STEP = ("training.batch_size", "format.sequence_length")
-_MOST_BUILT = 500  # systems that are built a scale; a plan builds every one it holds
+_MOST_BUILT = 500  # systems per scale that reading a grid builds; a plan builds all its systems
 
 
 def check(grid: Grid, document: Document) -> None:
-    """Notes in ``document`` everything that is wrong with ``search``; what builds, only where nothing else is wrong."""
+    """Adds the problems of ``search`` to ``document``; builds systems only if there is no other problem."""
     if grid.search is None:
         for name, scale in grid.scales.items():
             if scale.search not in (None, ScaleSearch()):
-                document.complain(("scales", name, "search"), "the grid has no 'search' that a scale could change")
+                document.complain(
+                    ("scales", name, "search"), "the grid has no 'search' to change; add one or leave this out"
+                )
         return
     for path in grid.search.axes:
         _check_knob(grid, grid.search, path, document)
@@ -60,33 +65,35 @@ def _check_knob(grid: Grid, search: Search, path: str, document: Document) -> No
         axis for axis, variants in grid.variants.items() if any(path in knobs for knobs in variants.values())
     ]
     if path == SYSTEM_AXIS:
-        document.complain(where, "whole systems are no knob to search; make 'system' an axis")
+        document.complain(where, "systems cannot be searched; make 'system' an axis")
     elif path in grid.axes or by_variants:
         named = f"the axis '{path if path in grid.axes else by_variants[0]}'"
-        document.complain(where, f"is varied by {named}: a knob is either compared or searched")
+        document.complain(where, f"is varied by {named}; a knob is either compared or searched")
     elif path not in known:
         document.complain(where, f"there is no such knob.{did_you_mean(path, known)}")
     elif (known[path].json_schema_extra or {}).get("label"):
-        document.complain(where, "is a label, which changes no number: there is nothing to choose")
+        document.complain(where, "is a label and changes no number; leave it out")
     elif path == STEPS:
-        document.complain(where, f"is what the budget (equal: {grid.budget.equal}) holds equal; it cannot be searched")
+        document.complain(where, f"cannot be searched; the budget (equal: {grid.budget.equal}) sets it")
     elif path in _TOKENS_A_STEP and grid.budget.equal == "steps":
-        document.complain(where, "changes the tokens of a step, and the budget holds steps equal: more would win")
+        document.complain(
+            where, "changes the tokens per step, so larger values win under equal steps; use 'budget: {equal: tokens}'"
+        )
     elif path.startswith(_MEASURING):
-        document.complain(where, "changes what is measured, so that scores of its values are not to be compared")
+        document.complain(where, "changes what is measured, so its values cannot be compared; leave it out")
     elif path.startswith(FINETUNING):
         _check_finetuning(grid, search, path, document)
 
 
 def _check_finetuning(grid: Grid, search: Search, path: str, document: Document) -> None:
-    """A knob of fine-tuning is searched by the score of a fine-tuning that it has a part in."""
+    """A fine-tuning knob needs a search metric that it affects."""
     behind = tasks_behind(search.metric, TASKS)
     task = path.removeprefix(FINETUNING).partition(".")[0]
     if not behind:
-        text = f"no fine-tuning is behind '{search.metric}', which decides; such knobs need the metric of a task"
+        text = f"does not affect the search metric '{search.metric}'; fine-tuning knobs need a task's metric"
         document.complain(("search", "axes", path), text)
     elif task in TASKS and task not in behind:
-        document.complain(("search", "axes", path), f"has no part in '{search.metric}', which decides")
+        document.complain(("search", "axes", path), f"does not affect the search metric '{search.metric}'")
 
 
 def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
@@ -94,21 +101,22 @@ def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
     listed = {metric.name: metric.better for metric in grid.metrics}
     if search.metric.startswith(COST):
         document.complain(
-            ("search", "metric"), f"'{search.metric}' is a cost: a search by it finds the cheapest, not the best"
+            ("search", "metric"), f"'{search.metric}' is a cost and would choose the cheapest combination; use a score"
         )
     elif search.metric not in {**known_metrics(), **listed}:
         hint = did_you_mean(search.metric, known_metrics())
         document.complain(("search", "metric"), f"there is no metric '{search.metric}'.{hint}")
     elif search.metric not in listed and search.better is None:
-        text = f"'{search.metric}' is not among the grid's metrics; say here what is better: 'lower' or 'higher'"
+        text = f"'{search.metric}' is not among the grid's metrics; set 'better' to 'lower' or 'higher'"
         document.complain(("search",), text)
     elif search.better not in (None, listed.get(search.metric, search.better)):
-        document.complain(("search", "better"), f"among the grid's metrics {listed[search.metric]} is better")
+        document.complain(
+            ("search", "better"),
+            f"contradicts the grid's metrics; for {search.metric}, {listed[search.metric]} is better",
+        )
     for name, scale in grid.scales.items():
         if scale.search is not None and not _is_measured(search.metric, tasks_at(grid, name)):
-            text = (
-                f"is not measured at scale '{name}', for want of fine-tunings; 'search: null' there switches this off"
-            )
+            text = f"needs fine-tuning, which scale '{name}' lacks; add tasks there or set 'search: null'"
             document.complain(("search", "metric"), f"'{search.metric}' {text}")
     return len(document.problems) == before
 
@@ -119,44 +127,45 @@ def _is_measured(metric: str, tasks: Sequence[str]) -> bool:
 
 
 def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -> None:
-    """Combinations that do not build, and knobs that make no difference to any cell."""
+    """Combinations that do not build, and knobs that change no cell."""
     start, tried = layout(grid, scale), combinations(search)
     workshop, tasks = Workshop(grid, scale, start.baseline), tasks_behind(search.metric, tasks_at(grid, scale))
     few = list(probes(grid, scale))
-    said: set[tuple[Path_, str]] = set()
+    reported: set[tuple[Path_, str]] = set()
     for values in [*few, *(row for row in start.kept[: _MOST_BUILT // len(tried)] if row not in few)]:
-        for one in tried:
+        for combination in tried:
             try:
-                _essence(workshop, {**values, **one}, tasks)
+                _essence(workshop, {**values, **combination}, tasks)
             except ConfigError as error:
                 for problem in error.problems:
-                    where = _written(grid, scale, one, problem.path)
-                    if (where, problem.message) not in said:
-                        said.add((where, problem.message))
-                        example = f" (for example with {label({**values, **one})})" if where[-1] == "search" else ""
+                    where = _written(grid, scale, combination, problem.path)
+                    if (where, problem.message) not in reported:
+                        reported.add((where, problem.message))
+                        named = label({**values, **combination})
+                        example = f" (for example with {named})" if where[-1] == "search" else ""
                         document.complain(where, f"{problem}{example}" if example else problem.message)
-    if said:
+    if reported:
         return
     for path, options in search.axes.items():
         rows = [[{**values, **tried[0], path: option} for option in options] for values in few]
-        if len(options) > 1 and all(len({_essence(workshop, one, tasks) for one in row}) == 1 for row in rows):
+        if len(options) > 1 and all(len({_essence(workshop, cell, tasks) for cell in row}) == 1 for row in rows):
             where = ("scales", scale, "search", "axes", path)
             own = grid.scales[scale].search
-            text = f"makes no difference to '{search.metric}' at scale '{scale}': there is nothing to choose"
+            text = f"does not change '{search.metric}' at scale '{scale}'; leave it out"
             document.complain(where if own and path in own.axes else where[2:], text)
 
 
 def _essence(workshop: Workshop, values: Values, tasks: Sequence[str]) -> str:
-    """What determines the metric that decides."""
+    """Everything that determines the search metric."""
     system = workshop.system(values)
     return canonical([system.essence(), *(workshop.finetuning(values, task).essence() for task in tasks)])
 
 
-def _written(grid: Grid, scale: str, one: Values, path: str) -> Path_:
-    """Where the file says what a searched knob is."""
+def _written(grid: Grid, scale: str, combination: Values, path: str) -> Path_:
+    """Where the file sets a searched knob."""
     own = grid.scales[scale].search
-    if path not in one or own is None or grid.search is None:
+    if path not in combination or own is None or grid.search is None:
         return ("search",)
     where: Path_ = ("scales", scale, "search", "axes", path) if path in own.axes else ("search", "axes", path)
     options = own.axes.get(path, grid.search.axes[path])
-    return (*where, next(n for n, option in enumerate(options) if same(option, one[path])))
+    return (*where, next(n for n, option in enumerate(options) if same(option, combination[path])))

@@ -1,4 +1,4 @@
-"""What plans say of the searches of cells: how cells search, what it takes, what is still to come."""
+"""The text of plans about searches: their rules, their cost, and the runs that follow them."""
 
 import pandas as pd
 
@@ -10,7 +10,7 @@ from ablations.schema.grid import Grid
 
 
 def rules(grid: Grid, scale: str) -> list[str]:
-    """How cells search and what is equal about it, in a sentence or two; empty where they do not."""
+    """How all cells search, in a sentence or two; empty without a search."""
     search = search_at(grid, scale)
     if search is None:
         return []
@@ -20,8 +20,8 @@ def rules(grid: Grid, scale: str) -> list[str]:
     count = len(combinations(search))
     return [
         f"Every cell makes the same search: {count} combination{'s' * (count > 1)} ({tried}), each from {listed} "
-        f"and each with the budget of the cell's own runs. The best mean of {_named(grid)} is evaluated, from seeds "
-        "that no search has."
+        f"and with the budget of the cell's own runs. The combination with the best mean {_named(grid)} is evaluated, "
+        "from seeds that no search uses."
     ]
 
 
@@ -34,7 +34,7 @@ def _named(grid: Grid) -> str:
 
 
 def planned(rows: pd.DataFrame) -> list[str]:
-    """The column of a plan's table: ``4 runs, 1.2 M tokens, 3 done, 1 missing``, beside the cell's own."""
+    """The column of a plan's table: ``4 runs, 1.2 M tokens, 3 done, 1 missing``, about searches."""
     return [
         f"{row['search runs']} runs, {quantity(row['search tokens'])} tokens, {quantity(row['search flops'])} FLOPs: "
         f"{row['search state']}"
@@ -43,29 +43,28 @@ def planned(rows: pd.DataFrame) -> list[str]:
 
 
 def to_follow(plan: Plan) -> str:
-    """What a plan cannot know yet, in a sentence with a space before it; empty where it knows everything."""
+    """What an open search leaves unknown, in a sentence with a space before it; empty without one."""
     count = len(plan.awaited)
     if not count:
         return ""
     return (
-        f" {len(plan.open)} of {len(plan.cells)} cells have not chosen: {count} evaluation run{'s' * (count > 1)} "
-        "follow their searches, with settings and ids that these decide, counted here at the cost of the first "
-        "combination."
+        f" {len(plan.open)} of {len(plan.cells)} cells are still searching; their {count} evaluation "
+        f"run{'s' * (count > 1)} depend{'s' * (count == 1)} on the result, and the estimate uses the first combination."
     )
 
 
 def missing(plan: Plan, records: Lookup) -> list[str]:
-    """What keeps each open search from choosing, a sentence a cell."""
+    """What each open search waits for, a sentence per cell."""
     notes = []
     for cell in plan.open:
         scores = [score(trial, plan.grid.search.metric, records) for trial in cell.search] if plan.grid.search else []
-        runs = {run.id: run for one in scores for run in one.unended}
+        runs = {run.id: run for result in scores for run in result.unended}
         waiting = [f"{plan.label(id)} ({plan.states[id]})" for id in runs]
         lacking = [
             f"{trial.label} search {seed} (done, without {plan.grid.search.metric})"
-            for trial, one in zip(cell.search, scores, strict=True)
-            for seed in one.unmeasured
+            for trial, result in zip(cell.search, scores, strict=True)
+            for seed in result.unmeasured
         ]
-        said = "; ".join([*waiting, *lacking])
-        notes.append(f"Search of {cell.label} waits for {said}. Then follow {len(cell.awaited)} evaluation runs.")
+        listed = "; ".join([*waiting, *lacking])
+        notes.append(f"Search of {cell.label} waits for {listed}; {len(cell.awaited)} evaluation runs follow.")
     return notes

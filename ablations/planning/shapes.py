@@ -1,4 +1,4 @@
-"""A document as settings of a class, after complaints of whatever is left of it."""
+"""Reads a document as settings of a class; after complaints, reads its valid part."""
 
 from typing import Any, TypeVar, get_args
 
@@ -11,10 +11,10 @@ S = TypeVar("S", bound=Settings)
 
 
 def shaped(document: Document, data: dict[str, Any], cls: type[S]) -> S | None:
-    """The settings that some data of a document give, every misfit noted in it.
+    """The settings in some data of a document; adds every problem to the document.
 
-    After complaints it is what the rest gives, so that its knobs are checked as well; None if something that all else
-    needs is missing.
+    After complaints these are the settings of the valid part, so that its knobs are checked as well; None if that part
+    lacks something required.
     """
     try:
         return cls.model_validate(_tuples(data))
@@ -27,7 +27,7 @@ def shaped(document: Document, data: dict[str, Any], cls: type[S]) -> S | None:
 
 
 def _tuples(value: Any) -> Any:
-    """Lists as the tuples that settings hold; mappings stay."""
+    """Converts lists to tuples, as settings hold them; keeps mappings."""
     if isinstance(value, dict):
         return {key: _tuples(item) for key, item in value.items()}
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
@@ -43,13 +43,13 @@ def _complain(document: Document, error: ValidationError, cls: type[Settings]) -
         elif item["type"] == "extra_forbidden":
             message = f"there is no such key.{did_you_mean(str(loc[-1]), _settings_at(loc, cls).model_fields)}"
         elif item["type"] == "string_pattern_mismatch":
-            message = f"{item['input']!r} does not look like {item['ctx']['pattern']}"
+            message = f"{item['input']!r} does not match {item['ctx']['pattern']}"
         document.complain(loc, message)
     return items
 
 
 def _settings_at(loc: tuple[str | int, ...], cls: type[Settings]) -> type[Settings]:
-    """The settings class in which the last part of a location was looked up."""
+    """The settings class that holds the last part of a location."""
     for part in loc[:-1]:
         info = cls.model_fields.get(str(part))
         cls = (_inner(info.annotation) if info else None) or cls
@@ -59,18 +59,18 @@ def _settings_at(loc: tuple[str | int, ...], cls: type[Settings]) -> type[Settin
 def _inner(annotation: Any) -> type[Settings] | None:
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return annotation
-    return next((found for option in get_args(annotation) if (found := _inner(option))), None)
+    return next((cls for option in get_args(annotation) if (cls := _inner(option))), None)
 
 
 def _without(data: dict[str, Any], locations: list[tuple[str | int, ...]]) -> dict[str, Any]:
-    """The data less each bad part: the key itself where it sits in a mapping, else the item or section around it."""
+    """The data without its invalid parts: a key of a mapping, or the whole item of a list."""
     bad = [loc for loc in locations if loc]
 
-    def pruned(value: Any, here: tuple[str | int, ...]) -> Any:
+    def pruned(value: Any, at: tuple[str | int, ...]) -> Any:
         if isinstance(value, dict):
-            return {k: pruned(v, (*here, k)) for k, v in value.items() if (*here, k) not in bad}
-        if isinstance(value, list):  # an item with anything wrong in it goes as a whole
-            return [v for n, v in enumerate(value) if not any(loc[: len(here) + 1] == (*here, n) for loc in bad)]
+            return {k: pruned(v, (*at, k)) for k, v in value.items() if (*at, k) not in bad}
+        if isinstance(value, list):  # drops an item with any problem
+            return [v for n, v in enumerate(value) if not any(loc[: len(at) + 1] == (*at, n) for loc in bad)]
         return value
 
     return pruned(data, ())

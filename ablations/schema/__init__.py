@@ -1,1 +1,1 @@
-"""What is kept and exchanged: grid, claim, cell, run, record."""
+"""The data that is stored and exchanged: grid, claim, cell, run, record."""

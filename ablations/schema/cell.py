@@ -1,4 +1,4 @@
-"""A cell: one point of a grid at a scale, a value for each axis and the system they make, with its runs."""
+"""A cell: one point of a grid at a scale, with a value for each axis, its system and its runs."""
 
 from typing import Any
 
@@ -18,26 +18,26 @@ class Trial(Settings):
 
     @property
     def work(self) -> tuple[Run, ...]:
-        """All of them, without those that they start from."""
+        """All runs, without the parents of pretrainings."""
         return (*self.runs, *self.finetunings)
 
 
 class Cell(Trial):
     """One point of a grid at a scale."""
 
-    printed: dict[str, Any] = knob({}, "Axis -> the value that papers print for it, where it is not the cell's own.")
-    search: tuple[Trial, ...] = knob((), "The combinations that are tried first, in the order of the file.")
-    chosen: dict[str, Any] = knob({}, "Searched knob -> the value that its search chose; empty before it has.")
+    printed: dict[str, Any] = knob({}, "Axis -> the published value, where the cell's own is a stand-in.")
+    search: tuple[Trial, ...] = knob((), "The combinations of the cell's search, in the order of the file.")
+    chosen: dict[str, Any] = knob({}, "Searched knob -> the value that the search chose; empty until then.")
     awaited: tuple[Run, ...] = knob(
-        (), "The evaluation as the first combination would have it, for its size alone, until the search has chosen."
+        (), "Until the search has chosen: the evaluation with the first combination, only for the estimate."
     )
 
     @property
     def planned(self) -> tuple[Run, ...]:
-        """A pretraining a seed; before the search has chosen, the awaited ones."""
+        """The pretraining of each seed; until the search has chosen, the awaited ones."""
         return self.runs or tuple(run for run in self.awaited if run.kind == "pretrain")
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """What its pretrainings are, or will be, fine-tuned on."""
+        """The tasks that its pretrainings are, or will be, fine-tuned on."""
         return tuple(dict.fromkeys(run.task for run in (*self.finetunings, *self.awaited) if run.task))

@@ -1,7 +1,6 @@
 """A claim of a grid, in full.
 
-In a file, a claim that names a published one gets from it what a paper says (``planning/asked_claims.py``); in code it
-has both.
+In a file, a claim may name a published claim and then takes the paper's part from it (``planning/asked_claims.py``).
 """
 
 from typing import Any, Literal
@@ -15,30 +14,30 @@ class Claim(Settings):
     id: str = required(
         "Unique within the grid; by default that of the published claim.", pattern=r"^[a-z0-9][a-z0-9_.]*$"
     )
-    claim: str = knob("", "The published claim that it asks, by its id; empty for a hypothesis of the grid's own.")
+    claim: str = knob("", "Id of the published claim that it tests; empty for a hypothesis of the grid.")
     statement: str = required("The claim in words.", min_length=1)
     source: str = required("Paper and table.", min_length=1)
     published_metric: str = knob("", "What the paper measured.")
-    published: dict[str, float] = knob({}, "The paper's values of the sides: {a: value, b: value}, and on by letters.")
-    metric: str = required("What is measured here.")
+    published: dict[str, float] = knob({}, "The paper's values of the sides by letter: {a: value, b: value, ...}.")
+    metric: str = required("The metric measured here.")
     official: str = knob(
-        "", "The same metric on the official data set, in place of 'metric' at scales that fine-tune on that."
+        "", "The same metric on the official data set; replaces 'metric' at scales that fine-tune on that set."
     )
-    better: Literal["lower", "higher"] = required("Which direction of our metric is better.")
+    better: Literal["lower", "higher"] = required("The better direction of our metric.")
     a: dict[str, Any] = knob({}, "Axis -> value of the first side.")
     b: dict[str, Any] = knob({}, "Axis -> value of the second side.")
     sides: tuple[dict[str, Any], ...] = knob(
-        (), "In place of a and b: ordering, trend: the sides, best first; interaction: a, b, c, d of (a - b) - (c - d)."
+        (), "Replaces a and b. Ordering, trend: the sides, best first; interaction: a, b, c, d of (a - b) - (c - d)."
     )
-    against: str = knob("", "A metric of side a that stands for b, such as a majority baseline.")
+    against: str = knob("", "A metric of side a that replaces side b, such as a majority baseline.")
     relation: Literal[">", "~", "ratio", "ordering", "trend", "interaction", "spread"] = knob(
         ">", "'>': a is better than b; '~': they differ by less than margin; the others: ablations/claims/relations.py."
     )
     margin: float | None = knob(None, "Largest difference that still counts as equal, in the metric's unit.", gt=0)
-    ratio: float | None = knob(None, "How many times as good as b a is at least.", gt=0)
+    ratio: float | None = knob(None, "a is at least so many times as good as b.", gt=0)
     proxy: str = knob("", "How our measurement differs from the paper's.")
 
     @property
     def asked(self) -> tuple[dict[str, Any], ...]:
-        """The sides in the order of the claim, as axis -> value; one where ``against`` stands for the second."""
+        """The sides in the order of the claim, as axis -> value; only the first with ``against``."""
         return self.sides or tuple(side for side in (self.a, self.b) if side)

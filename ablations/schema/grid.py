@@ -1,4 +1,4 @@
-"""What a grid file may say.
+"""The contents of a grid file.
 
 A *grid* is one YAML file: a question, a base system, axes over its knobs, scales, metrics, claims, published tables.
 """
@@ -15,37 +15,40 @@ SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
 STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget sets
 
 
-FIRST_SEARCH_SEED = 1000  # the seeds of searches are numbered from here on; those of evaluations lie below
+FIRST_SEARCH_SEED = 1000  # searches use seeds from here on; evaluations use seeds below
 
 
-FINETUNING = "finetuning."  # before a knob of `FineTuning`; every other knob is one of the pretrained system
+FINETUNING = "finetuning."  # prefix of the knobs of `FineTuning`; all other knobs belong to the pretrained system
 
 
 class Budget(Settings):
-    """What is held equal across the cells of a grid."""
+    """The budget that all cells of a grid share."""
 
     equal: Literal["steps", "tokens", "flops"] = knob(
-        "steps", "steps: training.steps as it stands; tokens, flops: steps such that each cell uses the baseline's."
+        "steps",
+        "steps: training.steps unchanged; tokens, flops: steps such that each cell uses as many as the baseline.",
     )
 
 
 class Search(Settings):
-    """A search that every cell makes for itself before its evaluation, with seeds that no evaluation has.
+    """A search that every cell makes before its evaluation, with seeds that no evaluation uses.
 
-    Every combination is trained from the search's seeds; the one with the best mean is what the cell's own seeds are
-    trained with. So variants are compared each at its own best, after searches of equal size.
+    Every combination is trained from the search's seeds; the cell's own seeds are trained with the combination that has
+    the best mean. So each variant is compared at its best, after searches of equal size.
     """
 
-    axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try, in every combination.", min_length=1)
-    metric: str = required("What decides, by its mean over the search's seeds.")
-    better: Literal["lower", "higher"] | None = knob(None, "Which direction is better; by default the grid's metrics'.")
-    seeds: int = knob(1, "Seeds 1000 to 1000 + n-1; those of evaluations are below 1000.", ge=1, le=1000)
+    axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try, in all combinations.", min_length=1)
+    metric: str = required("The metric that chooses, by its mean over the search's seeds.")
+    better: Literal["lower", "higher"] | None = knob(
+        None, "The better direction; by default that of the grid's metrics."
+    )
+    seeds: int = knob(1, "Number n of seeds: 1000 to 1000 + n-1; evaluations use seeds below 1000.", ge=1, le=1000)
 
 
 class Exclusion(Settings):
-    """Combinations that are left out, and why."""
+    """Combinations that are left out, with the reason."""
 
-    when: dict[str, Any] = required("Axis -> value or list of values; cells that agree are left out.", min_length=1)
+    when: dict[str, Any] = required("Axis -> value or list of values; leaves out the cells that agree.", min_length=1)
     reason: str = required("Printed in the plan.", min_length=1)
 
 
@@ -53,29 +56,29 @@ class Metric(Settings):
     """One measured column."""
 
     name: str = required("A key of a record's metrics, such as heldout.loss.")
-    better: Literal["lower", "higher"] = required("Which direction is better.")
-    label: str = knob("", "Heading of its column; by default the name.")
+    better: Literal["lower", "higher"] = required("The better direction.")
+    label: str = knob("", "Heading of the column; by default the name.")
 
 
 class PublishedTable(Settings):
-    """Where the published values of a grid's cells stand."""
+    """The source of published values of a grid's cells."""
 
-    file: str = required("A file of ablations/published/.")
-    table: str = knob("", "Which table of it; empty for all.")
+    file: str = required("A file in ablations/published/.")
+    table: str = knob("", "One table of the file; empty for all.")
     match: dict[str, str] = knob({}, "Column of the file -> axis with the same values.")
-    where: dict[str, str] = knob({}, "Column of the file -> the one value of it that is meant.")
+    where: dict[str, str] = knob({}, "Column of the file -> the value of the rows to use.")
     metrics: tuple[str, ...] = knob((), "Published metrics to show, in order.")
 
 
 class FigureAxes(Settings):
-    """What the figure of a grid shows."""
+    """The axes of a grid's figure."""
 
     x: str = required("An axis.")
-    y: str | tuple[str, ...] = required("A metric, or several, a panel each.")
+    y: str | tuple[str, ...] = required("A metric, or several with one panel each.")
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics, one or several."""
+        """The metrics as a tuple."""
         return (self.y,) if isinstance(self.y, str) else self.y
 
 
@@ -83,23 +86,23 @@ class Grid(Settings):
     """One ablation, as its YAML file states it."""
 
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_]*$")
-    question: str = required("What is asked.", min_length=1)
-    paper: str = knob("", "Where the published ablation is.")
+    question: str = required("The question that the grid answers.", min_length=1)
+    paper: str = knob("", "The paper and table of the published ablation.")
     base: str = required("The system that cells start from.")
     set: dict[str, Any] = knob({}, "Knob -> value in every cell.")
     axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try; 'system' tries whole systems.", min_length=1)
     variants: dict[str, dict[str, dict[str, Any]]] = knob(
-        {}, "Axis that is no knob -> name of each of its values -> the knobs that the name stands for."
+        {}, "Axis that is no knob -> name of a variant -> the knobs of the variant."
     )
-    zip: tuple[tuple[str, ...], ...] = knob((), "Groups of axes that move together.")
+    zip: tuple[tuple[str, ...], ...] = knob((), "Groups of axes whose values are paired.")
     exclude: tuple[Exclusion, ...] = knob((), "Combinations that are left out.")
-    baseline: dict[str, Any] = knob({}, "Axis -> value that the others are compared with.")
-    seeds: int = knob(1, "Seeds 0 to n-1.", ge=1, le=1000)
-    tasks: tuple[str, ...] = knob((), "Downstream tasks that every pretrained model is fine-tuned on.")
-    budget: Budget = knob(Budget(), "What is held equal.")
-    search: Search | None = knob(None, "What every cell searches for itself; by default nothing.")
-    scales: dict[str, Scale] = required("Name -> what differs from the scale's own file.", min_length=1)
-    metrics: tuple[Metric, ...] = required("What is compared; the first is the main one.", min_length=1)
+    baseline: dict[str, Any] = knob({}, "Axis -> value of the cell that the others are compared with.")
+    seeds: int = knob(1, "Number n of seeds: 0 to n-1.", ge=1, le=1000)
+    tasks: tuple[str, ...] = knob((), "Downstream tasks on which every pretrained model is fine-tuned.")
+    budget: Budget = knob(Budget(), "The budget that all cells share.")
+    search: Search | None = knob(None, "The search of every cell; by default none.")
+    scales: dict[str, Scale] = required("Name -> changes to the scale's own file.", min_length=1)
+    metrics: tuple[Metric, ...] = required("The metrics that are compared; the first is the main one.", min_length=1)
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
     published: tuple[PublishedTable, ...] = knob((), "Published values beside the measured ones.")
-    figure: FigureAxes | None = knob(None, "What the figure shows.")
+    figure: FigureAxes | None = knob(None, "The axes of the figure.")

@@ -1,6 +1,6 @@
 """A run: one training from a seed on pinned text.
 
-Its ``id`` is a hash of everything that determines its numbers, the runs that it starts from included.
+Its ``id`` is a hash of everything that determines its numbers, its parents included.
 """
 
 from functools import cached_property
@@ -11,27 +11,27 @@ from lightning_modules.config import Settings, identity, knob, required
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fingerprint
 
-ROOMS = {  # kind of run -> rooms whose numerics it depends on
+ROOMS = {  # kind of run -> packages whose numerics it depends on
     "pretrain": ("data", "pretrain", "evaluate"),
     "finetune": ("data", "pretrain", "evaluate", "finetune"),
 }
 
 
 class Run(Settings):
-    """One unit of work: a system trained from a seed on pinned text, or fine-tuned, by code of a known generation."""
+    """One unit of work: the pretraining or fine-tuning of a system from a seed, by code of a known generation."""
 
-    kind: Literal["pretrain", "finetune"] = required("What is done.")
-    system: System = required("What is trained, or was before fine-tuning.")
-    seed: int = required("Initialisation, order, corruption and dropout follow from it.", ge=0)
+    kind: Literal["pretrain", "finetune"] = required("Kind of the run.")
+    system: System = required("The system that is pretrained, or was before fine-tuning.")
+    seed: int = required("Seed of initialisation, order, corruption and dropout.", ge=0)
     fingerprints: dict[str, str] = required("Corpus or task -> fingerprint of its text.")
-    numerics: dict[str, int] = required("Room -> generation of the numbers it produces.")
-    task: str = knob("", "What it is fine-tuned on.", neutral="")
-    finetuning: FineTuning | None = knob(None, "How it is fine-tuned.", neutral=None)
-    parents: tuple[str, ...] = knob((), "Ids of the runs whose weights this one starts from.", neutral=())
+    numerics: dict[str, int] = required("Package -> generation of its numerics.")
+    task: str = knob("", "The task of a fine-tuning.", neutral="")
+    finetuning: FineTuning | None = knob(None, "The settings of a fine-tuning.", neutral=None)
+    parents: tuple[str, ...] = knob((), "Ids of the runs whose weights this run starts from.", neutral=())
 
     @classmethod
     def pretraining(cls, system: System, seed: int, fingerprints: dict[str, str]) -> "Run":
-        """The pretraining that the code at hand would make."""
+        """The pretraining by the present code."""
         run = cls(
             kind="pretrain", system=system, seed=seed, fingerprints=fingerprints, numerics=current_numerics("pretrain")
         )
@@ -52,7 +52,7 @@ class Run(Settings):
         return run._with_parents()
 
     def of_generation(self, numerics: dict[str, int]) -> "Run":
-        """The same run, and those it starts from, as code of other generations of the rooms would make them."""
+        """The same run and its parents by code of other numerics generations."""
         return self.but(numerics=numerics, parents=[])._with_parents()
 
     def _with_parents(self) -> "Run":
@@ -61,7 +61,7 @@ class Run(Settings):
 
     @cached_property
     def parent(self) -> "Run | None":
-        """The run whose weights this one starts from: it follows from this one's own settings."""
+        """The run whose weights this run starts from, derived from this run's settings."""
         if self.finetuning is not None and self.finetuning.from_scratch:
             return None
         if self.finetuning is not None and (first := self.finetuning.first):
@@ -82,15 +82,15 @@ class Run(Settings):
 
     @cached_property
     def id(self) -> str:
-        """16 hexadecimal digits of the identity of all that determines the numbers."""
+        """16 hexadecimal digits: the hash of everything that determines the numbers."""
         return identity(self.essence())[:16]
 
 
 def _first(finetuning: FineTuning) -> dict[str, str]:
-    """The fingerprint of the task that comes before, where there is one."""
+    """The fingerprint of the first task, if there is one."""
     return {finetuning.first: fingerprint(finetuning.first)} if finetuning.first else {}
 
 
 def current_numerics(kind: str) -> dict[str, int]:
-    """The generations of the rooms that a kind of run depends on."""
+    """Package -> numerics generation, for the packages that a kind of run depends on."""
     return {room: NUMERICS[room] for room in ROOMS[kind]}

@@ -208,7 +208,7 @@ CASES = {
     ),
     "code in a name": (
         ("  model.num_layers: [2, 4]", '  "x=1\\nimport os": [2, 4]'),
-        ["a knob is lower-case letters, digits, _ and dots, and starts with a letter"],
+        ["lower-case letters, digits, _ and dots"],
     ),
     "settings that contradict each other": (
         ("model.hidden_size: 64", "model.hidden_size: 64, model.num_heads: 3"),

@@ -50,11 +50,11 @@ CASES = {
     ),
     "like itself": (
         ("set:", "like: small\nset:"),
-        ["small.yaml:2: like: goes round in a circle: small -> small"],
+        ["small.yaml:2: like: is circular: small -> small"],
     ),
     "a name": (
         ("set:", "name: other\nset:"),
-        ["small.yaml:2: name: the name of a scale is that of its file; leave this out"],
+        ["small.yaml:2: name: the file's name is the scale's name; leave this out"],
     ),
     "a tab": (
         ("  model.num_heads", "\tmodel.num_heads"),

@@ -22,25 +22,25 @@ def asked(**changes):
         ({"relation": "~", "margin": 0.02}, "the whole interval lies within 0.02 nats of 0"),
         (
             {"relation": "ratio", "ratio": 0.9},
-            "masking rate 40 % is at least 0.9 times as good, by the whole interval of the ratio",
+            "the whole interval of the ratio lies above 0.9 in favour of masking rate 40 %",
         ),
         (
             {"relation": "spread"},
-            "masking rate 40 % is steadier over seeds, by the whole interval of the distances from the median",
+            "the whole interval of the distances from the median favours masking rate 40 %",
         ),
         (
             {"relation": "ordering", "a": {}, "b": {}, "sides": (LOW, MIDDLE, HIGH), "published": {}},
-            "masking rate 5 % > 40 % > 80 %, every step by its whole interval",
+            "the whole interval of every step favours masking rate 5 % > 40 % > 80 %",
         ),
         (
             {"relation": "trend", "a": {}, "b": {}, "sides": (LOW, MIDDLE, HIGH), "published": {}},
-            "masking rate 5 % > 40 % > 80 %, by the whole interval of the slope, and no step goes the other way",
+            "the whole interval of the slope favours masking rate 5 % > 40 % > 80 %, and no step goes the other way",
         ),
         (
             {"relation": "interaction", "a": {}, "b": {}, "sides": (LOW, MIDDLE, MIDDLE, HIGH), "published": {}},
-            "masking rate 5 % is ahead of 40 % by more than 40 % of 80 %, by the whole interval",
+            "the whole interval shows that masking rate 5 % beats 40 % by more than 40 % beats 80 %",
         ),
-        ({"metric": "cost.parameters"}, "masking rate 40 % is better; there is no noise, and so no interval"),
+        ({"metric": "cost.parameters"}, "masking rate 40 % is better; without noise there is no interval"),
     ],
 )
 def test_agreement_is_told_in_the_words_of_the_relation(changes, agreement):

@@ -285,7 +285,7 @@ def test_a_ratio_needs_positive_values():
         CELLS[0].runs, losses(CELLS[0], [4.0] * 12).values(), strict=True)}  # fmt: skip
     found = verdict(asked("ratio"), measured((4, 4.1, 4, 4)), change=zero)
     assert found.outcome == NOT_RESOLVED
-    assert "a ratio needs values above 0, and there is 0" in found.reason
+    assert "a ratio needs values above 0, not 0" in found.reason
 
 
 def test_a_verdict_says_what_its_runs_took():

@@ -42,10 +42,10 @@ def test_two_grids_of_one_name_are_refused(tmp_path):
 
 def test_a_grids_name_is_that_of_its_file(tmp_path):
     file = tiny.grid(tmp_path, extra="name: other\n")
-    with pytest.raises(ConfigError, match=r"tiny\.yaml:\d+: name: the name of a grid is that of its file"):
+    with pytest.raises(ConfigError, match=r"tiny\.yaml:\d+: name: .*file"):
         grids.read(file)
     bad = file.rename(tmp_path / "Not-A-Name.yaml")
-    with pytest.raises(ConfigError, match=r"Not-A-Name\.yaml:1: the file's name is the grid's"):
+    with pytest.raises(ConfigError, match=r"Not-A-Name\.yaml:1: .*lower-case letters"):
         grids.read(bad)
 
 

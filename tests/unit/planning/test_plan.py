@@ -98,7 +98,7 @@ def test_axes_move_together(tmp_path):
     axes = f"  {HIDDEN}: [16, 32]\n  {HEADS}: [2, 4]\n"
     found = plan(read(tmp_path, more_axes(axes, f"zip: [[{HIDDEN}, {HEADS}]]\n")), "smoke")
     assert [(c.values[HIDDEN], c.values[HEADS]) for c in found.cells] == [(16, 2), (16, 2), (32, 4), (32, 4)]
-    with pytest.raises(ConfigError, match=r"as many values as each other: a has 2, b has 1"):
+    with pytest.raises(ConfigError, match="a has 2, b has 1"):
         dimensions({"a": [1, 2], "b": [3]}, [("a", "b")])
 
 
@@ -183,7 +183,7 @@ def test_asking_for_something_else_changes_the_folder(tmp_path):
         ({"axes": {RATE: [1.5]}}, r"less than or equal to 1, not 1\.5 \(cell rate=1\.5\)"),
         ({"filters": {"rate": 0.4}}, r"rate: is not an axis of 'tiny'"),
         ({"filters": {RATE: 0.3}}, r"no cell has rate=0\.3\. The axes at scale 'smoke' are .*: 0\.15, 0\.4"),
-        ({"seeds": 0}, r"0 is not a number of seeds"),
+        ({"seeds": 0}, r"seeds: .*\b1\b.*\b0\b"),
     ],
 )
 def test_bad_requests_are_refused_with_the_nearest_spelling(tmp_path, options, message):
