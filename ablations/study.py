@@ -20,8 +20,8 @@ from ablations.core.store import Records
 from ablations.figures import grid_figures
 from ablations.figures.style import Drawing
 from ablations.literature import published_tables
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import frame, summary
-from ablations.measurements.table import Measurements
 from ablations.pages import equal_compute, report, tables, task_table
 from ablations.pages.publishing import publish
 from ablations.planning import grids, scales, search_text

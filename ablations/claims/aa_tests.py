@@ -10,7 +10,7 @@ import numpy as np
 from ablations.claims import judging
 from ablations.core.simulation import Row
 from ablations.core.statistics import minimum_detectable_effect
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid

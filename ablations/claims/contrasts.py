@@ -8,9 +8,9 @@ from typing import Any
 from ablations.core.formatting import cell_text, value_text
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED
+from ablations.measurements.measurements import Measurements, lineage
 from ablations.measurements.pairs import paired_by_seed, side_of
 from ablations.measurements.references import references
-from ablations.measurements.table import Measurements, lineage
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.run import Run

@@ -8,8 +8,8 @@ from ablations.claims.judging import verdicts
 from ablations.claims.verdict import Verdict
 from ablations.core.formatting import cell_text, markdown_text
 from ablations.core.metrics import EXACT
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.pairs import side_of
-from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS

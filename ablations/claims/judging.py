@@ -29,7 +29,7 @@ from ablations.claims.verdict_text import published, sentence, split_unit
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, Contrast, holm, holm_levels, mean_interval
 from ablations.measurements.example_scores import Resampled, resampled
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid

@@ -21,7 +21,7 @@ from ablations.claims.verdict_text import split_unit
 from ablations.core.formatting import Entry, Sheet, fixed, places
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, POWER, Contrast, seeds_needed
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS

@@ -21,7 +21,7 @@ import numpy as np
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers
 from ablations.claims.verdict import Verdict
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 MIXED, NOT_RUN, NO_GRID = "mixed", "not run", "no grid"

@@ -13,8 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from ablations.core.formatting import path_text, quantity, value_text
 from ablations.core.metrics import HELDOUT
 from ablations.figures.style import FAINT, STYLE, blank, colours, draw_level, shown, spread, titles
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import reference_losses
-from ablations.measurements.table import Measurements
 from ablations.schema.cell import Cell
 
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import STYLE, blank, colours, keyed, shown, titles
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 
 _PANELS = {"distance": "L2 distance", "angle": "angle (degrees)"}

@@ -7,7 +7,7 @@ import numpy as np
 
 from ablations.core.resampling import bootstrap_interval, multibootstrap
 from ablations.core.statistics import Contrast, Interval
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.claim import Claim
 from ablations.schema.record import Record
 from lightning_modules.tasks.scores.kept import unpack

@@ -9,7 +9,7 @@ from typing import Any
 
 from ablations.core.statistics import Contrast, paired
 from ablations.literature.published_values import same
-from ablations.measurements.table import BySeed
+from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ablations.core.metrics import HELDOUT
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from lightning_modules.tasks import TASKS
 

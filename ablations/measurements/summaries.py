@@ -11,8 +11,8 @@ from ablations.core.formatting import printable
 from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect
 from ablations.measurements.derived import DERIVED, possible
+from ablations.measurements.measurements import BySeed, Measurements, device_class
 from ablations.measurements.pairs import Paired, baseline_of, paired_by_seed
-from ablations.measurements.table import BySeed, Measurements, device_class
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
 from ablations.schema.record import Record

@@ -26,8 +26,8 @@ from ablations.core.formatting import (
     value_text,
 )
 from ablations.core.statistics import Interval, mean_interval
+from ablations.measurements.measurements import Measurements, device_class
 from ablations.measurements.pairs import baseline_of, paired_by_seed
-from ablations.measurements.table import Measurements, device_class
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 

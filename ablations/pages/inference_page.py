@@ -23,7 +23,7 @@ from ablations.core.formatting import (
 )
 from ablations.core.statistics import mean_interval
 from ablations.figures.style import OKABE_ITO, STYLE, blank, keyed, save, shown, titles
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.running import inference
 from ablations.schema.cell import Cell
 

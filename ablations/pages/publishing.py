@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ablations.core import store
 from ablations.core.store import Records, Snapshot
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
-from ablations.measurements.table import Measurements
 from ablations.pages import parameters_page, report, runs_table, scoreboard_page
 from ablations.pages.scoreboard_page import REQUEST
 from ablations.planning import grids, scales

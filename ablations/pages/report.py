@@ -22,7 +22,7 @@ from ablations.core.formatting import (
     value_text,
 )
 from ablations.figures import grid_figures
-from ablations.measurements.table import Measurements, device_class
+from ablations.measurements.measurements import Measurements, device_class
 from ablations.pages import equal_compute, inference_page, search_report, tables, task_table
 from ablations.planning import search_text
 from ablations.planning.cells import stand_in_pairs

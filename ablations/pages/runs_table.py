@@ -16,7 +16,7 @@ from ablations.core import store
 from ablations.core.formatting import csv_entry
 from ablations.core.store import Snapshot
 from ablations.measurements.dictionary import meaning
-from ablations.measurements.table import Measurement, Measurements, device_class, measured, record_rows
+from ablations.measurements.measurements import Measurement, Measurements, device_class, measured, record_rows
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.record import Record
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.planning.search import score
 from ablations.planning.search_text import _named
 from ablations.schema.cell import Cell, Trial

@@ -34,10 +34,10 @@ from ablations.core.formatting import (
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
 from ablations.measurements.example_scores import entries as resampled_entries
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.pairs import as_printed, baseline_of
 from ablations.measurements.references import reference, references
 from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
-from ablations.measurements.table import Measurements
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric

@@ -12,7 +12,7 @@ import numpy as np
 
 from ablations.core.formatting import Entry, Sheet, duration, mean_text, path_text, value_text
 from ablations.core.statistics import mean_interval
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 from ablations.schema.run import Run

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
-from ablations.measurements.table import indexed, measured
+from ablations.measurements.measurements import indexed, measured
 from ablations.planning.cells import Values
 from ablations.schema.cell import Trial
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid, Search

@@ -21,7 +21,7 @@ from ablations.core.machine import cores
 from ablations.core.provenance import gpus
 from ablations.running import worker
 from ablations.running.launch import Executor, Launch
-from ablations.running.process import main
+from ablations.running.worker_process import main
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules import speed

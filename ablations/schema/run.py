@@ -11,7 +11,7 @@ from lightning_modules.config import Settings, identity, knob, required
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fingerprint
 
-ROOMS = {  # kind of run -> packages whose numerics it depends on
+NUMERICS_OF = {  # kind of run -> packages whose numerics it depends on
     "pretrain": ("data", "pretrain", "evaluate"),
     "finetune": ("data", "pretrain", "evaluate", "finetune"),
 }
@@ -71,13 +71,13 @@ class Run(Settings):
         system = self.system if self.kind == "finetune" else self.system.shallower()
         if system is None:
             return None
-        rooms, corpora = ROOMS["pretrain"], self.system.data.corpora
+        parts, corpora = NUMERICS_OF["pretrain"], self.system.data.corpora
         return Run(
             kind="pretrain",
             system=system,
             seed=self.seed,
             fingerprints={name: self.fingerprints[name] for name in corpora},
-            numerics={room: self.numerics[room] for room in rooms},
+            numerics={part: self.numerics[part] for part in parts},
         )._with_parents()
 
     @cached_property
@@ -93,4 +93,4 @@ def _first(finetuning: FineTuning) -> dict[str, str]:
 
 def current_numerics(kind: str) -> dict[str, int]:
     """Package -> numerics generation, for the packages that a kind of run depends on."""
-    return {room: NUMERICS[room] for room in ROOMS[kind]}
+    return {part: NUMERICS[part] for part in NUMERICS_OF[kind]}

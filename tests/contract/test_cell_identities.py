@@ -32,7 +32,7 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
         mock.patch("ablations.planning.resolve.fingerprints", lambda data: dict.fromkeys(data.corpora, _NO_TEXT)),
         mock.patch("ablations.schema.run.fingerprint", return_value=_NO_TEXT),
         mock.patch("ablations.schema.run.current_numerics", return_value={}),
-        mock.patch("ablations.schema.run.ROOMS", {"pretrain": (), "finetune": ()}),
+        mock.patch("ablations.schema.run.NUMERICS_OF", {"pretrain": (), "finetune": ()}),
     ):
         found = Resolver(grid, scale, plan.baseline, None, {}).cells(plan.kept)
         for cell in found:

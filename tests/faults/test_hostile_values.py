@@ -10,7 +10,7 @@ import pytest
 
 from ablations.claims.judging import verdicts
 from ablations.core import notebooks, strict_yaml
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, did_you_mean, flat
 from lightning_modules.systems import SYSTEMS

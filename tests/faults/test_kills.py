@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ablations.core.store import Records
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages import tables
 from ablations.planning import grids
 from ablations.planning.plan import plan

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages import report
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim

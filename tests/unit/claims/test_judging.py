@@ -2,7 +2,7 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from tests.messages import names
 from tests.unit.synthetic import (
     LAYERS,

@@ -13,7 +13,7 @@ from ablations.commands.cli import app
 from ablations.core.formatting import markdown
 from ablations.core.statistics import minimum_detectable_effect, paired_power, seeds_needed
 from ablations.core.store import Records
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record

@@ -13,7 +13,7 @@ from ablations.claims import judging
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.relations import RELATIONS, weighted
 from ablations.core.statistics import holm
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from tests.messages import names
 from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_claim, make_failure, make_grid
 

@@ -23,7 +23,7 @@ from ablations.claims.scoreboard import (
 )
 from ablations.commands.cli import app
 from ablations.figures.claims import board, forest
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages import scoreboard_page
 from lightning_modules.config import ConfigError
 from tests.messages import names

@@ -10,7 +10,7 @@ from ablations.claims import judging
 from ablations.core.resampling import bootstrap_interval, multibootstrap, percentile_t, resampled_means
 from ablations.core.statistics import paired
 from ablations.measurements.example_scores import resampled
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages import tables
 from lightning_modules.tasks.scores.kept import pack
 from tests.unit.synthetic import RATE, make_cell, make_claim, make_grid, make_record

@@ -15,7 +15,7 @@ from ablations.commands import simulate
 from ablations.commands.cli import app
 from ablations.core import simulation, statistics
 from ablations.core.simulation import FAMILIES, SEEDS
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from lightning_modules.places import project
 
 PUBLISHED = project() / "results" / simulate.FOLDER

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ablations.figures import grid_figures
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from tests.unit.figures.test_figures import make_mixtures, texts
 from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_study
 

@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from ablations.figures import grid_figures
 from ablations.figures.style import colours, shown, spread
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     LAYERS,

@@ -5,7 +5,7 @@ import pytest
 from ablations.claims import judging
 from ablations.core.metrics import METRICS
 from ablations.measurements.layer_metrics import LAYER_METRICS, change, last, mean
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.record import Record

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ablations.core.metrics import PLATEAU
 from ablations.measurements.derived import DERIVED
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.pairs import paired_by_seed
-from ablations.measurements.table import Measurements
 from ablations.schema.record import Record
 from tests.unit.synthetic import RATE, losses, make_cell, make_failure, make_grid, make_objectives, make_study
 

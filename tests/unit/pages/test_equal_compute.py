@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ablations.core.formatting import markdown
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages import equal_compute
 from ablations.pages.equal_compute import METRIC, UNITS, amounts, compare, value_at
 from ablations.study import Study

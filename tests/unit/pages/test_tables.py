@@ -6,8 +6,8 @@ import pytest
 
 from ablations.claims import judging
 from ablations.core.formatting import markdown
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import frame, summary
-from ablations.measurements.table import Measurements
 from ablations.pages import tables
 from lightning_modules.config import ConfigError
 from tests.unit.core.test_formatting import HOSTILE

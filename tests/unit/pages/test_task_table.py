@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages.task_table import ensemble, per_task
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError

@@ -8,7 +8,7 @@ from matplotlib.text import Text
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages import inference_page
 from ablations.planning import grids
 from ablations.planning.plan import plan

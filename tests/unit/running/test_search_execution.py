@@ -10,7 +10,7 @@ from ablations.claims import judging
 from ablations.commands.cli import app
 from ablations.core import machine, strict_yaml
 from ablations.core.store import Records
-from ablations.measurements.table import Measurements
+from ablations.measurements.measurements import Measurements
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
 from ablations.schema.grid import Search
