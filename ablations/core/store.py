@@ -263,5 +263,5 @@ def write(path: Path, content: bytes) -> None:
     try:
         write_atomically(path, lambda file: file.write(content))
     except OSError as error:
-        message = f"{error.strerror or error}: cannot write {len(content):,} bytes; the file is unchanged"
+        message = f"{error.strerror or error}: {len(content):,} bytes could not be written; the file is unchanged"
         raise StoreError(error.errno or errno.EIO, message, str(path)) from error

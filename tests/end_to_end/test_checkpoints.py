@@ -172,20 +172,21 @@ class TestExportsThatCannotBe:
         run, records = kept(trained=False)
         done = command("export", run.id, tmp_path / "out", "--results", records.folder)
         assert done.exit_code == 2
-        assert "`ablations run` makes them again" in said(done)
+        assert "--results OTHER" in said(done)
         assert not (tmp_path / "out").exists()
 
     def test_a_run_that_diverged(self, kept, command, tmp_path):
         run, records = kept(trained=False, outcome="diverged")
         done = command("export", run.id, tmp_path / "out", "--results", records.folder)
-        assert "ended as diverged: it left no weights" in said(done)
+        assert "ended as diverged and left no weights" in said(done)
 
     def test_a_fine_tuning(self, kept, command, tmp_path):
         pretrained, records = kept(trained=False)
         run = Run.finetuning_of(pretrained, "rte", "0" * 64, FineTuning())
         worker.keep(run, records, {"outcome": "done"}, "2026-01-01T00:00:00+00:00", 1)
         done = command("export", run.id, tmp_path / "out", "--results", records.folder)
-        assert f"is a fine-tuning on rte, and pretrainings are exported; it started from {pretrained.id}" in said(done)
+        assert "is a fine-tuning on rte" in said(done)
+        assert pretrained.id in said(done)
 
     def test_knobs_that_transformers_lacks(self, kept, command, tmp_path):
         run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})
