@@ -96,8 +96,8 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
         axes.set_xlabel("share of the loss, or of the error, removed")
         axes.legend(handles=_key({answer.outcome for answer in answers}), loc="lower left", fontsize=8, frameon=True)
         note = (
-            f"scale {scale}: adjusted intervals, mostly of proxies; marks at the edge lie beyond it; not resolved "
-            "though clear of 0: both sides on the plateau"
+            f"scale {scale}: adjusted intervals, mostly of proxies; edge marks lie beyond; "
+            "clear of 0 but open: both on the plateau"
         )
         titles(figure, "Are measured effects as large as published ones?", note)
     return figure
