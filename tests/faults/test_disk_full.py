@@ -43,7 +43,7 @@ def test_a_record_cut_short_by_the_disk_leaves_the_old_one(tmp_path):
         check=True,
     )
     assert "File too large" in done.stdout
-    assert "bytes could not be written; the file is unchanged" in done.stdout
+    assert "the file is unchanged" in done.stdout
     assert str(path) in done.stdout
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]
@@ -59,7 +59,7 @@ def test_whatever_step_fails_the_old_file_stays(tmp_path, monkeypatch, call):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, call, full)
-    with pytest.raises(StoreError, match=r"No space left on device: 3 bytes could not be written.*file\.json"):
+    with pytest.raises(StoreError, match=r"No space left on device.*file\.json"):
         write(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["file.json"]

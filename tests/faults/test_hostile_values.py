@@ -138,7 +138,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device.* could not be written"):
+    with pytest.raises(OSError, match=r"No space left on device"):
         publish_page(page, losses(cell, [5.0, 5.1]), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -18,7 +18,7 @@ from ablations.study import Study, cost_line
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Fitted
-from tests.messages import naming
+from tests.messages import names, naming
 from tests.unit.planning.test_search import LR, RATE, read, written
 
 TWO = f"search:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: heldout.loss\n  seeds: 2\n"
@@ -163,7 +163,7 @@ def test_the_search_is_charged_to_its_cell(tmp_path, trainings):
         named = ("search runs", "search tokens", "search FLOPs", "search time")
         assert [cell[name] for name in named] == ["4 of 4", "256", "4 M", "8 s"]
     page = (one.folder / "README.md").read_text()
-    assert "Of these, searches: 8 runs, 16 s, 512 tokens, 8 M floating-point operations" in page
+    assert names(page, "searches", "8 runs", "16 s", "512 tokens", "8 M")
     assert (
         "Every cell makes the same search: 2 combinations (peak_lr 0.001, 0.003), each from seeds 1000 to 1001" in page
     )
