@@ -264,6 +264,7 @@ def test_mirrored_sides_are_one_test_and_ordered_ones_are_not():
     assert len(judging.tests([asked("ratio"), asked("ratio", ratio=1.1)])) == 2
 
 
+@pytest.mark.slow
 def test_what_has_no_noise_is_compared_as_it_is_and_is_no_test():
     fewer = {
         run.id: record.but(cost=record.cost | {"parameters": 1e6, "seconds": 60.0 + run.seed})

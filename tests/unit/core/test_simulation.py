@@ -38,6 +38,7 @@ def test_intervals_are_those_of_verdicts(values, level):
         assert edges == pytest.approx([expected.low, expected.high], rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(differences)
 def test_p_values_are_those_of_verdicts(values):
     varied = values[np.ptp(values, axis=1) > 0]
@@ -104,6 +105,7 @@ def test_t_intervals_cover():
     check_coverage(simulation.coverage(1_000))
 
 
+@pytest.mark.slow
 def test_false_findings_are_rare():
     check_families(simulation.family_wise_error(3_000), most=0.066)  # four standard errors above 5 %
 
@@ -125,6 +127,7 @@ def test_few_examples_or_seeds_show_in_the_coverage_of_the_multibootstrap():
 # --- the same variant under two names, judged by the engine itself
 
 
+@pytest.mark.slow
 def test_a_variant_is_no_better_than_itself():
     (row,) = aa_tests.verdict_rows(200, aa_tests.SCENARIOS[:1])
     assert row["wrong grids"] <= 19  # 10 are expected; three standard errors are 9
@@ -132,6 +135,7 @@ def test_a_variant_is_no_better_than_itself():
     assert row["wrong of the first 200"] == row["wrong grids"]
 
 
+@pytest.mark.slow
 def test_seven_claims_about_the_same_are_judged_together():
     (row,) = aa_tests.verdict_rows(60, aa_tests.SCENARIOS[1:2])
     assert row["wrong grids"] <= 8

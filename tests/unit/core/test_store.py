@@ -174,6 +174,7 @@ def test_work_folders_are_apart_for_each_results_folder(tmp_path):
     assert b.work_folders() == []
 
 
+@pytest.mark.slow
 def test_two_thousand_records_are_listed_without_reading_any_again(records, monkeypatch):
     data = make_record().to_dict()
     for number in range(2_000):

@@ -86,6 +86,7 @@ def slowly(store, form):
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(documents=DOCUMENTS, knobs=FORMATS)
 def test_pairs_are_those_of_the_released_construction(tmp_path_factory, documents, knobs):
@@ -119,6 +120,7 @@ def test_a_random_second_segment_is_whole_sentences_of_another_document(tmp_path
         assert b_end - b >= length - 3 - (a_end - a) or b_end in starts
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(documents=DOCUMENTS, length=LENGTHS)
 def test_swapping_changes_the_order_of_two_neighbours_and_nothing_else(tmp_path_factory, documents, length):
@@ -170,6 +172,7 @@ def test_what_is_lost_at_the_front_is_binomial():
     assert abs(np.corrcoef(cut[0], cut[2])[0, 1]) < 0.03
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(documents=DOCUMENTS, knobs=FORMATS)
 def test_rows_show_the_two_segments_between_their_marks(tmp_path_factory, documents, knobs):
