@@ -10,7 +10,7 @@ from typing import Any
 from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
 from ablations.measurements.measurements import Measurements
 from ablations.planning.search import score
-from ablations.planning.search_text import metric_and_direction
+from ablations.planning.search_text import criterion
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import Grid
 
@@ -67,7 +67,7 @@ def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
     if not any(cell.search for cell in cells):
         return []
     return [
-        f"Chosen: by the best mean of {metric_and_direction(grid)}, over seeds that do not count in the means of this table. Search: "
+        f"Chosen: by the best mean of {criterion(grid)}, over seeds that do not count in the means of this table. Search: "
         "the cost of all runs of the search, on top of the runs of the row; diverged runs leave no cost. Open: the "
         "search has not ended, and the row has not been run.",
         *_edges(cells),
@@ -113,7 +113,7 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
     scored = [(cell, trial, score(trial, metric, measured)) for cell in cells for trial in cell.search]
     heads = [path_text(path) for path in (*paths, *knobs)]
     reading = Sheet(
-        [*heads, f"mean of {metric_and_direction(grid)}", "seeds", "diverged", "choice", "runs"],
+        [*heads, f"mean of {criterion(grid)}", "seeds", "diverged", "choice", "runs"],
         [
             [*_texts(cell, trial, paths, knobs), "" if result.mean is None else f"{result.mean:.4f}",
              _seeds(trial, result.n), result.lost or "", _choice(cell, trial),

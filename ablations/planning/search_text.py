@@ -20,12 +20,12 @@ def rules(grid: Grid, scale: str) -> list[str]:
     count = len(combinations(search))
     return [
         f"Every cell makes the same search: {count} combination{'s' * (count > 1)} ({tried}), each from {listed} "
-        f"and with the budget of the cell's own runs. The combination with the best mean {metric_and_direction(grid)} is evaluated, "
+        f"and with the budget of the cell's own runs. The combination with the best mean {criterion(grid)} is evaluated, "
         "from seeds that no search uses."
     ]
 
 
-def metric_and_direction(grid: Grid) -> str:
+def criterion(grid: Grid) -> str:
     """``held-out loss (lower is better)``: what the searches of a grid choose by; empty where they make none."""
     search = grid.search
     if search is None:
