@@ -68,8 +68,8 @@ def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
         return []
     return [
         f"Chosen: by the best mean of {criterion(grid)}, over seeds that do not count in the means of this table. "
-        "Search: the cost of all runs of the search, on top of the runs of the row; diverged runs leave no cost. Open: the "
-        "search has not ended, and the row has not been run.",
+        "Search: the cost of all runs of the search, on top of the runs of the row; diverged runs leave no cost. "
+        "Open: the search has not ended, and the row has not been run.",
         *_edges(cells),
     ]
 
