@@ -3,16 +3,15 @@
 Axes, in shape comments and type annotations everywhere:
 
     b  sequences in a batch             n  predictions (targets) in a batch
-    t  positions of a sequence          m  queries of a second stream
-    s  positions attended to            d  hidden width
-    h  attention heads                  e  embedding width
-    v  vocabulary
+    t  positions of a sequence          d  hidden width
+    s  positions attended to            e  embedding width
+    h  attention heads                  v  vocabulary
 
 A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numbers.
 The dataclasses are not frozen because Lightning moves batches between devices through them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
@@ -44,6 +43,10 @@ class _Movable:
         return _moved(self, device)
 
 
+class Unsupported(ValueError):
+    """A backbone was given an input, or asked for an output, that it does not have."""
+
+
 @runtime_checkable
 class Vocabulary(Protocol):
     """The part of a tokenizer's vocabulary that objectives use."""
@@ -61,15 +64,12 @@ class Tokens(_Movable):
     """Sequences as the input format arranged them, before any corruption."""
 
     ids: Int[Tensor, "b t"]
-    begins_word: Bool[Tensor, "b t"]  # True where a piece starts a word
     special: Bool[Tensor, "b t"]  # [CLS], [SEP], ... and padding
     real: Bool[Tensor, "b t"]  # False on padding
     sample: Int[Tensor, " b"]  # which sequence of the store each row is
     tables: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # one embedding table per name
     positions: Int[Tensor, "b t"] | None = None  # None means 0 .. t-1
     labels: dict[str, Int[Tensor, " b"]] = field(default_factory=dict)
-    fresh: Bool[Tensor, " b"] | None = None  # rows that start a new stream (carried state is reset)
-    source: "Tokens | None" = None  # encoder side of sequence-to-sequence
 
 
 @dataclass
@@ -96,33 +96,23 @@ class Target(_Movable):
 
     where: Int[Tensor, " n"]  # flat positions
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
-    weight: Float[Tensor, " n"] | None = None  # None means 1 everywhere
 
     def count(self) -> float:
-        """The denominator of this target's mean loss: the sum of weights."""
-        return float(self.ids.numel() if self.weight is None else self.weight.sum())
-
-
-@dataclass
-class Query(_Movable):
-    """The second stream of two-stream attention (XLNet, section 2.3): queries without their own position."""
-
-    where: Int[Tensor, "b m"]
-    visible: Bool[Tensor, "b m s"]
+        """The number of predictions, the denominator of this target's mean loss."""
+        return float(self.ids.numel())
 
 
 @dataclass
 class Example(_Movable):
     """One micro-batch for a backbone: inputs, visibility, targets.
 
-    ``counts`` holds, per target, the denominator over the *whole* optimiser step (all micro-batches, all
+    ``counts`` holds, per loss term, the denominator over the *whole* optimiser step (all micro-batches, all
     ranks), so that accumulated gradients equal those of one large batch exactly. Empty means a step of one batch.
     """
 
     inputs: Tokens
     visible: Visibility
     targets: dict[str, Target] = field(default_factory=dict)
-    query: Query | None = None
     counts: dict[str, float] = field(default_factory=dict)
     features: Float[Tensor, "b t k d"] | None = None  # precomputed layers of a frozen encoder; zero on padding
 
@@ -131,6 +121,23 @@ class Example(_Movable):
         """The uncorrupted example: full visibility of real positions, no targets."""
         padded = not bool(tokens.real.all())
         return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None))
+
+    def check_readable(self, supports: Set[str], backbone: str) -> None:
+        """Refuses a batch that holds inputs beside its tokens which a backbone would ignore.
+
+        Args:
+            supports: What the backbone supports; inputs are called ``<name> table`` and ``features``.
+            backbone: Its name, for the message.
+
+        Raises:
+            Unsupported: With the names of all inputs that it does not read.
+        """
+        held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
+        if ignored := sorted(held - supports):
+            raise Unsupported(
+                f"{backbone} does not read {', '.join(ignored)}, which the batch holds; "
+                f"it supports {', '.join(sorted(supports)) or 'tokens alone'}"
+            )
 
 
 @dataclass
@@ -142,8 +149,6 @@ class Encoded:
     layers: list[Float[Tensor, "b t d"]]
     last: Float[Tensor, "b t d"]
     unembed: Callable[[Float[Tensor, "n e"]], Float[Tensor, "n v"]]  # the tied embedding table, transposed
-    query: Float[Tensor, "b m d"] | None = None
-    carry: Any = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.baselines.bigram import prefix
@@ -12,7 +11,8 @@ from lightning_modules.data.loader import PretrainingData
 from lightning_modules.measures.final_metrics import layer_similarity, measures
 from lightning_modules.system import System
 from lightning_modules.training.pretrain import Pretrain, stacked
-from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
+from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
+from lightning_modules.training.weights import keep_weights, load_weights
 
 
 def _course(system: System) -> Course:
@@ -61,7 +61,7 @@ def fit(
     if (shallower := system.shallower()) is not None:
         if start is None:
             raise ConfigError(["training.warm_start needs the weights of the shallower run: pass them as `start`"])
-        module.load_state_dict(stacked(load_file(start), shallower.model, system.model, module.state_dict()))
+        module.load_state_dict(stacked(load_weights(start), shallower.model, system.model, module.state_dict()))
     lightning = trainer(recorder, folder)
     torch.manual_seed(seed)  # dropout
     lightning.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)

@@ -6,6 +6,7 @@ seed. `config.diff` compares two systems field by field, and ``but`` changes any
 
 import functools
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
@@ -17,6 +18,7 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import Settings, canonical, knob, label
 from lightning_modules.data import Data, InputFormat
+from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.draws import Draws
 from lightning_modules.objectives import LanguageModel, MaskedLM, Masking, Objectives, SentencePair
 from lightning_modules.training.optim import Optimizer, Schedule
@@ -99,8 +101,7 @@ class System(Settings):
                 f"format.sequence_length {length} is longer than model.max_positions {table}: "
                 "lower the first or raise the second"
             )
-        if self.objectives.sentence is not None and self.format.kind != "segment_pairs":
-            raise ValueError("objectives.sentence needs segment pairs: set format.kind to 'segment_pairs'")
+        self._check_needs()
         self._check_directions()
         chain = (*self.training.warm_start, self.model.num_layers)
         if any(deeper <= shallower for shallower, deeper in itertools.pairwise((0, *chain))):
@@ -114,18 +115,28 @@ class System(Settings):
             )
         return self
 
+    def _check_needs(self) -> None:
+        """Checks that the model supports what format and objectives ask of it, so that nothing is ignored."""
+        supports = self.model.supports
+        wrong = [f"format gives a {given}, which model does not support" for given in self.format.gives - supports]
+        for name, objective in self.objectives.present():
+            missing = objective.needs.keys() - supports
+            wrong += [
+                f"objectives.{name} needs {need}, which model does not support: {objective.needs[need]}"
+                for need in sorted(missing)
+            ]
+            for read in sorted(objective.labels - self.format.labels):
+                kinds = [kind for kind, given in LABELS.items() if read in given]
+                wrong.append(
+                    f"objectives.{name} reads the label '{read}', which format.kind {self.format.kind} does not give: "
+                    f"set format.kind to {' or '.join(kinds) or 'a format that gives it'}"
+                )
+        if wrong:
+            raise ValueError("; ".join(wrong) + f". The model supports: {', '.join(sorted(supports))}.")
+
     def _check_directions(self) -> None:
-        """Checks that predictions see their context but not their answers."""
+        """Checks that held-out text is looked at in a direction that the model has."""
         model, lm = self.model.direction, self.objectives.lm
-        if lm is not None and lm.direction != model:
-            raise ValueError(
-                f"objectives.lm.direction is {lm.direction}: model.direction must be the same, not {model}"
-            )
-        if self.objectives.sentence is not None and model == "left_to_right":
-            raise ValueError(
-                "objectives.sentence uses the first position, which sees only itself in a left-to-right model: "
-                "model.direction cannot be left_to_right"
-            )
         if self.evaluation.direction != "both" and (lm is not None or model in ("left_to_right", "right_to_left")):
             raise ValueError(
                 f"evaluation.direction {self.evaluation.direction} restricts a masked model that sees both sides; "
@@ -198,9 +209,7 @@ class System(Settings):
         if architecture not in _counted:
             with torch.device("meta"), _Undrawn():
                 backbone, heads = self._networks()
-            parts = {**dict(backbone.named_children()), **{f"{name} head": head for name, head in heads.items()}}
-            counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
-            _counted[architecture] = {name: count for name, count in counts.items() if count}
+            _counted[architecture] = _parameters_by_part(backbone, heads)
         return _counted[architecture]
 
     def _networks(self) -> tuple[nn.Module, nn.ModuleDict]:
@@ -224,6 +233,16 @@ class System(Settings):
     def flops_per_token(self) -> float:
         """Floating-point operations per presented position."""
         return self.flops_per_step() / self.tokens_per_step()
+
+
+def _parameters_by_part(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, int]:
+    """Numbers of parameters, shared ones once, where they are met first; a backbone's own are called ``backbone``."""
+    counts: Counter[str] = Counter()
+    for path, parameter in nn.ModuleDict({"backbone": backbone, "heads": heads}).named_parameters():
+        kind, name, *below = path.split(".")
+        part = f"{name} head" if kind == "heads" else name if below else kind
+        counts[part] += parameter.numel()
+    return dict(counts)
 
 
 class _Undrawn(TorchFunctionMode):

@@ -58,7 +58,6 @@ def make_tokens(rows: int = 4, length: int = 16, vocab_size: int = 50, padding: 
         ids[row, end - 1], ids[row, end:] = 3, 0
     return Tokens(
         ids=ids,
-        begins_word=~special,
         special=special,
         real=real,
         sample=torch.arange(rows),

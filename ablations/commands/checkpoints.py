@@ -47,13 +47,11 @@ def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tu
     Raises:
         ConfigError: If there is no such run, its weights are missing, or transformers cannot express its knobs.
     """
-    from safetensors.torch import load_file
-
     from ablations.core.store import Records
     from lightning_modules import interop
     from lightning_modules.config import ConfigError
     from lightning_modules.data.store import tokenizer_file
-    from lightning_modules.training.recorder import WEIGHTS
+    from lightning_modules.training.weights import WEIGHTS, load_weights
 
     records = Records(results)
     run = _pretraining(prefix, records)
@@ -67,7 +65,7 @@ def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tu
                 f"{records.path(run.id)} and run its grid"
             ]
         )
-    checkpoint = interop.of_run(run.system, load_file(weights))
+    checkpoint = interop.of_run(run.system, load_weights(weights))
     interop.write(checkpoint, folder, tokenizer_file(run.system.data))
     return checkpoint.notes
 
@@ -170,7 +168,8 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     from lightning_modules import interop
     from lightning_modules.config import identity
     from lightning_modules.finetuning.run import FinetuningRun
-    from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS
+    from lightning_modules.training.recorder import CHECKPOINT
+    from lightning_modules.training.weights import WEIGHTS
 
     checkpoint, started = interop.read(request.source), provenance.now()
     system = checkpoint.system

@@ -293,7 +293,7 @@ class Inspection:
         from lightning_modules.tasks.reading.passages import Question
         from lightning_modules.tasks.shapes.span import Spans
         from lightning_modules.tasks.table import TASKS
-        from lightning_modules.training.recorder import WEIGHTS
+        from lightning_modules.training.weights import WEIGHTS
 
         reading = {name for name, task in TASKS.items() if isinstance(task.shape, Spans)}
         for record in self.records.all():

@@ -6,7 +6,7 @@ from ablations.core.store import Records
 from ablations.running import worker
 from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
-from lightning_modules.training.recorder import WEIGHTS
+from lightning_modules.training.weights import WEIGHTS
 
 
 def finished(prefix: str, records: Records, kind: str) -> Record:

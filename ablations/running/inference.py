@@ -168,7 +168,6 @@ def _pass(cell: Cell, batch: int, device: str) -> _Pass:
     draws = torch.Generator().manual_seed(0)
     tokens = Tokens(
         ids=torch.randint(size, shape, generator=draws),
-        begins_word=torch.ones(shape, dtype=torch.bool),
         special=torch.zeros(shape, dtype=torch.bool),
         real=torch.ones(shape, dtype=torch.bool),
         sample=torch.arange(batch),

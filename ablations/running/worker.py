@@ -170,7 +170,8 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
     Raises:
         NotReproducedError: If the second training does not end at the loss in the record.
     """
-    from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS
+    from lightning_modules.training.recorder import CHECKPOINT
+    from lightning_modules.training.weights import WEIGHTS
 
     folder = records.work_folder(run.id)
     with records.lock(run.id):  # waits for another process that trains the same run

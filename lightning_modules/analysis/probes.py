@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from lightning_modules.batch import Encoded, Target
@@ -20,6 +19,7 @@ from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.shape import Inputs
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.weights import load_weights
 
 MASK = "[MASK]"
 _BATCH = 64  # items per forward pass of the encoder
@@ -33,7 +33,7 @@ def pretrained(system: System, weights: Path) -> Pretrain:
         weights: The file that ``fit`` wrote.
     """
     module = system.build(0)
-    module.load_state_dict(load_file(weights))
+    module.load_state_dict(load_weights(weights))
     return module.eval()
 
 

@@ -105,6 +105,17 @@ class StackSettings(Settings):
         """Width of the states that heads read: that of one stream, or of two concatenated."""
         return self.stacks * self.hidden_size
 
+    @property
+    def supports(self) -> frozenset[str]:
+        """What objectives and input formats may ask for (`Objective.needs`, `InputFormat.gives`).
+
+        Segment ids are read by every model: one with no segment table, or with one row, treats all segments alike
+        (RoBERTa).
+        """
+        blind = self.direction == "left_to_right"
+        first = frozenset() if blind else frozenset({"a first position that sees the text"})
+        return first | {f"direction {self.direction}", "segment table"}
+
     def size(self, vocab_size: int) -> Size:
         """The widths that heads need."""
         return Size(self.width, self.embedding_size or self.hidden_size, vocab_size)

@@ -1,6 +1,6 @@
 """One stack of layers over embeddings: attention, then feed-forward, each with residual connection and LayerNorm."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -69,11 +69,9 @@ class TransformerEncoder(nn.Module):
     ``owners[i]`` maps each kind to the block that holds that of layer i.
     """
 
-    supports: ClassVar[frozenset[str]] = frozenset({"full", "causal", "pairs"})
-
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
-        self.direction = settings.direction
+        self.direction, self.supports = settings.direction, settings.supports
         self.embeddings = Embeddings(settings, vocab_size)
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
@@ -85,7 +83,8 @@ class TransformerEncoder(nn.Module):
         self.register_buffer("slopes", slopes and slopes(settings.num_heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
-    def forward(self, example: Example, carry: Any = None) -> Encoded:
+    def forward(self, example: Example) -> Encoded:
+        example.check_readable(self.supports, "this encoder")
         return self.above(self.embeddings(example), example)
 
     def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:

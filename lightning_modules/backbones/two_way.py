@@ -20,10 +20,9 @@ class TwoWayEncoder(nn.Module):
     second half on its position and those to the right.
     """
 
-    supports = TransformerEncoder.supports
-
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
+        self.supports = settings.supports
         stack = settings.model_copy(update={"num_layers": settings.depth})
         ways = [stack.model_copy(update={"direction": way}) for way in ("left_to_right", "right_to_left")]
         self.rightward, self.leftward = (TransformerEncoder(way, vocab_size) for way in ways)
@@ -31,6 +30,7 @@ class TwoWayEncoder(nn.Module):
         del self.rightward.embeddings, self.leftward.embeddings
 
     def forward(self, example: Example) -> Encoded:
+        example.check_readable(self.supports, "this encoder")
         x = self.embeddings(example)
         ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
         layers = [torch.cat(both, -1) for both in zip(*(way.layers for way in ways), strict=True)]

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from lightning_modules.config import ConfigError
@@ -23,7 +22,8 @@ from lightning_modules.tasks import FineTuning, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.shapes.shape import Head
-from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, keep_weights, trainer
+from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
+from lightning_modules.training.weights import keep_weights, load_weights
 
 PREDICTIONS = "predictions.json"
 _POINTS = 64  # of a curve, maximum
@@ -122,7 +122,7 @@ class FinetuningRun:
                 width = backbone.hidden_size
             head = task_named(self.task).shape.head(width, settings)
         if self.weights is not None:
-            weights = load_file(self.weights)
+            weights = load_weights(self.weights)
             encoder.load_state_dict(_below(weights, _BACKBONE))
             pooler = {name: tensor for prefix in _POOLERS for name, tensor in _below(weights, prefix).items()}
             if pooler and not settings.bilstm_layers and (features is None or features.untouched):
@@ -145,7 +145,7 @@ def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
             ["a fine-tuning on frozen features saves no whole model; choose one without finetuning.features"]
         )
     backbone, head = run.networks()
-    tensors = load_file(weights)
+    tensors = load_weights(weights)
     backbone.load_state_dict(_below(tensors, _BACKBONE))
     head.load_state_dict(_below(tensors, "head."))
     return backbone.eval(), head.eval()

@@ -1,24 +1,25 @@
 """Pretraining objectives, one per file; a system names those it uses.
 
-To add an objective, write a settings class with ``targets`` (names of its targets), ``heads``, ``corrupt``, ``loss``,
-``measure`` and ``flops_per_sequence`` in a new file, and add a field for it here with the default None.
+To add an objective, write a subclass of `Objective` in a new file, and add a field for it here with the default None.
 """
 
 from collections.abc import Iterator
-from typing import Any, Self, get_args
+from dataclasses import replace
+from typing import Self, get_args
 
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Vocabulary
+from lightning_modules.batch import Encoded, Example, Size, Unsupported, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.language_model import LanguageModel
 from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking
+from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.sentence_pair import SentencePair
 
-__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objectives", "SentencePair"]
+__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "SentencePair"]
 
 
 class Objectives(Settings):
@@ -44,7 +45,7 @@ class Objectives(Settings):
             )
         return self
 
-    def present(self) -> Iterator[tuple[str, Any]]:
+    def present(self) -> Iterator[tuple[str, Objective]]:
         """The objectives in use, by name; the one that corrupts comes first."""
         named = [(name, getattr(self, name)) for name in type(self).model_fields]
         yield from sorted(((n, o) for n, o in named if o is not None), key=lambda item: not item[1].corrupts)
@@ -54,19 +55,32 @@ class Objectives(Settings):
         return nn.ModuleDict({name: objective.heads(size) for name, objective in self.present()})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """The example with the targets of all objectives, one of which corrupts it."""
+        """The example with the targets of all objectives, one of which corrupts it, and the counts of their losses."""
         for _, objective in self.present():
             example = objective.corrupt(example, draws, vocabulary)
-        return example
+        return replace(example, counts=self.counts(example))
 
-    def loss(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, teacher: Encoded | None = None
-    ) -> dict[str, tuple[Tensor, Tensor, float]]:
-        """Every term as (sum, count, weight)."""
-        terms: dict[str, tuple[Tensor, Tensor, float]] = {}
+    def counts(self, example: Example) -> dict[str, float]:
+        """The denominator of every loss term in this example."""
+        return {term: count for _, objective in self.present() for term, count in objective.counts(example).items()}
+
+    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, float, float]]:
+        """Every term as (sum, count, weight).
+
+        Raises:
+            Unsupported: When a term has no declared count: its mean would be that of a micro-batch, and its gradient
+                as many times too large as an optimiser step has micro-batches.
+        """
+        terms: dict[str, tuple[Tensor, float, float]] = {}
         for name, objective in self.present():
-            for term, (total, count) in objective.loss(heads[name], encoded, example, teacher).items():
-                terms[term] = (total, count, objective.weight)
+            counts = objective.counts(example)
+            for term, total in objective.loss(heads[name], encoded, example).items():
+                if term not in counts:
+                    raise Unsupported(
+                        f"objectives.{name}: loss term '{term}' has no declared count; name it in "
+                        f"{type(objective).__name__}.counts, which declares {', '.join(counts) or 'none'}"
+                    )
+                terms[term] = (total, counts[term], objective.weight)
         return terms
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:

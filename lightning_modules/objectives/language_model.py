@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.batch import STEP, Encoded, Example, Size, Target, Vocabulary
-from lightning_modules.config import Settings, knob
+from lightning_modules.config import knob
 from lightning_modules.draws import Draws
+from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
 
 NEXT, PREVIOUS = "next", "previous"  # targets, and prefixes of the names of their held-out measures
 _TARGETS = {"left_to_right": (NEXT,), "right_to_left": (PREVIOUS,), "two_way": (NEXT, PREVIOUS)}
 
 
-class LanguageModel(Settings):
+class LanguageModel(Objective):
     """Predict the neighbour of every position: the next token, the previous one, or both by two separate stacks.
 
     Worked example, left to right::
@@ -36,14 +37,17 @@ class LanguageModel(Settings):
     """
 
     corrupts: ClassVar[bool] = True
-    needs: ClassVar[frozenset[str]] = frozenset({"causal"})
 
-    weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right", "Direction of reading; model.direction must be the same."
     )
     activation: Literal["gelu", "gelu_tanh", "relu"] = knob("gelu", "Activation function of the head.", neutral="gelu")
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """A model that reads in this direction, or the answers would be visible."""
+        return {f"direction {self.direction}": f"set model.direction to {self.direction}, or change lm.direction"}
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -72,10 +76,8 @@ class LanguageModel(Settings):
             targets[name] = Target(where, tokens.ids.flatten()[where + STEP[name]])
         return replace(example, visible=example.visible.toward(self.direction), targets=targets)
 
-    def loss(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, teacher: Encoded | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """Summed cross-entropy in nats over the predictions of each direction, and their count; never a mean."""
+    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
+        """Summed cross-entropy in nats over the predictions of each direction; never a mean."""
         return {
             name: summed_loss(self.logits(heads, encoded, example, name), example.targets[name])
             for name in self.targets

@@ -8,20 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
-from lightning_modules.config import Settings, knob
+from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.masking import Masking
+from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
 
 
-class MaskedLM(Settings):
+class MaskedLM(Objective):
     """Replace some tokens and predict them from both sides."""
 
     corrupts: ClassVar[bool] = True
-    needs: ClassVar[frozenset[str]] = frozenset({"full"})
     targets: ClassVar[tuple[str, ...]] = ("mlm",)
 
-    weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
     masking: Masking = Masking()
     activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
         "gelu",
@@ -45,10 +44,8 @@ class MaskedLM(Settings):
         hidden = self.masking.hide(tokens, chosen, vocabulary, draws)
         return replace(example, inputs=hidden, targets=example.targets | {"mlm": target})
 
-    def loss(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, teacher: Encoded | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """Summed cross-entropy in nats over the predictions, and their count; never a mean."""
+    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
+        """Summed cross-entropy in nats over the predictions; never a mean."""
         return {"mlm": summed_loss(self.logits(heads, encoded, example), example.targets["mlm"])}
 
     def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Tensor:

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
-from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
+from lightning_modules.objectives.objective import Objective
 
 
 class PairHead(nn.Module):
@@ -32,14 +32,15 @@ class PairHead(nn.Module):
         return self.classifier(torch.tanh(self.pooler(first)))
 
 
-class SentencePair(Settings):
+class SentencePair(Objective):
     """Classify pairs of segments from the first position: they follow each other (0) or not (1)."""
 
     corrupts: ClassVar[bool] = False
-    needs: ClassVar[frozenset[str]] = frozenset({"full"})
+    needs: ClassVar[dict[str, str]] = {
+        "a first position that sees the text": "model.direction cannot be left_to_right",
+    }
+    labels: ClassVar[frozenset[str]] = frozenset({"sentence"})
     targets: ClassVar[tuple[str, ...]] = ("sentence",)
-
-    weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
 
     def heads(self, size: Size) -> nn.ModuleDict:
         """The head of this objective."""
@@ -56,19 +57,16 @@ class SentencePair(Settings):
         hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["sentence"].where]
         return heads["pair"](hidden)
 
-    def loss(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, teacher: Encoded | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """Summed cross-entropy in nats over the pairs, and their count; never a mean."""
+    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
+        """Summed cross-entropy in nats over the pairs; never a mean."""
         logits, target = self.logits(heads, encoded, example), example.targets["sentence"]
-        nats = F.cross_entropy(logits.float(), target.ids, reduction="sum")
-        return {"sentence": (nats, torch.tensor(float(target.ids.numel())))}
+        return {"sentence": F.cross_entropy(logits.float(), target.ids, reduction="sum")}
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out accuracy as (sum, count)."""
         logits, target = self.logits(heads, encoded, example), example.targets["sentence"]
         right = (logits.argmax(-1) == target.ids).sum().float()
-        return {"sentence_accuracy": (right, torch.tensor(float(target.ids.numel())))}
+        return {"sentence_accuracy": (right, torch.tensor(target.count()))}
 
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one sequence."""

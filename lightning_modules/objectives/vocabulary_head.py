@@ -29,14 +29,13 @@ class VocabularyHead(nn.Module):
         return encoded.unembed(self.norm(self.activation(self.dense(hidden)))) + self.bias
 
 
-def summed_loss(logits: Float[Tensor, "n v"], target: Target) -> tuple[Tensor, Tensor]:
-    """Summed cross-entropy in nats over the predictions, and their count."""
-    nats = F.cross_entropy(logits.float(), target.ids, reduction="sum")
-    return nats, torch.tensor(float(target.ids.numel()))
+def summed_loss(logits: Float[Tensor, "n v"], target: Target) -> Tensor:
+    """Summed cross-entropy in nats over the predictions."""
+    return F.cross_entropy(logits.float(), target.ids, reduction="sum")
 
 
 def measured(logits: Float[Tensor, "n v"], target: Target, prefix: str = "") -> dict[str, tuple[Tensor, Tensor]]:
     """Held-out loss in nats and accuracy, each as (sum, count), with ``prefix`` before their names."""
-    nats, count = summed_loss(logits, target)
+    nats, count = summed_loss(logits, target), torch.tensor(target.count())
     right = (logits.argmax(-1) == target.ids).sum().float()
     return {f"{prefix}loss": (nats, count), f"{prefix}accuracy": (right, count)}

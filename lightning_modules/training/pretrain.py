@@ -62,12 +62,12 @@ class Pretrain(pl.LightningModule):
         share = self.trainer.accumulate_grad_batches * self.trainer.world_size if example.counts else 1
         parts = []
         for name, (total, count, weight) in terms.items():
-            parts.append(total * (weight * share / example.counts.get(name, count)))
+            parts.append(total * (weight * share / (example.counts or {name: count})[name]))
             self._keep(name, total.detach(), count)
         return torch.stack(parts).sum()
 
-    def _keep(self, name: str, total: Tensor, count: Tensor) -> None:
-        both = torch.stack([total.float(), count.to(total.device)])
+    def _keep(self, name: str, total: Tensor, count: float) -> None:
+        both = torch.stack([total.float(), total.new_tensor(count, dtype=torch.float32)])
         self.running[name] = self.running[name].to(both.device) + both if name in self.running else both
 
     def training_loss(self) -> dict[str, float]:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-from safetensors.torch import save
 
-from lightning_modules.files import write_atomically
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 
-CHECKPOINT, WEIGHTS = "last.ckpt", "weights.safetensors"
+CHECKPOINT = "last.ckpt"
 _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
 
@@ -156,12 +154,6 @@ class Recorder(pl.Callback):
             self.curve.setdefault(name, []).append(value)
         if trainer.state.fn == "fit":
             self._pause(trainer)
-
-
-def keep_weights(module: pl.LightningModule, folder: Path) -> None:
-    """Writes a module's weights to ``folder`` atomically."""
-    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
-    write_atomically(folder / WEIGHTS, lambda file: file.write(save(tensors)))
 
 
 def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:

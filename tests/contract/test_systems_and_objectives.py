@@ -177,9 +177,10 @@ class TestObjective:
         example = objective.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
         settings = Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
         encoded, heads = settings.build(50)(example), objective.heads(SIZE)
-        for term, (total, count) in objective.loss(heads, encoded, example).items():
-            assert total.isfinite(), term
-            assert float(count) == example.targets[term].count()
+        losses, counts = objective.loss(heads, encoded, example), objective.counts(example)
+        assert losses.keys() == counts.keys()
+        assert all(total.isfinite() for total in losses.values())
+        assert all(count > 0 for count in counts.values())
         for total, count in objective.measure(heads, encoded, example).values():
             assert total.isfinite()
             assert float(count) > 0

@@ -15,7 +15,7 @@ from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import WEIGHTS
+from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
 from tests.toy import toy_task
 

@@ -11,7 +11,8 @@ from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.datasets import bigram_shift
-from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Interrupted
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
+from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
 from tests.toy import COUNTS, toy_task
 

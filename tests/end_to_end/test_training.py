@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from lightning_modules.pretraining import fit
-from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Interrupted
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
+from lightning_modules.training.weights import WEIGHTS
 
 QUIET = {
     "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,

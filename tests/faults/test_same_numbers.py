@@ -14,7 +14,8 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.pretraining import fit
-from lightning_modules.training.recorder import WEIGHTS, Interrupted
+from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as tiny_grids
 from tests.faults.support import contents
 

@@ -6,7 +6,7 @@ from lightning_modules.config import flat, identity, paths
 from lightning_modules.objectives import SentencePair
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
-from lightning_modules.training.recorder import WEIGHTS
+from lightning_modules.training.weights import WEIGHTS
 
 # path -> (another spelling of what the tiny system has, or None where there is none; a value that must change the loss)
 ROWS = {

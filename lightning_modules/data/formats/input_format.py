@@ -13,6 +13,8 @@ from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.store import TokenStore
 
+LABELS = {"full_sentences": frozenset[str](), "segment_pairs": frozenset({"sentence"})}  # by kind of format
+
 
 class InputFormat(Settings):
     """One segment of running text, or two segments that may or may not belong together.
@@ -68,6 +70,16 @@ class InputFormat(Settings):
         lone = self.lone_negatives and self.negatives == "swapped"
         once = self.short_documents and self.short_fraction > 0
         return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone, "short_documents": once})
+
+    @property
+    def gives(self) -> frozenset[str]:
+        """The inputs beside token ids that its batches hold, which the backbone must read."""
+        return frozenset({"segment table"})
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """The labels of sequences that its batches hold, which objectives may read."""
+        return LABELS[self.kind]
 
     def heldout(self) -> Self:
         """The format of the held-out text: running text for every kind, so that measures are comparable."""

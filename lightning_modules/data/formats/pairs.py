@@ -229,7 +229,6 @@ class PairSequences:
         special[:, 0] = True
         return Tokens(
             ids=torch.from_numpy(ids),
-            begins_word=torch.from_numpy(vocabulary.begins_word[ids]),
             special=torch.from_numpy(special),
             real=torch.from_numpy(real),
             sample=torch.from_numpy(indices),

@@ -20,7 +20,7 @@ from lightning_modules.draws import Draws
 class Batches(Resumable):
     """The training batches of one rank, micro-batch by micro-batch; resumable exactly.
 
-    Each ``Example.counts`` holds the target counts of the whole optimiser step. For that, every rank prepares the
+    Each ``Example.counts`` holds the counts of the whole optimiser step. For that, every rank prepares the
     global batch (0.1 ms) and yields only its own rows.
 
     Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
@@ -80,8 +80,8 @@ class Batches(Resumable):
             for start in range(rank * share, (rank + 1) * share, micro):
                 part = _rows(draws, slice(start, min(start + micro, (rank + 1) * share)))
                 example = self.prepare(self.sequences.batch(part.sample), part, self.sequences.store.vocabulary)
-                for name, target in example.targets.items():
-                    counts[name] = counts.get(name, 0.0) + target.count()
+                for name, count in example.counts.items():
+                    counts[name] = counts.get(name, 0.0) + count
                 own += [example] if rank == self.rank else []
         for example in own:
             example.counts = dict(counts)

@@ -24,8 +24,7 @@ def as_example(ids: Sequence[int], vocabulary: Vocabulary) -> Example:
     row = torch.tensor([[vocabulary.cls, *ids, vocabulary.sep]])
     special = torch.zeros_like(row, dtype=torch.bool)
     special[0, [0, -1]] = True
-    begins = torch.from_numpy(vocabulary.begins_word[row])
-    return Example.of(Tokens(row, begins, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64)))
+    return Example.of(Tokens(row, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64)))
 
 
 class _Numbers(dict):

@@ -28,7 +28,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.loader import TaskData
-from lightning_modules.training.recorder import WEIGHTS
+from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
 from tests.toy import toy_task
 
@@ -86,7 +86,7 @@ def test_a_filling_is_what_the_model_says_of_the_same_ids(asked):
     row = torch.tensor([ids])
     blank = torch.zeros_like(row, dtype=torch.bool)
     with torch.no_grad():
-        encoded = module(Example.of(Tokens(row, ~blank, blank, ~blank, torch.zeros(1, dtype=torch.int64))))
+        encoded = module(Example.of(Tokens(row, blank, ~blank, torch.zeros(1, dtype=torch.int64))))
         logits = module.heads["mlm"]["vocabulary"](encoded.last[0, ids.index(4)][None], encoded)[0]
     best = torch.softmax(logits, 0).topk(3)
     assert [filling.piece for filling in found] == [vocabulary.pieces[n] for n in best.indices.tolist()]

@@ -20,11 +20,10 @@ def asked(tiny, request):
 
 
 def test_one_sequence_is_an_example():
-    vocabulary = type("V", (), {"cls": 2, "sep": 3, "begins_word": np.arange(9) % 2 == 0})()
+    vocabulary = type("V", (), {"cls": 2, "sep": 3})()
     tokens = as_example([5, 6, 7], vocabulary).inputs
     assert tokens.ids.tolist() == [[2, 5, 6, 7, 3]]
     assert tokens.special.tolist() == [[True, False, False, False, True]]
-    assert tokens.begins_word.tolist() == [[True, False, True, False, False]]
     assert tokens.real.all()
 
 

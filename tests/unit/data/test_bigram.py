@@ -91,7 +91,7 @@ def make_example(ids, hidden, pads=0):
     target = Target(where, row[0, where].clone())
     row[0, where] = 4
     special, real = torch.isin(row, torch.tensor([0, 2, 3])), row != 0
-    tokens = Tokens(row, torch.ones_like(real), special, real, torch.zeros(1, dtype=torch.int64))
+    tokens = Tokens(row, special, real, torch.zeros(1, dtype=torch.int64))
     example = Example.of(tokens)
     example.targets["mlm"] = target
     return example

@@ -30,6 +30,7 @@ def hide(tokens, draws, vocabulary):
     where = torch.from_numpy(np.flatnonzero(chosen))
     example = Example.of(tokens)
     example.targets["mlm"] = Target(where, tokens.ids.reshape(-1)[where])
+    example.counts = {"mlm": float(len(where))}
     return example
 
 
@@ -162,7 +163,7 @@ class Listener(pl.LightningModule):
         return self.weight * 1.0
 
     def validation_step(self, example, index):
-        assert not example.counts
+        assert example.counts == {"mlm": example.targets["mlm"].count()}
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)

@@ -192,7 +192,6 @@ def test_rows_show_the_two_segments_between_their_marks(tmp_path_factory, docume
         assert tokens.special[n].tolist() == [i < 5 for i in row] + [True] * pad
         assert tokens.tables["segment"][n].tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1) + [0] * pad
         assert tokens.labels["sentence"][n].item() == label
-    assert tokens.begins_word.tolist() == store.vocabulary.begins_word[tokens.ids.numpy()].tolist()
     assert tokens.sample.tolist() == list(range(len(sequences)))
     if len(sequences):
         assert sequences.fill == pytest.approx(tokens.real.float().mean().item())

@@ -13,7 +13,7 @@ from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.shapes.span import Spans
-from lightning_modules.training.recorder import WEIGHTS
+from lightning_modules.training.weights import WEIGHTS
 from tests.toy import toy_task
 
 SETTINGS = FineTuning().but(

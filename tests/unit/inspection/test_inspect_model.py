@@ -17,7 +17,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.analysis.attention_maps import STATISTICS, HeadStatistics
 from lightning_modules.config import ConfigError
-from lightning_modules.training.recorder import WEIGHTS
+from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
 
 HOSTILE = "$x_1$ <b> \u202e |"

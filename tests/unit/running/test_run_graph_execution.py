@@ -10,7 +10,8 @@ from ablations.running.launch import Launch
 from lightning_modules import pretraining as fitting
 from lightning_modules.finetuning import run as tuning
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Fitted
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted
+from lightning_modules.training.weights import WEIGHTS
 from tests.toy import toy_task
 from tests.unit.run_graphs import LAYERS, RATE, WARM, planned, put
 

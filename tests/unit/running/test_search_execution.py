@@ -17,7 +17,8 @@ from ablations.schema.grid import Search
 from ablations.study import Study, cost_line
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
-from lightning_modules.training.recorder import CHECKPOINT, WEIGHTS, Diverged, Fitted
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted
+from lightning_modules.training.weights import WEIGHTS
 from tests.messages import names, naming
 from tests.unit.planning.test_search import LR, RATE, read, written
 

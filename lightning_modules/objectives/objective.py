@@ -1,0 +1,56 @@
+"""What every pretraining objective declares and does."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from lightning_modules.batch import Encoded, Example, Size, Vocabulary
+from lightning_modules.config import Settings, knob
+from lightning_modules.draws import Draws
+
+
+class Objective(Settings, ABC):
+    """A pretraining objective: targets, a head and a summed loss.
+
+    Attributes:
+        corrupts: Whether it decides what the model sees of the text; exactly one objective of a system does.
+        targets: Names of its targets in an example.
+        needs: What it asks of the backbone -> what to set instead. A system whose model does not support it is refused.
+        labels: Labels of sequences that it reads. A system whose format does not give them is refused.
+    """
+
+    corrupts: ClassVar[bool]
+    needs: ClassVar[dict[str, str]] = {}
+    labels: ClassVar[frozenset[str]] = frozenset()
+
+    weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
+
+    @property
+    @abstractmethod
+    def targets(self) -> tuple[str, ...]:
+        """Names of the targets that `corrupt` adds."""
+
+    @abstractmethod
+    def heads(self, size: Size) -> nn.ModuleDict:
+        """The parameters above the backbone, initialised from torch's current generator."""
+
+    @abstractmethod
+    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """The example with this objective's targets; runs on the CPU, in the loader."""
+
+    def counts(self, example: Example) -> dict[str, float]:
+        """The denominator of each loss term: by default one term a target, which counts its predictions."""
+        return {name: example.targets[name].count() for name in self.targets}
+
+    @abstractmethod
+    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
+        """The *summed* loss of each term in nats; `counts` holds its denominator."""
+
+    @abstractmethod
+    def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
+        """Held-out measures, each as (sum, count)."""
+
+    @abstractmethod
+    def flops_per_sequence(self, length: int, size: Size) -> float:
+        """Multiply-adds x 2 of the head's forward pass over one sequence."""
