@@ -20,7 +20,7 @@ from lightning_modules.config import Settings, canonical, knob, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.draws import Draws
-from lightning_modules.objectives import LanguageModel, MaskedLM, Masking, Objectives, SentencePair
+from lightning_modules.objectives import MaskedLM, Masking, Objective, Objectives, SentencePair
 from lightning_modules.training.optim import Optimizer, Schedule
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ class System(Settings):
         return PretrainingData(
             data=self.data,
             format=self.format,
-            prepare=functools.partial(_prepare, self.objectives),
-            prepare_heldout=functools.partial(_prepare, self.heldout_objective, direction=self.looks),
+            prepare=functools.partial(_prepare, (self.objectives,)),
+            prepare_heldout=functools.partial(_prepare, (self.heldout_objective,), direction=self.looks),
             seed=seed,
             steps=self.training.steps,
             batch_size=self.training.batch_size,
@@ -183,9 +183,9 @@ class System(Settings):
         )
 
     @property
-    def heldout_objective(self) -> MaskedLM | LanguageModel:
-        """The objective on held-out text: the same masking for all masked models, else the model's own."""
-        return self.objectives.lm or self.evaluation.objective
+    def heldout_objective(self) -> Objective:
+        """The objective that corrupts held-out text, as the system's own corrupting objective says."""
+        return self.objectives.corrupter.held_out(self.evaluation.objective)
 
     @property
     def looks(self) -> Direction:
@@ -194,9 +194,7 @@ class System(Settings):
 
     def prepare_pairs(self) -> "Prepare":
         """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""
-        name = "mlm" if self.objectives.lm is None else "lm"
-        objectives = Objectives(**{name: self.heldout_objective, "sentence": SentencePair()})
-        return functools.partial(_prepare, objectives, direction=self.looks)
+        return functools.partial(_prepare, (self.heldout_objective, SentencePair()), direction=self.looks)
 
     def parameters(self) -> int:
         """Number of trainable parameters of backbone and heads; tied tables count once."""
@@ -257,7 +255,7 @@ _RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.n
 
 
 def _prepare(
-    objective: Objectives | MaskedLM | LanguageModel,
+    objectives: tuple[Objective | Objectives, ...],
     tokens: Tokens,
     draws: Draws,
     vocabulary: Vocabulary,
@@ -266,7 +264,9 @@ def _prepare(
     """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers."""
     example = Example.of(tokens)
     example.visible = example.visible.toward(direction)
-    return objective.corrupt(example, draws, vocabulary)
+    for objective in objectives:
+        example = objective.corrupt(example, draws, vocabulary)
+    return example
 
 
 _counted: dict[str, dict[str, int]] = {}  # architecture -> parameters by part; a plan needs each thousands of times

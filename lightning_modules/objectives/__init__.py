@@ -43,7 +43,27 @@ class Objectives(Settings):
                 f"exactly one objective must corrupt the input, but {len(corrupters)} do"
                 f"{': ' + ', '.join(corrupters) if corrupters else ''}. Set exactly one of: {', '.join(candidates)}."
             )
+        self._check_measured(*next(self.present()))
         return self
+
+    def _check_measured(self, name: str, objective: Objective) -> None:
+        """Checks that the objective that corrupts says how it is measured; else a training ends without a measure."""
+        kind, measured = type(objective).__name__, objective.held_out(MaskedLM())
+        if measured is None:
+            raise ValueError(
+                f"objectives.{name} corrupts the input but does not say how it is measured on held-out text: give "
+                f"{kind} a method 'held_out', as MaskedLM and LanguageModel have"
+            )
+        if unknown := set(measured.targets) - set(objective.targets):
+            raise ValueError(
+                f"objectives.{name} is measured on held-out text at {', '.join(sorted(unknown))}, which {kind} does "
+                f"not measure: its targets are {', '.join(objective.targets)}"
+            )
+
+    @property
+    def corrupter(self) -> Objective:
+        """The objective that corrupts the input."""
+        return next(self.present())[1]
 
     def present(self) -> Iterator[tuple[str, Objective]]:
         """The objectives in use, by name; the one that corrupts comes first."""

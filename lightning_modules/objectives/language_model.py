@@ -89,6 +89,10 @@ class LanguageModel(Objective):
         states = hidden.chunk(len(self.targets), dim=-1)[self.targets.index(name)]
         return heads["vocabulary"](states, encoded)
 
+    def held_out(self, usual: Objective) -> Objective:
+        """The objective on held-out text: the model's own, since the usual masking is no question it was trained on."""
+        return self
+
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy of each direction, each as (sum, count)."""
         measures: dict[str, tuple[Tensor, Tensor]] = {}

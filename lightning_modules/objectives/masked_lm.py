@@ -53,6 +53,10 @@ class MaskedLM(Objective):
         hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["mlm"].where]
         return heads["vocabulary"](hidden, encoded)
 
+    def held_out(self, usual: Objective) -> Objective:
+        """The objective on held-out text: the usual masking, the same for all masked models."""
+        return usual
+
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy, each as (sum, count)."""
         return measured(self.logits(heads, encoded, example), example.targets["mlm"])

@@ -41,11 +41,18 @@ class Objective(Settings, ABC):
 
     def counts(self, example: Example) -> dict[str, float]:
         """The denominator of each loss term: by default one term a target, which counts its predictions."""
-        return {name: example.targets[name].count() for name in self.targets}
+        return {name: example.targets[name].count() for name in self.targets if name in example.targets}
 
     @abstractmethod
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """The *summed* loss of each term in nats; `counts` holds its denominator."""
+
+    def held_out(self, usual: "Objective") -> "Objective | None":
+        """The objective that corrupts held-out text, which an objective that corrupts must name.
+
+        It is ``usual``, the masking of all masked models, or another one whose targets `measure` knows.
+        """
+        return None
 
     @abstractmethod
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
