@@ -9,6 +9,8 @@ from typing import Any
 
 from lightning_modules.speed import environment
 
+__version__ = "0.1.0"
+
 environment()  # OpenMP and tokenizers read it when torch is first imported, which is after this line
 
 

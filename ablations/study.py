@@ -44,8 +44,8 @@ class Study:
         set: Knob that the grid does not vary -> its value in every cell, such as ``{"training.steps": 400}``.
         seeds: Number of seeds instead of the grid's.
         filters: Axis -> value or list of values; keeps only cells that match all.
-        results_dir: The folder of records and pages; by default the project's ``results``. A relative path is
-            relative to the project.
+        results_dir: The folder of records and pages; by default ``results``. A relative path starts from the checkout,
+            or from the working directory if there is no checkout.
 
     Raises:
         ConfigError: With all faults of the grid or the request.

@@ -1,20 +1,47 @@
-"""Folders: the project, its cache, the user's data sets."""
+"""Folders: where results and the user's own files lie, the cache, the data sets.
 
+A checkout holds all of it. An installed package is read-only: there, results and the user's own grids, scales and
+notebooks lie in the working directory, and the cache in the user's cache folder.
+"""
+
+import functools
 import os
+import tomllib
 from pathlib import Path
+
+from platformdirs import user_cache_path
+
+
+@functools.cache
+def checkout() -> Path | None:
+    """The root of the checkout that this code lies in; None if it was installed, from a wheel for example."""
+    root = Path(__file__).resolve().parent.parent
+    try:
+        described = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    # other projects leave a pyproject.toml in site-packages
+    return root if described.get("project", {}).get("name") == "ablations" else None
 
 
 def project() -> Path:
-    """The root of the checkout: the folder that holds ``lightning_modules/``."""
-    return Path(__file__).resolve().parent.parent
+    """The folder that relative paths start from: the checkout, or the working directory if there is none."""
+    return checkout() or Path.cwd()
+
+
+def own(name: str) -> list[Path]:
+    """The user's folder of this name in the working directory; in a checkout none, for its own folders serve."""
+    return [] if checkout() else [Path.cwd() / name]
 
 
 def cache() -> Path:
     """The folder of token stores, tokenizers and work folders of runs, all of which can be rebuilt.
 
-    It is ``ABLATIONS_CACHE``, or ``.cache`` in the project.
+    It is ``ABLATIONS_CACHE``, or ``.cache`` in the checkout, or the user's cache folder if there is no checkout.
     """
-    return Path(os.environ.get("ABLATIONS_CACHE") or project() / ".cache").expanduser().resolve()
+    named, root = os.environ.get("ABLATIONS_CACHE"), checkout()
+    usual = root / ".cache" if root else user_cache_path("ablations", appauthor=False)
+    return Path(named or usual).expanduser().resolve()
 
 
 def data_home() -> Path | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ablations import __version__
 from ablations.commands import (
     answer,
     checkpoints,
@@ -24,12 +25,23 @@ from ablations.commands import (
 )
 from ablations.commands.terminal import Format, listing, reporting_errors, show, values
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Ablations of pretrained language models: grids, runs, records, tables, verdicts.",
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ablations {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Ablations of pretrained language models: grids, runs, records, tables, verdicts."""
 
 
 Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]

@@ -15,23 +15,29 @@ import nbformat
 from nbformat.reader import NotJSONError
 
 from lightning_modules.config import ConfigError, Problem, did_you_mean
-from lightning_modules.places import project
+from lightning_modules.places import checkout, own
 
 ANY_GRID = "grid"  # the notebook for grids without their own
 
 
 def folder() -> Path:
-    """The folder of the notebooks."""
-    return project() / "notebooks"
+    """The folder of the project's notebooks, which a wheel has inside the package."""
+    return (checkout() or Path(__file__).parents[1]) / "notebooks"
 
 
 def find(grid: str, notebook: str | None = None) -> Path:
-    """The notebook for a grid: the named one, the grid's own, or the one for any grid.
+    """The notebook for a grid: the one given by name or path, the grid's own, or the one for any grid.
+
+    The user's own notebooks come before the project's of the same name.
 
     Raises:
-        ConfigError: If the named one does not exist.
+        ConfigError: If the given one does not exist.
     """
-    names = {path.stem: path for path in sorted(folder().glob("*.ipynb"))}
+    if notebook is not None and notebook.endswith(".ipynb"):
+        if not Path(notebook).is_file():
+            raise ConfigError([Problem("notebook", f"{notebook}: there is no such file")])
+        return Path(notebook)
+    names = {path.stem: path for place in (folder(), *own("notebooks")) for path in sorted(place.glob("*.ipynb"))}
     if notebook is not None and notebook not in names:
         raise ConfigError([Problem("notebook", f"there is no notebook '{notebook}'.{did_you_mean(notebook, names)}")])
     return names[notebook or (Path(grid).stem if Path(grid).stem in names else ANY_GRID)]
@@ -117,7 +123,6 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
             str(temporary),
             parameters=dict(parameters),
             progress_bar=False,
-            cwd=str(project()),
             extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns about loopback connections
         )
     finally:

@@ -15,7 +15,7 @@ from typing import Any
 from filelock import FileLock
 
 from ablations.core.store import write
-from lightning_modules.places import project
+from lightning_modules.places import checkout
 
 _CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
 
@@ -26,9 +26,10 @@ def now() -> str:
 
 
 def _git(*arguments: str) -> str | None:
-    if shutil.which("git") is None:
+    root = checkout()  # an installed package may lie in a repository of something else
+    if root is None or shutil.which("git") is None:
         return None
-    command = ["git", "-C", str(project()), *arguments]
+    command = ["git", "-C", str(root), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -37,7 +38,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def code() -> dict[str, Any]:
-    """The commit, and whether tracked or untracked code differs from it; both None without git."""
+    """The commit, and whether tracked or untracked code differs from it; both None without git or a checkout."""
     status = _git("--no-optional-locks", "status", "--porcelain", "--", *_CODE)
     return {"commit": _git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
 

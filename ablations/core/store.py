@@ -66,7 +66,8 @@ class Records:
     """The records of a results folder.
 
     Args:
-        results_dir: The folder; by default the project's ``results``. A relative path is relative to the project.
+        results_dir: The folder; by default ``results``. A relative path starts from the checkout, or from the working
+            directory if there is no checkout.
     """
 
     def __init__(self, results_dir: str | Path | None = None) -> None:

@@ -6,7 +6,7 @@ keys win. Here its parser builds the tree, and our own rules (YAML 1.2's core sc
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,25 @@ class _Parser(yaml.SafeLoader):
     """PyYAML's scanner and composer without implicit types: every plain scalar stays text."""
 
     yaml_implicit_resolvers: Mapping = {}
+
+
+def named(what: str, folders: Iterable[Path]) -> dict[str, Path]:
+    """Name -> file: the YAML files of some folders, in order.
+
+    Args:
+        what: What the files are, in the plural, for the error.
+        folders: The folders; those that do not exist hold nothing.
+
+    Raises:
+        ConfigError: If two files have the same name.
+    """
+    files: dict[str, Path] = {}
+    for folder in folders:
+        for file in sorted(folder.glob("*.yaml")):
+            if file.stem in files and not file.samefile(files[file.stem]):
+                raise ConfigError([f"two {what} are called '{file.stem}': {files[file.stem]} and {file}; rename one"])
+            files[file.stem] = file
+    return files
 
 
 def load(file: Path) -> Document:

@@ -1,6 +1,7 @@
 """Pages from records: of one plan, or of every grid that has something to compare."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +25,12 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
 
 
 def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
-    """Writes only the page; the page of an overridden grid keeps its request."""
+    """Writes only the page; the page of an overridden grid, or of a grid given by path, keeps its request."""
     folder = results_dir / plan.grid.name / plan.folder_name
-    if plan.overrides or source not in grids.available():
-        request = {"grid": source, "scale": plan.scale, **plan.overrides}
+    is_known = source in grids.available()
+    if plan.overrides or not is_known:
+        name = source if is_known else os.path.relpath(source, results_dir)
+        request = {"grid": name, "scale": plan.scale, **plan.overrides}
         store.write(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
     return report.publish(plan, measured, folder)
 
@@ -78,6 +81,7 @@ def _pages(snapshot: Snapshot) -> Iterator[tuple[str, Plan, Measurements]]:
     for path in sorted(snapshot.folder.glob(f"*/*/{REQUEST}")):
         request = json.loads(path.read_text(encoding="utf-8"))
         source, scale = request.pop("grid"), request.pop("scale")
+        source = source if source in grids.available() else str(snapshot.folder / source)
         found = plan(grids.read(source), scale, **request, records=snapshot)
         yield source, found, Measurements(found.grid, found.cells, snapshot)
 

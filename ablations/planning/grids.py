@@ -1,7 +1,6 @@
 """Finds and reads grid files, and reports all problems of a file at once."""
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,26 +12,26 @@ from ablations.planning.grid_checks import check
 from ablations.planning.shapes import shaped
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.places import own
 
 FOLDER = Path(__file__).parents[1] / "grids"
 
 
-def available(folders: Sequence[Path] = ()) -> dict[str, Path]:
-    """Grid name -> file: the project's grids, then those in the user's folders, which must have other names.
+def home() -> Path:
+    """The folder for new grids: the user's own, or the project's in a checkout."""
+    return [FOLDER, *own("grids")][-1]
+
+
+def available() -> dict[str, Path]:
+    """Grid name -> file: the project's grids, then the user's own.
 
     Raises:
         ConfigError: If two files have the same name.
     """
-    files: dict[str, Path] = {}
-    for folder in (FOLDER, *folders):
-        for file in sorted(Path(folder).glob("*.yaml")):
-            if file.stem in files and not file.samefile(files[file.stem]):
-                raise ConfigError([f"two grids are called '{file.stem}': {files[file.stem]} and {file}; rename one"])
-            files[file.stem] = file
-    return files
+    return strict_yaml.named("grids", [FOLDER, *own("grids")])
 
 
-def locate(grid: str | Path, folders: Sequence[Path] = ()) -> Path:
+def locate(grid: str | Path) -> Path:
     """The file of a grid, by name or path.
 
     Raises:
@@ -43,19 +42,19 @@ def locate(grid: str | Path, folders: Sequence[Path] = ()) -> Path:
         if not Path(named).is_file():
             raise ConfigError([f"{named}: there is no such file"])
         return Path(named)
-    known = available(folders)
+    known = available()
     if named not in known:
         raise ConfigError([f"there is no grid '{named}'.{did_you_mean(named, known)}"])
     return known[named]
 
 
-def read(grid: str | Path, folders: Sequence[Path] = ()) -> Grid:
+def read(grid: str | Path) -> Grid:
     """Reads and checks a grid, and builds the systems of its cells at every scale.
 
     Raises:
         ConfigError: With every problem as ``file:line: path: what is wrong``.
     """
-    file = locate(grid, folders)
+    file = locate(grid)
     return _read(file.resolve(), tuple(map(_state, (file, *scales.available().values()))))
 
 

@@ -17,7 +17,7 @@ _TEMPLATE = Path(__file__).with_name("new_grid.yaml")
 
 
 def write(name: str, axes: list[str], base: System, question: str | None = None) -> Path:
-    """Writes ``ablations/grids/<name>.yaml`` and checks it.
+    """Writes ``<name>.yaml`` to the folder of new grids and checks it.
 
     Args:
         name: Lower-case letters, digits and underscores; not the name of another grid.
@@ -42,7 +42,8 @@ def write(name: str, axes: list[str], base: System, question: str | None = None)
         wrong.append(Problem("name", f"there is already a grid '{name}'; choose another name"))
     if wrong:
         raise ConfigError(wrong)
-    path = grids.FOLDER / f"{name}.yaml"
+    path = grids.home() / f"{name}.yaml"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(_text(values, base, question), encoding="utf-8")
     try:
         grids.read(name)

@@ -23,6 +23,7 @@ from ablations.planning.shapes import shaped
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.places import own
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS
 
@@ -32,8 +33,12 @@ _TRIED = "bert_base"  # has every part that scales set, so that their values can
 
 
 def available() -> dict[str, Path]:
-    """Scale name -> file."""
-    return {file.stem: file for file in sorted(FOLDER.glob("*.yaml"))}
+    """Scale name -> file: the project's scales, then the user's own.
+
+    Raises:
+        ConfigError: If two files have the same name.
+    """
+    return strict_yaml.named("scales", [FOLDER, *own("scales")])
 
 
 def read(name: str) -> ScaleFile:

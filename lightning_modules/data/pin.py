@@ -4,8 +4,11 @@ import sys
 
 from lightning_modules.data.corpora.registry import CORPORA, corpus
 from lightning_modules.data.pins import pin, pinned
+from lightning_modules.places import checkout
 
 if __name__ == "__main__":
+    if checkout() is None:
+        sys.exit("pins are part of the project's source; run this in a checkout")
     names = sys.argv[1:]
     if not names:
         sys.exit(f"usage: python -m lightning_modules.data.pin NAME ...   (names: {', '.join(CORPORA)})")

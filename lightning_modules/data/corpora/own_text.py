@@ -20,7 +20,7 @@ _TITLE = re.compile(r"^\s*= [^=].* =\s*$")
 
 
 def text_files(pattern: str) -> list[Path]:
-    """The files of ``text:<glob>``, sorted; a relative pattern is relative to the project."""
+    """The files of ``text:<glob>``, sorted; a relative pattern starts from `places.project`."""
     full = str(project() / Path(pattern).expanduser())
     paths = sorted(Path(p) for p in glob.glob(full, recursive=True) if Path(p).is_file())
     if not paths:

@@ -22,22 +22,16 @@ def test_a_grid_is_read_as_written(tmp_path):
     assert grid.budget.equal == "steps"
 
 
-def test_grids_are_found_by_name_and_by_path(tmp_path):
+def test_grids_are_found_by_name_and_by_path(tmp_path, monkeypatch):
     file = tiny.grid(tmp_path)
     assert "tiny" not in grids.available()
-    assert grids.available([tmp_path])["tiny"] == file
-    assert grids.read("tiny", [tmp_path]) == grids.read(file)
+    monkeypatch.setattr(grids, "FOLDER", tmp_path)
+    assert grids.available()["tiny"] == file
+    assert grids.read("tiny") == grids.read(file)
     with pytest.raises(ConfigError, match=r"there is no grid 'tinny'\. Did you mean 'tiny'\?"):
-        grids.read("tinny", [tmp_path])
+        grids.read("tinny")
     with pytest.raises(ConfigError, match="there is no such file"):
         grids.read(tmp_path / "absent.yaml")
-
-
-def test_two_grids_of_one_name_are_refused(tmp_path):
-    tiny.grid(tmp_path / "a")
-    tiny.grid(tmp_path / "b")
-    with pytest.raises(ConfigError, match="two grids are called 'tiny'"):
-        grids.available([tmp_path / "a", tmp_path / "b"])
 
 
 def test_a_grids_name_is_that_of_its_file(tmp_path):

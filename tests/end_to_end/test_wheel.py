@@ -1,0 +1,127 @@
+"""A wheel in an environment of its own: it has all that its commands read, and writes nothing beside itself."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lightning_modules.places import project
+
+RATE = "objectives.mlm.masking.rate"
+NO_INDEX = ("--disable-pip-version-check", "--no-deps", "--no-index")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", *NO_INDEX, "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*build, str(folder), str(project())], check=True, cwd=folder)
+    (built,) = folder.iterdir()
+    return built
+
+
+class Installed:
+    """A fresh environment with the wheel; what the project depends on comes from the environment of the tests.
+
+    Every command starts in an empty folder, as a user whose home is empty too.
+    """
+
+    def __init__(self, wheel: Path, folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+        self.bin = folder / "env" / "bin"
+        (self.site,) = (folder / "env").glob("lib/*/site-packages")
+        (self.site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        install = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet", *NO_INDEX]
+        subprocess.run([*install, "--no-compile", str(wheel)], check=True, cwd=folder)
+        self.home, self.work = folder / "home", folder / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+
+    def __call__(self, *words: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
+        """Runs a command of the environment."""
+        left_out = ("PYTHONPATH", "ABLATIONS_CACHE", "XDG_CACHE_HOME")
+        environment = {name: value for name, value in os.environ.items() if name not in left_out}
+        environment |= {"HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+        command = [str(self.bin / str(words[0])), *map(str, words[1:])]
+        return subprocess.run(
+            command, cwd=cwd or self.work, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def files(self) -> dict[str, str]:
+        """Every file in site-packages with its digest."""
+        return {
+            str(path.relative_to(self.site)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in self.site.rglob("*")
+            if path.is_file()
+        }
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Installed:
+    return Installed(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def test_the_wheel_has_every_file_of_the_packages_and_the_notebooks(wheel):
+    listed = ["git", "ls-files", "ablations", "lightning_modules", "notebooks"]
+    tracked = subprocess.run(listed, cwd=project(), capture_output=True, text=True, check=True).stdout.split()
+    names = {f"ablations/{name}" if name.startswith("notebooks/") else name for name in tracked}
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names - packed == set(), "missing in the wheel"
+    assert {name.split("/")[0] for name in packed} == {"ablations", "lightning_modules"}
+
+
+def test_an_installed_package_plans_and_runs_in_an_empty_folder_and_stays_as_it_was(installed):
+    before = installed.files()
+    planned = installed("ablations", "plan", "masking_ratio", "--scale", "smoke")
+    assert planned.returncode == 0, planned.stderr
+    assert not list(installed.work.rglob("*.json")), "a plan trains nothing"
+    filters = ("--filter", f"{RATE}=[0.15, 0.4]", "--seeds", 1)
+    ran = installed("ablations", "run", "masking_ratio", "--scale", "smoke", *filters)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    results = installed.work / "results"
+    records = [json.loads(path.read_text()) for path in results.glob("records/*/*.json")]
+    assert [record["outcome"] for record in records] == ["done", "done"]
+    assert {record["provenance"]["commit"] for record in records} == {None}
+    (page,) = results.glob("masking_ratio/*/README.md")
+    notebook = json.loads((page.parent / "notebook.ipynb").read_text())
+    assert any(cell.get("outputs") for cell in notebook["cells"]), "the notebook is part of the wheel and runs"
+    assert {path.name for path in installed.work.iterdir()} == {"results"}
+    stores = list(installed.home.rglob("ablations/stores"))
+    assert len(stores) == 1, "the cache is in the user's cache folder"
+    assert installed.files() == before
+
+
+def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
+    """By name from ``grids/``, and by path from anywhere; its page is rebuilt from another folder too."""
+    before = installed.files()
+    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1,2")
+    assert made.returncode == 0, made.stderr
+    grid = installed.work / "grids" / "depths.yaml"
+    assert grid.is_file()
+    assert "depths" in installed("ablations", "list", "--format", "names").stdout.split()
+    elsewhere = installed.work.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine.yaml").write_text(grid.read_text())
+    ran = installed("ablations", "run", "./mine.yaml", "--scale", "smoke", "--seeds", 1, cwd=elsewhere)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (page,) = elsewhere.glob("results/mine/*/table.md")
+    table = page.read_bytes()
+    page.unlink()
+    rebuilt = installed("ablations", "tables", "--results", elsewhere / "results")
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    assert page.read_bytes() == table
+    assert installed.files() == before
+
+
+def test_pins_are_written_in_a_checkout_only(installed):
+    asked = installed("python", "-m", "lightning_modules.data.pin", "wikipedia-mini")
+    assert asked.returncode != 0
+    assert "checkout" in asked.stderr
