@@ -4,12 +4,10 @@ import ast
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 
 from ablations.core import notebooks
 from ablations.planning import grids
@@ -81,30 +79,6 @@ def test_help_answers_without_the_heavy_libraries():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
-
-
-def test_conda_and_pip_ask_for_the_same_things():
-    project_file = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    (pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
-    (install,) = [line for line in pip if line.startswith("-e")]
-    extras = set(re.search(r"\[(.*)\]", install)[1].split(","))
-    assert extras <= set(project_file["optional-dependencies"])
-    assert "dev" in extras
-    (python,) = [e for e in environment["dependencies"] if isinstance(e, str) and e.startswith("python=")]
-    minimum = project_file["requires-python"].removeprefix(">=")
-    assert tuple(map(int, python.removeprefix("python=").split("."))) >= tuple(map(int, minimum.split(".")))
-
-
-def test_every_dependency_is_pinned():
-    pinned = {
-        re.split("==", line)[0].lower().replace("_", "-")
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-    }
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [*needed["dependencies"], *needed["optional-dependencies"]["dev"]]
-    missing = {re.split(r"[<>=!\[ ]", name)[0].lower().replace("_", "-") for name in names} - pinned
-    assert not missing
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=_named)

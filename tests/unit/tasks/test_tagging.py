@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seqeval import metrics as reference
 
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS
@@ -152,7 +153,6 @@ class TestScores:
         }  # fmt: skip
 
     def test_equals_seqeval_on_any_tags(self):
-        reference = pytest.importorskip("seqeval.metrics")
         noise = np.random.default_rng(0)
         for _ in range(60):
             lengths = noise.integers(1, 9, int(noise.integers(1, 6)))
