@@ -5,15 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Another build of torch: make demo TORCH_INDEX=<the package index of that build>
 TORCH_INDEX ?=
-TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
+# without what torch needs itself, which such an index has in few versions; the next step installs that from the usual one
+TORCH_FROM := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX),)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCALE ?= laptop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format notebooks tables check benchmark clean
+.PHONY: help demo test quick test-gpu lint format notebooks tables check benchmark clean
 
 help: ## list the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 # torch first and from its own index, so that no later requirement replaces the build that was asked for
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -31,6 +32,9 @@ test: $(VENV)/.installed ## the whole suite
 
 quick: $(VENV)/.installed ## the tests that neither train nor start processes, in a minute
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there is none they are skipped and say so
+	$(BIN)/python -m pytest tests/gpu -m gpu -n 0 -rs
 
 lint: $(VENV)/.installed ## style, imports between packages, notebooks
 	$(BIN)/ruff check .
@@ -55,4 +59,4 @@ benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleav
 	$(BIN)/python benchmarks/pretrain_vs_transformers.py
 
 clean: ## remove caches and unfinished runs; results stay
-	rm -rf .cache .pytest_cache .hypothesis .ruff_cache
+	rm -rf .cache .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -23,6 +23,7 @@ OWN = {*PACKAGES, "tests"}
 # started by name rather than imported, each with where
 BY_NAME = {
     "ipykernel": "the kernel of notebooks",
+    "check-jsonschema": "reads the workflows in a test",
     "hatchling": "builds the wheel, in a test too",
     "beartype": "named to jaxtyping's hook",
     "import-linter": "make lint",

@@ -78,6 +78,16 @@ def test_the_wheel_has_every_file_of_the_packages_and_the_notebooks(wheel):
     assert {name.split("/")[0] for name in packed} == {"ablations", "lightning_modules"}
 
 
+def test_an_editable_installation_is_a_path_alone(tmp_path):
+    """Copies of files in site-packages would grow old beside the checkout."""
+    code = "import sys, hatchling.build; hatchling.build.build_editable(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=project(), check=True, capture_output=True)
+    (built,) = tmp_path.iterdir()
+    with zipfile.ZipFile(built) as archive:
+        assert [name for name in archive.namelist() if ".dist-info/" not in name] == ["_ablations.pth"]
+        assert archive.read("_ablations.pth").decode().split() == [str(project())]
+
+
 def test_an_installed_package_plans_and_runs_in_an_empty_folder_and_stays_as_it_was(installed):
     before = installed.files()
     planned = installed("ablations", "plan", "masking_ratio", "--scale", "smoke")
