@@ -13,7 +13,7 @@ ratio        a is at least x times as good as b                  log(a / b), aga
 ordering     a is better than b, b than c, and on                each step: a - b, b - c, ...
 trend        the sides get better from the last to the first     slope over their places, in units a step
 interaction  a beats b by more than c beats d                    (a - b) - (c - d)
-spread       a depends less on the seed than b                   |b - median of b| - |a - median of a|
+spread       a depends less on the seed than b                   ``|b - median of b| - |a - median of a|``
 ===========  ==================================================  =============================================
 """
 

@@ -23,7 +23,7 @@ from ablations.core.formatting import (
 )
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements, device_class
-from ablations.pages import equal_compute, inference_page, search_report, tables, task_table
+from ablations.pages import answer, equal_compute, inference_page, search_report, tables, task_table
 from ablations.planning import search_text
 from ablations.planning.cells import stand_in_pairs
 from ablations.schema.cell import Cell
@@ -131,6 +131,7 @@ def _page(
     overridden = " Axes, seeds or cells differ from those of the grid." if plan.folder_name != plan.scale else ""
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     lead = [
+        *filter(None, [answer.lead(measured, verdicts)]),
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}."
         + overridden,
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),

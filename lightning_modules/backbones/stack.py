@@ -39,8 +39,8 @@ class SubLayer(nn.Module):
 
     ::
 
-    post:  norm(x + drop(f(x)))
-    pre:   x + drop(f(norm(x)))
+        post:  norm(x + drop(f(x)))
+        pre:   x + drop(f(norm(x)))
     """
 
     def __init__(self, function: nn.Module, settings: StackSettings) -> None:

@@ -61,7 +61,7 @@ class UncorrectedAdamW(torch.optim.AdamW):
 
     ::
 
-    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr (m / (sqrt(v) + eps) + wd p)
+        m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr (m / (sqrt(v) + eps) + wd p)
 
     torch's kernel divides the moments by ``1 - b**step``, which is 1 for an infinite step count.
     """
@@ -79,7 +79,7 @@ class Lamb(torch.optim.Optimizer):
 
     ::
 
-    u = m / (sqrt(v) + eps) + wd p;  p = p - lr r u;  r = |p| / |u|, or 1 if either norm is 0
+        u = m / (sqrt(v) + eps) + wd p;  p = p - lr r u;  r = |p| / |u|, or 1 if either norm is 0
 
     The paper's algorithm corrects the moments, ALBERT's does not; neither bounds the ratio.
 

@@ -1,0 +1,60 @@
+"""The first lines of a page: what its claims came to, and between which cells the main metric lies."""
+
+from collections.abc import Sequence
+
+from ablations.claims import judging
+from ablations.claims.verdict import Verdict
+from ablations.core.formatting import cell_text, markdown_text, mean_text
+from ablations.core.metrics import PLATEAU
+from ablations.core.statistics import Interval, mean_interval
+from ablations.measurements.measurements import Measurements
+from ablations.measurements.pairs import baseline_of
+from ablations.measurements.references import reference, references
+from ablations.measurements.summaries import planned_metrics
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Metric
+
+Means = Sequence[tuple[Cell, Interval]]
+
+
+def lead(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
+    """The answer in a few sentences of Markdown; empty without claims and without two cells to compare."""
+    sentences = [f"of {_claims(len(verdicts))}, {judging.tally(verdicts)}."] if verdicts else []
+    for metric in planned_metrics(measured.grid, measured.cells)[:1]:
+        sentences += _comparison(measured, metric)
+    return " ".join(["**Answer:**", *sentences]) if sentences else ""
+
+
+def _claims(count: int) -> str:
+    return f"{count} claim{'s' * (count > 1)}"
+
+
+def _comparison(measured: Measurements, metric: Metric) -> list[str]:
+    """The best and the worst cell by their means, the baseline of the best, and what simple methods reach."""
+    intervals = [(cell, mean_interval(list(measured.values(cell, metric.name).values()))) for cell in measured.cells]
+    means = sorted(((c, i) for c, i in intervals if i.mean is not None), key=lambda pair: pair[1].mean or 0.0)
+    if len(means) < 2:
+        return []
+    best, worst = (means[0], means[-1]) if metric.better == "lower" else (means[-1], means[0])
+    baseline = baseline_of(measured.grid, measured.cells, best[0])
+    shown = [f"best {_mean(*best, baseline)}"]
+    shown += [f"baseline {_mean(*pair)}" for pair in means[1:-1] if pair[0] is baseline]
+    shown += [f"worst {_mean(*worst, baseline)}", *_to_beat(measured, metric)]
+    heading = f"By {markdown_text(metric.label or metric.name)}, {metric.better} is better"
+    return [f"{heading}: {'; '.join(shown)}.", *_plateau(measured, means)]
+
+
+def _mean(cell: Cell, interval: Interval, baseline: Cell | None = None) -> str:
+    names = [markdown_text(cell_text(cell.values)), "the baseline" * (cell is baseline)]
+    return f"{mean_text(interval)} ({', '.join(filter(None, names))})"
+
+
+def _to_beat(measured: Measurements, metric: Metric) -> list[str]:
+    scores = ((method, reference(measured, measured.cells, name)) for method, name in references(metric.name).items())
+    known = [f"{markdown_text(method)} {score:.3f}" for method, score in scores if score is not None]
+    return [f"to beat: {', '.join(known)}"] if known else []
+
+
+def _plateau(measured: Measurements, means: Means) -> list[str]:
+    flags = [bool(run.metrics.get(PLATEAU)) for cell, _ in means for run in measured.finished(cell).values()]
+    return ["No run is better than counts of the neighbouring words."] if flags and all(flags) else []

@@ -1,0 +1,85 @@
+"""The documentation site: `make docs` builds it.
+
+The source folder of Sphinx is the root of the repository, so that every page is rendered where it lies: its links to
+other files are right on the site and wherever the repository is browsed. Pages that are lists of what exists (grids,
+claims, published tables, modules, commands) are written by ``extension`` into ``docs/generated/``.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
+
+_about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+project = "Ablations"
+author = "The Ablations maintainers"
+version = release = _about["version"]
+html_title = f"Ablations {version}"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "extension",
+]
+root_doc = "docs/index"
+include_patterns = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "ablations/published/README.md",
+    "docs/**",
+    "notebooks/*.ipynb",
+    "results/README.md",
+    "results/claims.md",
+    "results/*/*/README.md",
+    "results/*/*/notebook.ipynb",
+    "results/published/parameters.md",
+    "results/statistics/README.md",
+]
+exclude_patterns = ["docs/_*", "docs/extension", "**/.ipynb_checkpoints"]
+
+# Markdown and notebooks. Prose has dollars, quotation marks and dashes that are meant as they stand.
+myst_heading_anchors = 4
+nb_execution_mode = "off"
+nb_render_markdown_format = "gfm"
+nb_ipywidgets_js = {}  # no script from another host
+smartquotes = False
+
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    "member-order": "bysource",
+    "ignore-module-all": True,  # what a package only passes on is described where it is defined
+}
+napoleon_use_ivar = True  # attributes belong to the description of their class
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+add_module_names = False
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 160  # counted before names are shortened
+default_role = "py:obj"  # `name` in a docstring links to what it names, if it is on the site
+toc_object_entries_show_parents = "hide"
+
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_extra_path = ["_root"]
+html_css_files = ["site.css"]
+html_js_files = [("tables.js", {"defer": "defer"})]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navbar_align": "left",
+    "header_links_before_dropdown": 7,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+copyright = f"{author}, Apache-2.0"

@@ -1,0 +1,43 @@
+"""The page of all published claims, tested or not, from ``results/claims.csv``."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ablations.claims.published_claims import TESTABLE
+from ablations.core.formatting import markdown_text
+from extension import grid_pages
+
+PAGE = "docs/generated/claims.md"
+_HEADINGS = ("paper", "table", "claim", "published", "testable at", "grid", "scale", "outcome", "seeds", "id")
+
+
+def generated(root: Path) -> Iterator[tuple[str, str]]:
+    """Name and text of the page."""
+    with (root / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    docnames = {(page.grid, page.scale): page.docname for page in grid_pages.every(root)}
+    lines = [_line(row, docnames) for row in rows]
+    table = "\n".join(["| " + " | ".join(_HEADINGS) + " |", "|---" * len(_HEADINGS) + "|", *lines])
+    scales = "\n".join(f"* *{name}*: {meaning}" for name, meaning in TESTABLE.items())
+    yield PAGE, f"# All published claims\n\n{_INTRODUCTION}\n\n{scales}\n\n{table}\n"
+
+
+_INTRODUCTION = (
+    "Every claim that is kept as data, with the verdict of each grid that tests it. Click a heading to sort; type to "
+    "filter, or choose a value. `ablations claims` prints the same. *Testable at* is the smallest scale with a "
+    "meaningful test:"
+)
+
+
+def _line(row: Mapping[str, str], docnames: Mapping[tuple[str, str], str]) -> str:
+    names = [row["grid"]] if row["grid"] else row["grids"].split()
+    links = ", ".join(_link(name, row["scale"], docnames) for name in names)
+    texts = [row[name].removeprefix("'") for name in ("paper", "table", "statement", "published", "testable")]
+    entries = [*map(markdown_text, texts), links, row["scale"], row["outcome"], row["n"], f"`{row['claim']}`"]
+    return "| " + " | ".join(entries) + " |"
+
+
+def _link(grid: str, scale: str, docnames: Mapping[tuple[str, str], str]) -> str:
+    found = docnames.get((grid, scale)) or next((page for (name, _), page in docnames.items() if name == grid), "")
+    return f"[{grid}](/{found})" if found else grid

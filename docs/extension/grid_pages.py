@@ -1,0 +1,147 @@
+"""The pages of grids: results pages where there are any, else a page of what a grid will test."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import ablations
+from ablations.core.formatting import markdown_text
+from ablations.planning import grids
+from ablations.schema.grid import Grid
+
+FOLDER = "docs/generated/grids"
+_SCALE = "laptop"  # at which the hypotheses of a grid without results are stated; every grid of the project has it
+
+
+@dataclass(frozen=True)
+class GridPage:
+    """A page about a grid.
+
+    Attributes:
+        grid: The grid's name.
+        scale: The folder of its results; empty without results.
+        docname: The page, relative to the root and without ending.
+        answer: What its claims came to, in a few words.
+    """
+
+    grid: str
+    scale: str
+    question: str
+    docname: str
+    answer: str
+
+
+def published(root: Path) -> list[GridPage]:
+    """The results pages of all grids, those of overridden and of a user's own grids included."""
+    found = []
+    for path in sorted(root.glob("results/*/*/page.json")):
+        card = json.loads(path.read_text(encoding="utf-8"))
+        runs = "" if card["finished"] == card["planned"] else f" ({card['finished']} of {card['planned']} runs)"
+        docname = (path.parent / "README").relative_to(root).as_posix()
+        grid, scale = path.parts[-3:-1]
+        found.append(GridPage(grid, scale, card["question"], docname, card["verdicts"] + runs))
+    return found
+
+
+def every(root: Path) -> list[GridPage]:
+    """The pages of all grids by name; a grid without results has one page, which is generated."""
+    with_results = published(root)
+    known = {page.grid for page in with_results}
+    others = [
+        GridPage(name, "", grids.read(name).question, f"{FOLDER}/{name}", "not run yet")
+        for name in grids.available()
+        if name not in known
+    ]
+    return sorted(with_results + others, key=lambda page: (page.grid, page.scale))
+
+
+def generated(root: Path) -> Iterator[tuple[str, str]]:
+    """Name and text of the index of grids and of the pages of grids without results."""
+    listed = every(root)
+    yield f"{FOLDER}/index.md", _index(listed)
+    for page in listed:
+        if not page.scale:
+            yield f"{page.docname}.md", _without_results(page) + _grid_file(root, page.grid) + _notebook(root, page)
+
+
+def supplement(root: Path, docname: str) -> str:
+    """What follows the text of a results page: the grid file, and the notebook in the tree of pages."""
+    page = next((page for page in published(root) if page.docname == docname), None)
+    return "" if page is None else _grid_file(root, page.grid) + _notebook(root, page)
+
+
+def executed(root: Path) -> dict[str, str]:
+    """The notebooks that are shown as executed, with outputs: docname of the source -> docname of the executed copy.
+
+    Those are the notebooks of grids, and others that were executed once (``results/essays``).
+    """
+    found = {}
+    for path in sorted(root.glob("results/*/*/notebook.ipynb")):
+        folder, name = path.parts[-3:-1]
+        source = f"notebooks/{name if folder == 'essays' else folder}"
+        if (root / f"{source}.ipynb").is_file():
+            found[source] = f"results/{folder}/{name}/notebook"
+    return found
+
+
+def notebook(root: Path, page: GridPage) -> str:
+    """The docname of a page's notebook: as executed for its results, else without outputs; empty if there is none."""
+    choices = [f"results/{page.grid}/{page.scale}/notebook"] * bool(page.scale) + [f"notebooks/{page.grid}"]
+    return next((name for name in choices if (root / f"{name}.ipynb").is_file()), "")
+
+
+def _index(listed: list[GridPage]) -> str:
+    lines = [
+        f"| [{page.grid}](/{page.docname}) | {page.scale} | {markdown_text(page.question)} | {page.answer} |"
+        for page in listed
+    ]
+    table = "\n".join(["| grid | scale | question | verdicts on its claims |", "|---|---|---|---|", *lines])
+    return f"# Grids\n\n{_INTRODUCTION}\n\n{table}\n\n{_tree(_entries(listed))}"
+
+
+_INTRODUCTION = (
+    "A grid asks one question: which knobs vary, what is held equal, which published claims are tested. "
+    "Its page starts with the answer. Click a heading to sort."
+)
+
+
+def _entries(listed: list[GridPage]) -> list[str]:
+    """Entries of a tree, titled by the grid, and by the scale too where a grid has several pages."""
+    names = [page.grid for page in listed]
+    return [
+        f"{page.grid}{f', {page.scale}' if names.count(page.grid) > 1 else ''} </{page.docname}>" for page in listed
+    ]
+
+
+def _tree(entries: list[str]) -> str:
+    return "\n".join(["```{toctree}", ":hidden:", "", *entries, "```", ""])
+
+
+def _notebook(root: Path, page: GridPage) -> str:
+    name = notebook(root, page)
+    return f"\n{_tree([f'Notebook </{name}>'])}" if name else ""
+
+
+def _grid_file(root: Path, grid: str) -> str:
+    path = f"ablations/grids/{grid}.yaml"
+    if not (root / path).is_file():  # a user's grid may lie anywhere
+        return ""
+    return f"\n## The grid file\n\n```{{literalinclude}} /{path}\n:language: yaml\n```\n"
+
+
+def _without_results(page: GridPage) -> str:
+    study = ablations.open(page.grid, scale=_SCALE)
+    grid: Grid = study.grid
+    parts = [
+        f"# {markdown_text(grid.question)}",
+        f"**Not run yet.** Grid `{page.grid}`; `ablations run {page.grid} --scale {_SCALE}` runs it, "
+        f"`ablations plan {page.grid} --scale {_SCALE}` says first what that costs.",
+        "## What varies",
+        study.about().text.partition("\n\n")[2],
+        f"## What would be an answer at scale `{_SCALE}`",
+        study.hypotheses().text,
+        "## Published",
+        study.published().text,
+    ]
+    return "\n\n".join(parts) + "\n"
