@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lightning_modules.data.corpora.sources import Origin
-from lightning_modules.tasks.datasets.files import Files
+from lightning_modules.tasks.readers.files import Files
 from lightning_modules.tasks.shapes.texts import Row
 from lightning_modules.tasks.task import Split
 
