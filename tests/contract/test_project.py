@@ -140,7 +140,7 @@ def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
     cells = nbformat.read(path, as_version=4).cells
     (start,) = [i for i, cell in enumerate(cells) if cell.source.startswith("## Go on from here")]
     records, _, change, _, figure = [cell.source for cell in cells[start + 1 :]]
-    assert "study.frame()" in records
+    assert "study.runs()" in records
     assert "set={" in change
     assert figure.startswith("axes = ")
 
