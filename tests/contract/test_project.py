@@ -96,6 +96,17 @@ def test_conda_and_pip_ask_for_the_same_things():
     assert tuple(map(int, python.removeprefix("python=").split("."))) >= tuple(map(int, minimum.split(".")))
 
 
+@pytest.mark.parametrize(
+    ("command", "package"),
+    [("papermill ", "papermill"), ("jupyter lab", "jupyterlab"), ("jupyter nbconvert", "nbconvert")],
+)
+def test_what_the_readme_starts_is_declared(command, package):
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [*needed["dependencies"], *needed["optional-dependencies"]["lab"]]
+    assert command in (ROOT / "README.md").read_text()
+    assert package in {re.split(r"[<>=!\[ ]", name)[0] for name in declared}
+
+
 def test_every_dependency_is_pinned():
     pinned = {
         re.split("==", line)[0].lower().replace("_", "-")
