@@ -21,8 +21,8 @@ from ablations.figures import grid_figures
 from ablations.figures.style import Drawing
 from ablations.literature import published_tables
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.summaries import frame, summary
-from ablations.pages import equal_compute, report, tables, task_table
+from ablations.measurements.summaries import runs, summary
+from ablations.pages import equal_compute, report, runs_table, tables, task_table
 from ablations.pages.publishing import publish
 from ablations.planning import grids, scales, search_text
 from ablations.planning.plan import Plan, plan
@@ -187,8 +187,12 @@ class Study:
         return execute_phases(self.resolve, self.records, executor, retries=retries, watch=display)
 
     def frame(self) -> pd.DataFrame:
-        """One row per run, for your own analyses."""
-        return frame(self.measurements)
+        """Every measurement of every run, one a row, for your own analyses; ``docs/records.md`` has the columns."""
+        return runs_table.frame(self._plan.folder_name, self.measurements)
+
+    def runs(self) -> pd.DataFrame:
+        """One row per pretraining: knobs, seed, outcome, and a column for each metric and cost."""
+        return runs(self.measurements)
 
     def table(self, at: str = "") -> Shown:
         """One row per cell: means with intervals, differences to the baseline, published values.

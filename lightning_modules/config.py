@@ -239,8 +239,8 @@ _SHAPES = {  # pydantic's messages use terms of Python, grid files are YAML
 }
 
 
-def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
-    """Pydantic's errors as readable sentences with suggestions."""
+def problems(error: ValidationError, cls: type[Settings], what: str = "knob") -> list[Problem]:
+    """Pydantic's errors as readable sentences with suggestions; ``what`` is what a field is called."""
     known = paths(cls)
     readable = []
     for item in error.errors(include_url=False):
@@ -249,7 +249,7 @@ def problems(error: ValidationError, cls: type[Settings]) -> list[Problem]:
         if item["type"] == "extra_forbidden":
             parent = path.rpartition(".")[0]
             siblings = [p.rpartition(".")[2] for p in known if p.rpartition(".")[0] == parent]
-            message = f"there is no such knob.{did_you_mean(path.rpartition('.')[2], siblings)}"
+            message = f"there is no such {what}.{did_you_mean(path.rpartition('.')[2], siblings)}"
         elif item["type"] == "literal_error":
             allowed = [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
             message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed)}"

@@ -23,7 +23,7 @@ from ablations.commands import (
     read,
     simulate,
 )
-from ablations.commands.terminal import Format, listing, reporting_errors, show, values
+from ablations.commands.terminal import WRONG, Format, complain, listing, reporting_errors, show, values
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
@@ -347,4 +347,12 @@ app.command("read")(read.read)
 
 def main() -> None:
     """The entry point of the ``ablations`` command."""
-    app()
+    try:
+        app()
+    except Exception as error:
+        from lightning_modules.config import ConfigError  # not imported for `--help`
+
+        if not isinstance(error, ConfigError):
+            raise
+        complain(error.problems)  # of an import: a module of tasks is broken
+        sys.exit(WRONG)

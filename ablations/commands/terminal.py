@@ -1,13 +1,14 @@
 """How commands print, read ``name=value`` options and report errors."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
 import typer
 
+WRONG = 2  # the exit code for wrong input
 _UNFOLDED = 10_000  # columns, wider than any listing
 
 
@@ -19,6 +20,12 @@ class Format(StrEnum):
     names = "names"
 
 
+def complain(problems: Iterable[object]) -> None:
+    """Prints problems, one a line."""
+    for problem in problems:
+        typer.secho(str(problem), err=True, fg="red")
+
+
 @contextmanager
 def reporting_errors() -> Iterator[None]:
     """Prints errors of configuration as messages instead of tracebacks, and exits."""
@@ -27,9 +34,8 @@ def reporting_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        for problem in error.problems:
-            typer.secho(str(problem), err=True, fg="red")
-        raise typer.Exit(2) from None
+        complain(error.problems)
+        raise typer.Exit(WRONG) from None
     except KeyboardInterrupt:
         typer.echo("interrupted; run the command again to continue", err=True)
         raise typer.Exit(130) from None

@@ -1,7 +1,8 @@
 """Every metric with its unit, meaning and source. `docs/records.md` has the same table."""
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ablations.core.metrics import COST, COSTS, METRICS
@@ -67,15 +68,10 @@ def dictionary() -> tuple[Meaning, ...]:
 
 
 def _of_tasks() -> list[Meaning]:
-    source, texts = "`metrics` of a fine-tuning", {}
-    for task in TASKS.values():
-        for measure, text in task.shape.measures.items():
-            texts.setdefault(measure, text)
-    measures = [_meaning(f"<task>.{name}", f"dev set: {text}", source) for name, text in sorted(texts.items())]
-    regressions = [name for name, task in TASKS.items() if not getattr(task.shape, "labels", True)]
+    source = "`metrics` of a fine-tuning"
+    measures = [_meaning(f"<task>.{name}", f"dev set: {text}", source) for name, text in sorted(_measures().items())]
     losses = [
-        Meaning(f"{name}.{part}_loss", unit, text, source)
-        for name, unit in (*((name, "squared error") for name in regressions), ("<task>", "nats"))
+        Meaning(f"<task>.{part}_loss", "nats", f"{text}; where labels are real numbers, a squared error", source)
         for part, text in (("dev", "mean loss on the dev set"), ("train", "mean training loss of the last epoch"))
     ]
     methods = [
@@ -83,6 +79,15 @@ def _of_tasks() -> list[Meaning]:
         for score in measures
     ]
     return [*measures, *losses, *methods]
+
+
+def _measures() -> dict[str, str]:
+    """Each measure of a task -> what it is; of the shapes that share its name, the text of most tasks counts."""
+    texts: dict[str, Counter[str]] = {}
+    for task in TASKS.values():
+        for measure, text in task.shape.measures.items():
+            texts.setdefault(measure, Counter())[text] += 1
+    return {measure: max(sorted(counts), key=counts.__getitem__) for measure, counts in texts.items()}
 
 
 def _meaning(name: str, text: str, source: str) -> Meaning:
@@ -103,9 +108,11 @@ def meaning(metric: str) -> Meaning:
     Raises:
         KeyError: If no line matches.
     """
+    task, _, measure = metric.partition(".")
     for line in dictionary():
         if line.parts.fullmatch(metric):
-            return line
+            squared = measure.endswith("_loss") and task in TASKS and not getattr(TASKS[task].shape, "labels", True)
+            return replace(line, unit="squared error") if squared else line
     raise KeyError(f"the dictionary of metrics has no {metric!r}: add it to ablations/measurements/dictionary.py")
 
 

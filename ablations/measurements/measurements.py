@@ -8,8 +8,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from ablations.core.metrics import COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
@@ -90,10 +88,6 @@ class Measurements:
         ordered = copy.copy(self)
         ordered.cells = tuple(_in_order(self.cells))
         return ordered
-
-    def frame(self) -> pd.DataFrame:
-        """All rows as a DataFrame."""
-        return pd.DataFrame(self.rows, columns=Measurement._fields)
 
 
 def _ids(cells: tuple[Cell, ...]) -> Iterator[str]:

@@ -147,7 +147,7 @@ def _unfinished(measured: Measurements, cell: Cell) -> tuple[str, ...]:
     )
 
 
-def frame(measured: Measurements) -> pd.DataFrame:
+def runs(measured: Measurements) -> pd.DataFrame:
     """One row per pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
 
     The row includes the scores of its fine-tunings and their averages. Runs without a record have the outcome

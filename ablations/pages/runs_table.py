@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from ablations.core import store
 from ablations.core.formatting import csv_entry
 from ablations.core.store import Snapshot
@@ -50,6 +52,11 @@ def rows_of_page(scale: str, page: Measurements) -> list[Row]:
         for trial in (cell, *cell.search):
             rows += [_row(page.grid.name, scale, trial, row, page.get(row.run)) for row in _measured(trial, page)]
     return rows
+
+
+def frame(scale: str, page: Measurements) -> pd.DataFrame:
+    """The rows of a page as a DataFrame, as pandas reads them from the file; values are numbers."""
+    return pd.DataFrame(sorted(set(rows_of_page(scale, page))), columns=Row._fields).astype({"value": float})
 
 
 def _measured(trial: Trial, page: Measurements) -> Iterable[Measurement]:

@@ -1,7 +1,7 @@
 """The cost of runs before they run: parameters, steps, tokens, FLOPs, and the expected speed."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,13 @@ from lightning_modules.tasks import expected_work
 # The assumed speed of one slot, in FLOP per second, until a run of the same device class has finished:
 # one thread of a current server core in bfloat16, one data-centre GPU at small models.
 ASSUMED_SPEED = {"cpu": 2e11, "gpu": 3e13}
+
+# Seconds that no step accounts for, measured with few steps on server cores. Each run starts a process, imports our
+# code, opens its stores, trains a slow first step and writes a record; an execution first imports torch and Lightning.
+# A run that builds a tokenizer and a token store first takes longer, once per text.
+RUN_START, LAUNCH_START = 2.0, 4.0
+
+_TELLING = 10.0  # seconds; the speed of a shorter run is that of its start
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,12 @@ def _pretraining(system: System, sizes: dict[tuple[Any, ...], int]) -> Cost:
     return Cost(sizes[architecture], steps, steps * system.tokens_per_step(), steps * system.flops_per_step())
 
 
+def seconds(costs: Iterable[Cost], speed: float, slots: int = 1) -> float:
+    """Wall time of runs at so many FLOP per second and run, so many of them at a time."""
+    each = [RUN_START + cost.flops / speed for cost in costs]
+    return max(sum(each) / min(slots, len(each)), *each) if each else 0.0
+
+
 def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
     """FLOP per second of one slot on this machine, measured by finished pretrainings or assumed, and the source."""
     devices = gpus()
@@ -75,7 +88,10 @@ def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
         and record.outcome == "done"
         and record.kind == "pretrain"
         and record.provenance.get("device") == device
+        and record.cost["seconds"] >= _TELLING
     ]
     if measured:
         return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"
-    return ASSUMED_SPEED["gpu" if devices else "cpu"], f"assumed for {device}; no run has finished on it yet"
+    return ASSUMED_SPEED[
+        "gpu" if devices else "cpu"
+    ], f"assumed for {device}; no run of {_TELLING:g} s or more has finished on it yet"

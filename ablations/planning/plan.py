@@ -14,10 +14,10 @@ import pandas as pd
 from ablations.core.machine import slots
 from ablations.core.store import Records, Snapshot
 from ablations.planning import cells as grid_cells
+from ablations.planning import cost as costing
 from ablations.planning import scales
 from ablations.planning.cells import Layout, Values, agrees, label
-from ablations.planning.cost import ASSUMED_SPEED, Cost, costs
-from ablations.planning.cost import speed as measured_speed
+from ablations.planning.cost import ASSUMED_SPEED, Cost
 from ablations.planning.order import ordered
 from ablations.planning.resolve import Resolver
 from ablations.planning.states import SETTLED, State, run_states
@@ -76,7 +76,7 @@ class Plan:
     def costs(self) -> dict[str, Cost]:
         """Run id -> cost, of all runs and of those that follow searches."""
         with _no_collection():
-            return costs((*self.runs, *self.awaited))
+            return costing.costs((*self.runs, *self.awaited))
 
     @property
     def pending(self) -> tuple[Run, ...]:
@@ -124,11 +124,9 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Estimated wall time, with all slots, of pending runs and then of those that follow searches."""
-        return sum(map(self._wall_time, (self.pending, self.awaited)))
-
-    def _wall_time(self, runs: Sequence[Run]) -> float:
-        flops = [self.costs[run.id].flops for run in runs]
-        return max(sum(flops) / min(self.slots, len(runs)), *flops) / self.speed if flops else 0.0
+        phases = [[self.costs[run.id] for run in runs] for runs in (self.pending, self.awaited)]
+        trained = sum(costing.seconds(phase, self.speed, self.slots) for phase in phases)
+        return trained and costing.LAUNCH_START + trained
 
     @property
     def disk(self) -> int:
@@ -166,7 +164,7 @@ class Plan:
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
             row |= {"parameters": cost.parameters, "steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
             row |= {"flops a token": cost.flops / cost.tokens, "flops a step": cost.flops / cost.steps}
-            row |= {"seeds": len(cell.planned), "seconds a run": cost.flops / self.speed}
+            row |= {"seeds": len(cell.planned), "seconds a run": costing.seconds([cost], self.speed)}
             row["tasks"] = ", ".join(cell.tasks)
             row["state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
             rows.append(row | self._searched(cell))
@@ -218,7 +216,7 @@ def plan(
         sound = {run_id: record for run_id, record in surveyed.items() if isinstance(record, Record)}
         cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
         runs = ordered(cells)
-    speed, source = measured_speed(surveyed)
+    speed, source = costing.speed(surveyed)
     return Plan(
         grid=grid,
         scale=scale,

@@ -81,6 +81,17 @@ def test_help_answers_without_the_heavy_libraries():
     assert ended.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("command", "package"),
+    [("papermill ", "papermill"), ("jupyter lab", "jupyterlab"), ("jupyter nbconvert", "nbconvert")],
+)
+def test_what_the_readme_starts_is_declared(command, package):
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [*needed["dependencies"], *needed["optional-dependencies"]["lab"]]
+    assert command in (ROOT / "README.md").read_text()
+    assert package in {re.split(r"[<>=!\[ ]", name)[0] for name in declared}
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=_named)
 def test_notebooks_tell_and_libraries_do(path):
     notebook = nbformat.read(path, as_version=4)
@@ -114,7 +125,7 @@ def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
     cells = nbformat.read(path, as_version=4).cells
     (start,) = [i for i, cell in enumerate(cells) if cell.source.startswith("## Go on from here")]
     records, _, change, _, figure = [cell.source for cell in cells[start + 1 :]]
-    assert "study.frame()" in records
+    assert "study.runs()" in records
     assert "set={" in change
     assert figure.startswith("axes = ")
 

@@ -40,7 +40,15 @@ def line(text: str | bytes) -> bytes:
 REFUSED = {
     "too few fields": (line("1\tA.\tneutral"), r"RTE/train\.tsv, line 3: 3 .*4"),
     "a tab in a text": (line("1\tA\tb.\tC.\tentailment"), r"line 3: 5 .*4"),
-    "no tabs": (line("1 A. B. entailment"), r"line 3: 1 .*4"),
+    "no tabs": (line("1 A. B. entailment"), r"line 3: 1 .*4 .*tabs.* space-separated"),
+    "commas in the place of tabs": (line('1,"A, a.",B.,entailment'), r"line 3: 1 .*4 .*tabs.* comma-separated"),
+    "commas that are text": (line("1, 2, 3.\tA, B\tneutral"), r"line 3: 3 .*4 .*tabs\.$"),
+    "semicolons throughout": (
+        (RTE + GOOD).replace(b"\t", b";"),
+        r"train\.tsv has no column sentence1, .*tabs.* semicolon-separated",
+    ),
+    "JSON lines in a table": (line('{"sentence1": "A."}'), r"line 3: 1 .*4 .*tabs.* JSON"),
+    "a long line of quotes": (line('"' * 200_000 + ","), r"line 3: 1 .*4 .*tabs\.$"),
     "another label": (line("1\tA.\tB.\tmaybe"), r"line 3: .*'maybe'.*entailment, not_"),
     "a label in capitals": (line("1\tA.\tB.\tEntailment"), r"line 3: .*'Entailment'"),
     "a number of no class": (line("1\tA.\tB.\t2"), r"line 3: .*'2'"),
@@ -154,6 +162,7 @@ def test_a_file_that_may_not_be_read(home, monkeypatch):
 
 FAULTY_JSON = {
     "broken": ('{"text": "A.", "label": 1', r"line 2: .*JSON"),
+    "a table": ("A.\t1", r"line 2: .*JSON.*object with text, label"),
     "a list": ('["A.", 1]', r"line 2: .*JSON.*object.*\[\"A"),
     "a string": ('"A."', r"line 2: .*JSON.*object"),
     "two objects": ('{"text": "A.", "label": 1}{"text": "B.", "label": 0}', r"line 2: .*JSON.*Extra data"),

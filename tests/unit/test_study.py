@@ -1,10 +1,20 @@
 """What a notebook holds: what it shows, and what it gives to go on from."""
 
+import os
+import re
+import subprocess
+import sys
+
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+import ablations
 from ablations.figures import style
+from ablations.pages import runs_table
 from ablations.study import Study
+from lightning_modules.config import ConfigError
+from lightning_modules.places import project
 from tests.unit.synthetic import make_record
 
 
@@ -23,7 +33,7 @@ def test_tables_have_their_numbers_unrounded(study):
     cells = study.resolve().cells
     shown = study.table()
     assert list(shown.data["cell"]) == [cell.label for cell in cells]
-    runs = study.frame()
+    runs = study.runs()
     for cell, mean in zip(shown.data["cell"], shown.data["heldout.loss mean"], strict=True):
         assert mean == pytest.approx(runs.loc[runs["cell"] == cell, "heldout.loss"].mean())
     assert list(study.plan().data["cell"]) == list(shown.data["cell"])
@@ -57,3 +67,45 @@ def test_what_papers_print_and_what_is_claimed_is_there_before_anything_runs(tmp
     assert row[["value", "number"]].to_numpy().tolist() == [["84.5", 84.5]]
     assert list(claimed.data["claim"]) == [claim.id for claim in study.grid.claims]
     assert "no table" in str(Study("directionality", "smoke", results_dir=tmp_path).published())
+
+
+@pytest.fixture(scope="module")
+def published():
+    """Every number of the published pages."""
+    return pd.read_csv(project() / "results" / runs_table.NAME, keep_default_na=False)
+
+
+@pytest.mark.parametrize("grids", [["masking_ratio"], ["embedding_size", "masking_ratio"], ["pretraining_gain"]])
+def test_a_frame_has_the_rows_that_are_published(grids, published):
+    found = ablations.frame(*grids, scale="laptop")
+    wanted = [published[(published["grid"] == grid) & (published["scale"] == "laptop")] for grid in grids]
+    wanted = pd.concat(wanted, ignore_index=True)
+    assert len(found) > 100
+    pd.testing.assert_frame_equal(found.astype({"dirty": str}), wanted.astype({"dirty": str}), check_dtype=False)
+    assert found["value"].dtype == float
+
+
+def test_a_frame_of_no_grid_or_an_unknown_one_is_refused():
+    with pytest.raises(ConfigError, match="at least one grid"):
+        ablations.frame(scale="laptop")
+    with pytest.raises(ConfigError, match="masking_ratio"):
+        ablations.frame("masking_ration", scale="laptop")
+
+
+def test_a_study_without_runs_has_an_empty_frame(tmp_path):
+    found = ablations.frame("masking_ratio", scale="smoke", results_dir=tmp_path)
+    assert found.empty
+    assert list(found.columns) == list(runs_table.Row._fields)
+
+
+@pytest.mark.slow
+def test_the_example_for_analysts_runs(tmp_path):
+    text = (project() / "README.md").read_text().partition("## For analysts")[2]
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    command = [sys.executable, "-W", "error", "-c", f"{code}\nprint(*runs.columns, runs.grid.nunique(), len(cells))"]
+    environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(project())}
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == [*runs_table.Row._fields, "3", ended.stdout.split()[-1]]
+    assert int(ended.stdout.split()[-1]) > 10
+    assert (tmp_path / "size_and_loss.png").stat().st_size > 5000

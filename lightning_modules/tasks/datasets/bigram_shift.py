@@ -15,8 +15,8 @@ from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.pins import digest, expected
 from lightning_modules.draws import permutation
 from lightning_modules.places import cache
-from lightning_modules.tasks.shapes.texts import Row
-from lightning_modules.tasks.task import Split
+from lightning_modules.tasks.shapes.texts import Row, Texts
+from lightning_modules.tasks.task import Split, Task
 
 _CORPUS = "wikipedia-mini"
 _SIZES = {"train": 4000, "dev": 500}
@@ -59,3 +59,17 @@ def swappable(words: list[str]) -> list[int]:
         for i, (word, following) in pairs
         if word.isalpha() and following.isalpha() and word.lower() != following.lower()
     ]
+
+
+ROWS = (
+    Task(
+        name="bigram_shift",
+        title="Bigram shift: are two neighbouring words of the sentence swapped?",
+        source="after Conneau et al. 2018, What you can cram into a single vector; made from wikipedia-mini",
+        shape=Texts(labels=("original", "swapped")),
+        metrics=("accuracy",),
+        rows=rows,
+        licence="CC BY-SA 3.0, like the Wikipedia articles it is made from",
+        own_split="a sample of our own; the sentences are not the paper's",
+    ),
+)

@@ -8,6 +8,7 @@ from pathlib import Path
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks.reading.lines import Fault, made, numbered
+from lightning_modules.tasks.reading.separators import wrong_count
 from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
 from lightning_modules.tasks.task import Split, Task
 
@@ -76,7 +77,7 @@ class Columns:
         if columns[0] in ("", _DOCUMENT):
             return columns[0], ""
         if len(columns) != self.count:
-            raise Fault(f"{len(columns)} columns instead of {self.count}")
+            raise Fault(wrong_count(line, len(columns), self.count, " ", what="column"))
         if not _TAG.fullmatch(columns[-1]):
             raise Fault(f"the tag {columns[-1]!r} is not O, B-<type> or I-<type>")
         return columns[0], columns[-1]

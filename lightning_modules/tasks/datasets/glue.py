@@ -1,7 +1,7 @@
 """The tasks of GLUE (Wang et al. 2019) with one text or two; sizes are those of its Table 1, as released."""
 
-from lightning_modules.tasks.datasets.files import EachItsOwn, Files, Hub
-from lightning_modules.tasks.datasets.own_split import Held, nearest
+from lightning_modules.tasks.readers.files import EachItsOwn, Files, Hub
+from lightning_modules.tasks.readers.own_split import Held, nearest
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.task import Task
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.files import write_atomically
 from lightning_modules.places import cache
-from lightning_modules.tasks.datasets.files import Files, Hub
-from lightning_modules.tasks.datasets.own_split import nearest
 from lightning_modules.tasks.datasets.squad import PUBLISHED, REBUILT, placed, read
+from lightning_modules.tasks.readers.files import Files, Hub
+from lightning_modules.tasks.readers.own_split import nearest
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.scores.squad_scores import normalised
 from lightning_modules.tasks.shapes.texts import Row, Texts

@@ -1,8 +1,7 @@
 """Tasks with one text or two beyond GLUE."""
 
-from lightning_modules.tasks.datasets import bigram_shift
-from lightning_modules.tasks.datasets.files import Files, Hub
-from lightning_modules.tasks.datasets.own_split import Held, nearest
+from lightning_modules.tasks.readers.files import Files, Hub
+from lightning_modules.tasks.readers.own_split import Held, nearest
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.task import Task
 
@@ -63,15 +62,5 @@ ROWS = (
         ),
         licence="no licence stated; film reviews, for research",
         own_split="a tenth of the 25,000 training reviews is held out; published scores are on the test set",
-    ),
-    Task(
-        name="bigram_shift",
-        title="Bigram shift: are two neighbouring words of the sentence swapped?",
-        source="after Conneau et al. 2018, What you can cram into a single vector; made from wikipedia-mini",
-        shape=Texts(labels=("original", "swapped")),
-        metrics=("accuracy",),
-        rows=bigram_shift.rows,
-        licence="CC BY-SA 3.0, like the Wikipedia articles it is made from",
-        own_split="a sample of our own; the sentences are not the paper's",
     ),
 )  # fmt: skip

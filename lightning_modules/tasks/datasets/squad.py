@@ -19,7 +19,7 @@ from typing import Any
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Hub, Origin
 from lightning_modules.places import data_home
-from lightning_modules.tasks.datasets.own_split import nearest
+from lightning_modules.tasks.readers.own_split import nearest
 from lightning_modules.tasks.reading.lines import MOST_NAMED, refused
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.shapes.span import Spans

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from lightning_modules.config import ConfigError
+from lightning_modules.tasks.reading.separators import wrong_count, wrong_headings
 
 LONGEST = 1 << 20  # bytes of a line; a hundred times the longest example of any data set here
 MOST_NAMED = 12  # faults of a file that an error lists
@@ -118,17 +119,19 @@ def table(path: Path, columns: Sequence[str | int], delimiter: str = "\t", quote
     Raises:
         ConfigError: When a heading is missing or repeated, or nothing follows the headings; and as `numbered`.
     """
-    lines = (_split(line, delimiter, quoted) for line in numbered(path))
+    lines = numbered(path)
     places, width = list(columns), None
     if isinstance(columns[0], str):
-        places, width = _placed(path, next(lines), columns)
+        places, width = _placed(path, next(lines), columns, delimiter, quoted)
     needed, has_lines = width or max(places) + 1, False
-    for line in lines:
+    for whole in lines:
+        line = _split(whole, delimiter, quoted)
         has_lines, count = True, len(line.fields)
         if line.fault:
             yield line
         elif count < needed or (width and count > width):
-            yield line._replace(fault=f"{count} fields instead of {needed}", short=count < needed)
+            fault = wrong_count(whole.fields[0], count, needed, delimiter, least=not width)
+            yield line._replace(fault=fault, short=count < needed)
         else:
             yield line._replace(fields=[line.fields[place] for place in places])
     if not has_lines:
@@ -144,13 +147,14 @@ def _split(line: Line, delimiter: str, quoted: bool) -> Line:
         return line._replace(fault=str(error))
 
 
-def _placed(path: Path, heading: Line, columns: Sequence[str]) -> tuple[list[int], int]:
+def _placed(path: Path, first: Line, columns: Sequence[str], delimiter: str, quoted: bool) -> tuple[list[int], int]:
+    heading = _split(first, delimiter, quoted)
     names = heading.fields
     if heading.fault:
         raise ConfigError([f"{path}, line 1: {heading.fault}."])
     if absent := [name for name in columns if name not in names]:
-        shown = ", ".join(names)[:200]
-        raise ConfigError([f"{path} has no column {', '.join(absent)}; it has {shown}."])
+        shown, hint = ", ".join(names)[:200], wrong_headings(first.fields[0], delimiter, columns)
+        raise ConfigError([f"{path} has no column {', '.join(absent)}; it has {shown}.{hint}"])
     if repeated := [name for name in columns if names.count(name) > 1]:
         raise ConfigError([f"{path} has the column {', '.join(repeated)} more than once."])
     return [names.index(name) for name in columns], len(names)
@@ -180,7 +184,8 @@ def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise Fault(f"is not valid JSON ({error})") from None
+        expected = f"each line must be one object with {', '.join(keys)}"
+        raise Fault(f"is not valid JSON ({error}); {expected}") from None
     if not isinstance(value, dict):
         raise Fault(f"is JSON but not an object: {json.dumps(value)[:40]}")
     if absent := [key for key in keys if key not in value]:

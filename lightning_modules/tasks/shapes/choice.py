@@ -16,9 +16,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightning_modules.batch import Example, Target
+from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.layout import Segments, places, states_at
 from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.settings import FineTuning
@@ -45,6 +47,15 @@ class Question(NamedTuple):
     options: tuple[str, ...]
     label: int
     group: str = ""
+
+
+class ChoiceLine(OwnLine):
+    """A question with options in a user's own file."""
+
+    context: str = knob("", "The passage or sentence that the question refers to.")
+    question: str = knob("", "The text before each option.")
+    options: tuple[str, ...] = required("The options.")
+    label: int = required("Number of the right option, from 0.")
 
 
 def joined(question: str, option: str, blank: bool) -> str:
@@ -240,13 +251,8 @@ class Choice(Shape):
         contexts, numbers, questions = [], [], []
         for number, row in enumerate(source):
             context, question, *options = (" ".join(text.split()) for text in (row.context, row.question, *row.options))
-            if len(options) != self.options or row.label not in range(self.options):
-                wrong.append(
-                    f"example {number} of '{task}' has {len(options)} options, and number {row.label} is right; "
-                    f"it must have {self.options}, numbered from 0"
-                )
-            elif not all(options) or (self.context and not context):
-                wrong.append(f"example {number} of '{task}' has an empty text")
+            if problem := self.problem(row):
+                wrong.append(f"example {number} of '{task}' {problem}")
             contexts.append(known.setdefault(context, len(known)) if self.context else 0)
             texts = [joined(question, option, self.blank) for option in options]
             numbers.append([known.setdefault(text, len(known)) for text in texts])
@@ -261,6 +267,31 @@ class Choice(Shape):
             np.array([row.group for row in source]),
             questions,
         )
+
+    line = ChoiceLine
+
+    def row(self, line: ChoiceLine, number: int) -> Question:
+        """The question with its options."""
+        return Question(line.context, line.question, line.options, line.label)
+
+    def problem(self, row: Question) -> str:
+        """Another number of options, a right one that is none of them, or an empty text."""
+        if len(row.options) != self.options or row.label not in range(self.options):
+            return (
+                f"has {len(row.options)} options, and number {row.label} is right; "
+                f"it must have {self.options}, numbered from 0"
+            )
+        needed = [*row.options, row.context] if self.context else row.options
+        return "" if all(text.split() for text in needed) else "has an empty text"
+
+    def text_of(self, row: Question) -> str:
+        """The context; the question where there is none."""
+        return row.context or row.question
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """Accuracy over all questions."""
+        return ("accuracy",)
 
     def inputs(
         self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning

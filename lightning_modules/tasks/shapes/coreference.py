@@ -11,7 +11,7 @@ row contains the pronoun and the nearer name, or the pronoun alone, and a name o
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -20,9 +20,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Example, Target
+from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.settings import FineTuning
@@ -49,6 +51,16 @@ class Mentioned(NamedTuple):
     text: str
     spans: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
     label: int
+
+
+class MentionLine(OwnLine):
+    """A text with a pronoun and two names in a user's own file."""
+
+    text: str = required("The text.")
+    pronoun: Mark = required("The pronoun.")
+    a: Mark = required("A name.")
+    b: Mark = required("Another name.")
+    label: Literal["A", "B", "neither"] = required("Which name the pronoun refers to, if either.")
 
 
 def words_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[list[str], list[list[int]]]:
@@ -208,6 +220,10 @@ def f1(labels: np.ndarray, answers: np.ndarray) -> float:
     return 2 * right / max(1, int((labels < 2).sum()) + int((answers < 2).sum()))
 
 
+def _pronoun(row: Mentioned) -> str:
+    return row.text[slice(*row.spans[0])].strip().lower()
+
+
 @dataclass(frozen=True)
 class Coreference(Shape):
     """Texts with a pronoun and two names.
@@ -227,26 +243,38 @@ class Coreference(Shape):
         """Checks that mentions are not empty and that pronouns are known to the official scorer."""
         source, wrong, passages, spans, feminine = list(rows), [], [], [], []
         for number, row in enumerate(source):
-            where = f"example {number} of '{task}' ({row.name})"
-            pronoun = row.text[slice(*row.spans[0])].strip().lower()
-            if any(not row.text[slice(*span)].strip() or span[0] < 0 for span in row.spans):
-                wrong.append(f"{where} has an empty mention")
-            elif pronoun not in MASCULINE + FEMININE:
-                wrong.append(
-                    f"{where} has the pronoun {pronoun!r}, which is not one of {', '.join(MASCULINE + FEMININE)}"
-                )
-            elif row.label not in range(len(CLASSES)):
-                wrong.append(f"{where} has the answer {row.label}, which is not a number from 0 to {len(CLASSES) - 1}")
+            if problem := self.problem(row):
+                wrong.append(f"example {number} of '{task}' ({row.name}) {problem}")
             else:
                 words, places = words_of(row.text, row.spans)
                 passages.append(" ".join(words))
                 spans.append(places)
-            feminine.append(pronoun in FEMININE)
+            feminine.append(_pronoun(row) in FEMININE)
         if wrong:
             raise refused(wrong)
         labels = np.array([row.label for row in source], dtype=np.int64)
         names = [row.name for row in source]
         return MentionExamples(names, passages, np.array(spans), labels, np.array(feminine))
+
+    line = MentionLine
+
+    def row(self, line: MentionLine, number: int) -> Mentioned:
+        """The text with its mentions."""
+        pronoun, a, b = (mark.at(line.text) for mark in (line.pronoun, line.a, line.b))
+        return Mentioned(line.id or f"line {number}", line.text, (pronoun, a, b), CLASSES.index(line.label))
+
+    def problem(self, row: Mentioned) -> str:
+        """An empty mention, a pronoun unknown to the official scorer, or an answer that is none."""
+        if any(not row.text[slice(*span)].strip() or span[0] < 0 for span in row.spans):
+            return "has an empty mention"
+        if _pronoun(row) not in MASCULINE + FEMININE:
+            return f"has the pronoun {_pronoun(row)!r}, which is not one of {', '.join(MASCULINE + FEMININE)}"
+        is_class = row.label in range(len(CLASSES))
+        return "" if is_class else f"has the answer {row.label}, which is not a number from 0 to {len(CLASSES) - 1}"
+
+    def text_of(self, row: Mentioned) -> str:
+        """The text."""
+        return row.text
 
     def inputs(
         self, examples: MentionExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning

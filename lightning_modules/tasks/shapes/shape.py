@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Example
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.settings import FineTuning
 
@@ -118,9 +119,11 @@ class Shape(ABC):
         methods: Name of each baseline -> what tables call it.
         rows: Rows per item.
         classes: Number of possible answers; 0 if answers are not classes.
+        line: The keys of an example in a user's own file.
     """
 
     measures: ClassVar[dict[str, str]]
+    line: type[OwnLine]
     methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
     rows: int = 1
     classes: int = 0
@@ -132,6 +135,31 @@ class Shape(ABC):
         Raises:
             ConfigError: With every invalid example (the first dozen).
         """
+
+    @abstractmethod
+    def row(self, line: Any, number: int) -> Any:
+        """The row for `read` of an example in a user's own file.
+
+        Args:
+            line: What was read of it, a ``line`` of this shape.
+            number: Its number in the file, from 1.
+
+        Raises:
+            Fault: When its parts do not fit together.
+        """
+
+    @abstractmethod
+    def problem(self, row: Any) -> str:
+        """What is wrong with a row, worded to follow its place; empty if nothing is."""
+
+    @abstractmethod
+    def text_of(self, row: Any) -> str:
+        """What rows must share to be on the same side of an own split: a text that several of them ask about."""
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The metrics of a task that names none."""
+        return tuple(self.measures)
 
     @abstractmethod
     def inputs(self, examples: Any, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning) -> Inputs:

@@ -16,8 +16,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Example
+from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.windows import END, START, SpanInputs
@@ -80,6 +82,14 @@ class SpanHead(Head):
         return [row[:size] for row, size in zip(outputs, sizes, strict=True)]
 
 
+class SpanLine(OwnLine):
+    """A question about a passage in a user's own file."""
+
+    question: str = required("The question.")
+    context: str = required("The passage.")
+    answers: tuple[Mark, ...] = required("The marked answers; none if the passage holds no answer.")
+
+
 @dataclass(frozen=True)
 class Spans(Shape):
     """Questions about passages.
@@ -115,14 +125,31 @@ class Spans(Shape):
         source, wrong, seen = list(rows), [], set()
         for number, row in enumerate(source):
             name = f"question {row.id!r} of '{task}'" if row.id else f"question number {number} of '{task}'"
-            if problem := self._problem(row) or ("occurs twice" if row.id in seen else ""):
+            if problem := self.problem(row) or ("occurs twice" if row.id in seen else ""):
                 wrong.append(f"{name} {problem}")
             seen.add(row.id)
         if wrong:
             raise refused(wrong, "questions are wrong")
         return SpanExamples.of(source)
 
-    def _problem(self, row: Question) -> str:
+    line = SpanLine
+
+    def row(self, line: SpanLine, number: int) -> Question:
+        """The question, its answers where they are marked."""
+        marked = tuple((mark.at(line.context)[0], mark.text) for mark in line.answers)
+        return Question(line.id or f"line {number}", line.question, line.context, marked)
+
+    def text_of(self, row: Question) -> str:
+        """The passage."""
+        return row.context
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """F1 and exact match; all measures if a passage may lack the answer."""
+        return tuple(self.measures) if self.unanswerable else ("f1", "exact_match")
+
+    def problem(self, row: Question) -> str:
+        """A missing id, an empty text, or an answer that is not where it is marked."""
         if not row.id:
             return "has no id"
         if not row.text.split():
@@ -130,7 +157,7 @@ class Spans(Shape):
         if not row.context.split():
             return "has an empty passage"
         if not row.answers and not self.unanswerable:
-            return "has no answer, which is allowed in SQuAD 2.0 only"
+            return "has no answer, which only Spans(unanswerable=True), as for SQuAD 2.0, allows"
         for start, text in row.answers:
             if not text.split():
                 return "has an empty answer"

@@ -19,9 +19,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Example, Target
+from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.settings import FineTuning
@@ -37,6 +39,14 @@ class Sentence(NamedTuple):
     words: tuple[str, ...]
     tags: tuple[str, ...]
     document: int
+
+
+class TagLine(OwnLine):
+    """A sentence with tags in a user's own file."""
+
+    words: tuple[str, ...] = required("The words.")
+    tags: tuple[str, ...] = required("A tag for each word: O, B-<type> or I-<type>.")
+    document: int | None = knob(None, "Number of its document, ascending; by default each sentence is one.", ge=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,16 +261,9 @@ class Tagging(Shape):
     def read(self, rows: Iterable[Sentence], task: str) -> TaggedExamples:
         """Checks that words are not empty, have no spaces and have a tag of the task."""
         source, wrong, known = list(rows), [], {tag: number for number, tag in enumerate(self.tags)}
-        for number, (words, tags, _) in enumerate(source):
-            unknown = [tag for tag in tags if tag not in known]
-            if not words or len(words) != len(tags):
-                wrong.append(f"example {number} of '{task}' has {len(words)} words and {len(tags)} tags")
-            elif unknown:
-                wrong.append(
-                    f"example {number} of '{task}' has the tag {unknown[0]!r}, which is not one of {', '.join(known)}"
-                )
-            elif not all(word and " " not in word and "\n" not in word for word in words):
-                wrong.append(f"example {number} of '{task}' has a word that is empty or contains a space")
+        for number, row in enumerate(source):
+            if problem := self.problem(row):
+                wrong.append(f"example {number} of '{task}' {problem}")
         documents = np.array([row.document for row in source], dtype=np.int64)
         if (np.diff(documents) < 0).any():
             wrong.append(f"the sentences of '{task}' are not grouped by document")
@@ -270,6 +273,26 @@ class Tagging(Shape):
         bounds = np.cumsum([0, *(len(row.words) for row in source)])
         sentences = [" ".join(row.words) for row in source]
         return TaggedExamples(sentences, bounds, tags, documents, self.context, np.arange(len(source)))
+
+    line = TagLine
+
+    def row(self, line: TagLine, number: int) -> Sentence:
+        """The sentence with its tags."""
+        return Sentence(line.words, line.tags, number if line.document is None else line.document)
+
+    def problem(self, row: Sentence) -> str:
+        """Words without tags or tags without words, unknown tags, and words that are none."""
+        if not row.words or len(row.words) != len(row.tags):
+            return f"has {len(row.words)} words and {len(row.tags)} tags"
+        known = self.tags
+        if unknown := [tag for tag in row.tags if tag not in known]:
+            return f"has the tag {unknown[0]!r}, which is not one of {', '.join(known)}"
+        is_word = all(word and " " not in word and "\n" not in word for word in row.words)
+        return "" if is_word else "has a word that is empty or contains a space"
+
+    def text_of(self, row: Sentence) -> str:
+        """The number of the document."""
+        return str(row.document)
 
     def inputs(
         self, examples: TaggedExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning

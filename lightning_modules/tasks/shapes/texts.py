@@ -15,9 +15,11 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from lightning_modules.batch import Example, Target
+from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.layout import Segments, places, states_at
 from lightning_modules.tasks.reading.lines import refused
+from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.scores.metrics import METRICS
@@ -46,6 +48,21 @@ class Row(NamedTuple):
     part: str = ""
     place: str = ""
     fault: str = ""
+
+
+class TextLine(OwnLine):
+    """A text and its label in a user's own file."""
+
+    text: str = required("The text.")
+    label: str | int | float = required("Name or number of the class, or a real number.")
+
+
+class PairLine(OwnLine):
+    """Two texts and their label in a user's own file."""
+
+    first: str = required("The first text.")
+    second: str = required("The second text.")
+    label: str | int | float = required("Name or number of the class, or a real number.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,19 +240,41 @@ class Texts(Shape):
         wrong, first, second, labels, parts = [], [], [], [], []
         for number, row in enumerate(rows):
             texts = [" ".join((text or "").split()) for text in row[: 1 + self.pair]]
-            label, problem = self._label(row.label)
-            problem = row.fault or problem or ("" if all(texts) else "has an empty text")
-            if problem:
+            if problem := self.problem(row):
                 wrong.append(f"{row.place or f'example {number} of {task}'}: {problem}")
             first.append(texts[0])
             second += texts[1:]
-            labels.append(label)
+            labels.append(self._label(row.label)[0])
             parts.append(row.part)
         if wrong:
             raise refused(wrong)
         kind = np.int64 if self.labels else np.float64
         groups = np.array(parts) if any(parts) else None
         return TextExamples(first, second if self.pair else None, np.array(labels, dtype=kind), groups)
+
+    @property
+    def line(self) -> type[OwnLine]:
+        """The keys of an example in a user's own file."""
+        return PairLine if self.pair else TextLine
+
+    def row(self, line: Any, number: int) -> Row:
+        """The texts and the label."""
+        texts = (line.first, line.second) if self.pair else (line.text, None)
+        return Row(*texts, str(line.label))
+
+    def problem(self, row: Row) -> str:
+        """Why it could not be read, a label that is none, or an empty text."""
+        empty = not all((text or "").split() for text in row[: 1 + self.pair])
+        return row.fault or self._label(row.label)[1] or ("has an empty text" if empty else "")
+
+    def text_of(self, row: Row) -> str:
+        """The first text."""
+        return row.first
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """Accuracy, or in regression two correlations."""
+        return ("accuracy",) if self.labels else ("spearman", "pearson")
 
     def _label(self, text: str) -> tuple[float, str]:
         """A label from the name or the number of its class, or from a number in regression; and its fault."""

@@ -6,8 +6,9 @@ import pytest
 
 from ablations.claims import judging
 from ablations.core.formatting import markdown
+from ablations.measurements import summaries
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.summaries import frame, summary
+from ablations.measurements.summaries import summary
 from ablations.pages import tables
 from lightning_modules.config import ConfigError
 from tests.unit.core.test_formatting import HOSTILE
@@ -202,7 +203,7 @@ def test_the_frame_has_one_row_a_run():
     grid, cells, records = make_study()
     records[cells[0].runs[0].id] = make_failure(cells[0].runs[0])
     del records[cells[0].runs[1].id]
-    runs = frame(Measurements(grid, cells, records))
+    runs = summaries.runs(Measurements(grid, cells, records))
     assert len(runs) == 25
     assert list(runs["outcome"][:3]) == ["diverged", "not run", "done"]
     assert runs["heldout.loss"].isna().sum() == 2
@@ -254,7 +255,7 @@ def test_scores_of_a_task_are_those_of_its_fine_tunings():
     numbers = dict(zip(everything.headings, everything.rows[3], strict=True))
     assert (numbers["rte.accuracy n"], numbers["heldout.sop_accuracy n"]) == (3, 5)
     assert trace["cells"][3]["metrics"]["rte.accuracy"]["runs"] == tuple(run.id for run in cells[3].finetunings[2:])
-    runs = frame(Measurements(grid, cells, records))
+    runs = summaries.runs(Measurements(grid, cells, records))
     assert len(runs) == 20
     last = runs[runs["objective"] == "pairs, SOP"]
     assert last["rte.accuracy"].isna().sum() == 2

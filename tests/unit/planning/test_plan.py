@@ -12,7 +12,8 @@ from ablations.core import machine
 from ablations.core.store import Records, RecordWarning
 from ablations.planning import grids
 from ablations.planning.cells import agrees, dimensions
-from ablations.planning.plan import ASSUMED_SPEED, plan
+from ablations.planning.cost import ASSUMED_SPEED, LAUNCH_START, RUN_START
+from ablations.planning.plan import plan
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, flat
@@ -48,7 +49,7 @@ def more_axes(lines, extra=""):
 
 
 def finish(records, run, outcome="done", **changes):
-    settings = {"cost": {"flops": 4e9, "seconds": 2.0}, "provenance": {"device": "cpu"}, **changes}
+    settings = {"cost": {"flops": 4e10, "seconds": 20.0}, "provenance": {"device": "cpu"}, **changes}
     return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), outcome=outcome, **settings))
 
 
@@ -225,7 +226,9 @@ def test_time_and_disk_are_estimated(tmp_path):
     assert fresh.speed == ASSUMED_SPEED["cpu"]
     assert "assumed" in fresh.speed_source
     assert fresh.tokens == 4 * 12 * 4 * 16
-    assert fresh.seconds == pytest.approx(fresh.flops / min(fresh.slots, 4) / fresh.speed)
+    each = RUN_START + fresh.flops / 4 / fresh.speed
+    assert fresh.seconds == pytest.approx(LAUNCH_START + 4 * each / min(fresh.slots, 4), rel=1e-3)
+    assert list(fresh.table()["seconds a run"]) == pytest.approx([each, each], rel=1e-3)
     assert fresh.disk > 4 * 8_000
     for run in fresh.runs:
         finish(records, run)
@@ -234,6 +237,23 @@ def test_time_and_disk_are_estimated(tmp_path):
     table = over.table()
     assert list(table["state"]) == ["2 done", "2 done"]
     assert table["parameters"].nunique() == 1
+
+
+def test_what_a_run_takes_besides_its_steps_is_in_the_estimate():
+    """Ten runs of a second took 14 to 30 seconds on two cores, and the plan said none."""
+    smoke = plan(grids.read("masking_ratio"), "smoke")
+    assert len(smoke.pending) == 10
+    assert 5 + 10 / smoke.slots < smoke.seconds < 10 + 40 / smoke.slots
+    assert plan(grids.read("masking_ratio"), "laptop").seconds > 100 * smoke.seconds
+
+
+def test_runs_of_a_second_do_not_tell_the_speed(tmp_path):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    first, second, *_ = plan(grid, "smoke", records=records).runs
+    finish(records, first, cost={"flops": 1e9, "seconds": 1.0})
+    assert plan(grid, "smoke", records=records).speed == ASSUMED_SPEED["cpu"]
+    finish(records, second, cost={"flops": 1e12, "seconds": 20.0})
+    assert plan(grid, "smoke", records=records).speed == 5e10
 
 
 def test_cells_of_different_grids_share_their_runs(tmp_path):

@@ -122,8 +122,7 @@ def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
     assert one.resolve().counts == {"done": 9, "failed": 1}
     (verdict,) = judging.verdicts(Measurements(one.grid, one.resolve().cells, one.records))
     assert (verdict.outcome, verdict.n) == ("not resolved", 0)
-    frame = one.frame()
-    assert list(frame["outcome"]) == ["done", "done", "not run", "not run"]
+    assert list(one.runs()["outcome"]) == ["done", "done", "not run", "not run"]
     one.publish()
     card = json.loads((one.folder / "page.json").read_text())
     assert (card["finished"], card["planned"], card["claims"][0]["outcome"]) == (9, 12, "not run")

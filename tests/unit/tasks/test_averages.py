@@ -136,7 +136,7 @@ class TestMetricsOfAGrid:
 
     def test_frames_have_a_column(self):
         cells, records = make_cells()
-        found = summaries.frame(Measurements(grid_of("tasks.mean"), cells, records))
+        found = summaries.runs(Measurements(grid_of("tasks.mean"), cells, records))
         assert found["tasks.mean"].tolist() == pytest.approx([0.4075, 0.4125, 0.4175, 0.42, 0.425, 0.43])
         assert "glue.average" not in found
 

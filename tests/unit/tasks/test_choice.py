@@ -218,6 +218,7 @@ class TestFiles:
             ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is not one of 0 to 3"),
             ("swag", "swag/train.csv", "sent2", "sent3", r"train\.csv has no column sent2"),
             ("swag", "swag/train.csv", ",gold,", ",", r"line 2: 11 fields instead of 12"),
+            ("swag", "swag/train.csv", ",", "\t", r"train\.csv has no column .*commas.* tab-separated"),
             ("swag", "swag/train.csv", '"eats."', '"eats.', r"line 2: unexpected end of data"),
             ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is not a number"),
             ("copa", "copa/balanced-copa-dev-all.xml", "cause", "reason", r"item 9: asks-for of id 3 is 'reason'"),
@@ -242,7 +243,7 @@ class TestFiles:
         with pytest.raises(ConfigError) as caught:
             TASKS["swag"].examples("train")
         assert [str(problem).partition("csv, ")[2] for problem in caught.value.problems] == [
-            "line 3: 1 fields instead of 12.",
+            "line 3: 1 field instead of 12 separated by commas.",
             "line 4: the label '7' is not one of 0 to 3.",
             "line 5: unexpected end of data.",
         ]

@@ -100,7 +100,7 @@ class TestReading:
             ({"id": ""}, "question number 1 of 'made here' has no id"),
             ({"text": " \n"}, "question '2' of 'made here' is empty"),
             ({"context": "\u00a0"}, "question '2' of 'made here' has an empty passage"),
-            ({"answers": ()}, "has no answer, which is allowed in SQuAD 2.0 only"),
+            ({"answers": ()}, "has no answer, which only .*unanswerable"),
             ({"answers": ((2, " "),)}, "has an empty answer"),
             ({"answers": ((0, "c"), (1, "d"))}, "has the answer 'd', which is not at character 1"),
             ({"answers": ((-1, "e"),)}, "has the answer 'e', which is not at character -1"),

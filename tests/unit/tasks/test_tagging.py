@@ -240,7 +240,8 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("lines", "message"),
         [
-            ("a\tO\nb\n", r"train\.conll, line 2: 1 columns instead of 2"),
+            ("a\tO\nb\n", r"train\.conll, line 2: 1 column instead of 2 separated by spaces or tabs"),
+            ("a\tO\nb,O\n", r"train\.conll, line 2: 1 column instead of 2 .*comma-separated"),
             ("a\tO\n\nb\tc\tO\n", r"line 3: 3 columns instead of 2"),
             ("a\tS-person\n", r"line 1: the tag 'S-person' is not O, B-<type> or I-<type>"),
             ("a\tI-\n", r"line 1: the tag 'I-' is not O"),

@@ -9,8 +9,8 @@ import pytest
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Hub, Origin
 from lightning_modules.tasks import TASKS, fingerprint, pins
-from lightning_modules.tasks.datasets import files
-from lightning_modules.tasks.datasets.own_split import Held
+from lightning_modules.tasks.readers import files
+from lightning_modules.tasks.readers.own_split import Held
 
 MNLI = "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lightning_modules.data.corpora.sources import Origin
-from lightning_modules.tasks.datasets.files import Files
+from lightning_modules.tasks.readers.files import Files
 from lightning_modules.tasks.shapes.texts import Row
 from lightning_modules.tasks.task import Split
 
@@ -37,14 +37,14 @@ class Held:
         for row in self.reader("train"):
             if row.fault:
                 yield row
-            elif (self._fraction(row.first) < self.share) == (split == "dev"):
+            elif (fraction(row.first) < self.share) == (split == "dev"):
                 rows.append(row)
         yield from sorted(rows, key=lambda row: [_digest(text or "") for text in row[:3]])
 
-    @staticmethod
-    def _fraction(text: str) -> float:
-        """A pseudo-random number in [0, 1) that is a function of the text."""
-        return int(_digest(text)[:12], 16) / 16**12
+
+def fraction(text: str) -> float:
+    """A pseudo-random number in [0, 1) that is a function of the text."""
+    return int(_digest(text)[:12], 16) / 16**12
 
 
 def nearest(name: str, what: str) -> str:

@@ -1,0 +1,191 @@
+"""A user's own data: from a file of JSON lines of any shape to a fine-tuning, with own splits."""
+
+import importlib
+import json
+import re
+
+import numpy as np
+import pytest
+
+from lightning_modules.config import ConfigError
+from lightning_modules.finetuning.run import FinetuningRun, finetune
+from lightning_modules.places import project
+from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
+from lightning_modules.tasks.readers.own import own
+from lightning_modules.tasks.shapes.choice import Choice
+from lightning_modules.tasks.shapes.coreference import Coreference
+from lightning_modules.tasks.shapes.span import Spans
+from lightning_modules.tasks.shapes.tagging import Tagging
+from lightning_modules.tasks.shapes.texts import Texts
+from tests.messages import names
+
+SETTINGS = FineTuning().but(
+    **{"epochs": 1, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
+)
+DOCUMENT = project() / "docs" / "own_data.md"
+
+
+def words(number, most=6):
+    noise = np.random.default_rng(number)
+    return [f"w{word:02d}" for word in noise.integers(0, 59, int(noise.integers(3, most)))]
+
+
+def example(kind, number):
+    """One line of each shape; texts differ, every third occurs in two examples."""
+    text = words(number // 3 * 3 + number % 3 // 2)
+    known = f"x{number} " + " ".join(text)
+    answers = [{"text": f"x{number}"}]
+    return {
+        "sentence": {"text": known, "label": ("no", "yes")[number % 2]},
+        "score": {"text": known, "label": number / 4},
+        "pair": {"first": " ".join(text), "second": known, "label": number % 2},
+        "choice": {"context": " ".join(text), "options": [known, "w01", "w02"], "label": number % 3},
+        "span": {"context": known, "question": "w41", "answers": answers},
+        "unanswerable": {"context": known, "question": "w41", "answers": answers[number % 2 :]},
+        "tags": {"words": text, "tags": ["B-X", "I-X", *["O"] * (len(text) - 2)], "document": number // 2},
+        "pronoun": {
+            "id": str(number), "text": f"Ann{number} {known} her Eve",
+            "pronoun": {"text": "her"}, "a": {"text": f"Ann{number}"}, "b": {"text": "Eve"},
+            "label": ("A", "B", "neither")[number % 3],
+        },
+    }[kind]  # fmt: skip
+
+
+SHAPES = {
+    "sentence": Texts(labels=("no", "yes")),
+    "score": Texts(),
+    "pair": Texts(labels=("no", "yes"), pair=True),
+    "choice": Choice(options=3),
+    "span": Spans(),
+    "unanswerable": Spans(unanswerable=True),
+    "tags": Tagging(("X",), context=True),
+    "pronoun": Coreference(),
+}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    return tmp_path
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_a_file_of_every_shape_is_fine_tuned_on(kind, home, tiny, tmp_path, monkeypatch):
+    write(home / "mine.jsonl", [example(kind, n) for n in range(60)])
+    task = own("mine", "Mine?", SHAPES[kind], train="mine.jsonl", held_out=0.25)
+    monkeypatch.setitem(TASKS, "mine", task)
+    fitted = finetune(FinetuningRun(tiny, "mine", SETTINGS, 0, None), tmp_path / "run")
+    assert {f"mine.{metric}" for metric in task.metrics} <= fitted.metrics.keys()
+    assert {f"mine.{task.main}.{method}" for method in task.shape.methods} <= fitted.metrics.keys()
+    assert np.isfinite(list(fitted.metrics.values())).all()
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_each_example_is_on_one_side_with_others_of_its_text(kind, home):
+    write(home / "mine.jsonl", [example(kind, n) for n in range(90)])
+    reader = own("mine", "Mine?", SHAPES[kind], train="mine.jsonl", held_out=0.25).rows
+    train, dev = (list(reader(split)) for split in ("train", "dev"))
+    assert len(train) + len(dev) == 90
+    assert 8 < len(dev) < 40
+    sides = [{SHAPES[kind].text_of(row) for row in rows} for rows in (train, dev)]
+    assert not sides[0] & sides[1]
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_a_dev_file_is_the_dev_split(kind, home):
+    write(home / "train.jsonl", [example(kind, n) for n in range(9)])
+    write(home / "dev.jsonl", [example(kind, n) for n in range(20, 24)])
+    task = own("mine", "Mine?", SHAPES[kind], train="train.jsonl", dev="dev.jsonl")
+    assert [len(task.examples(split)) for split in ("train", "dev")] == [9, 4]
+    assert set(task.metrics) <= set(task.shape.measures)
+
+
+def test_other_examples_are_other_runs(home, monkeypatch):
+    monkeypatch.setitem(TASKS, "mine", own("mine", "Mine?", SHAPES["sentence"], train="mine.jsonl", held_out=0.5))
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(20)])
+    first = fingerprint("mine")
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(21)])
+    assert fingerprint("mine") != first
+    assert pins.checked("mine", "train")
+
+
+WRONG = {
+    "a table": ("sentence", "It rains.,yes", ("JSON", "text", "label")),
+    "a list": ("sentence", "[1]", ("JSON", "object")),
+    "no label": ("sentence", '{"text": "A."}', ("label",)),
+    "a misspelt key": ("choice", {"options": ["a", "b", "c"], "label": 0, "contxt": "A."}, ("contxt", "context")),
+    "another key": ("sentence", {"text": "A.", "label": "no", "comment": ""}, ("comment", "text", "label")),
+    "another label": ("sentence", {"text": "A.", "label": "maybe"}, ("maybe", "no", "yes")),
+    "true": ("sentence", {"text": "A.", "label": True}, ("label",)),
+    "no number": ("score", '{"text": "A.", "label": NaN}', ("label",)),
+    "an empty text": ("pair", {"first": "A.", "second": " ", "label": "no"}, ("empty",)),
+    "a number for a text": ("pair", {"first": 5, "second": "B.", "label": "no"}, ("first", "5")),
+    "too few options": ("choice", {"context": "A.", "options": ["a", "b"], "label": 0}, ("2", "3")),
+    "no such option": ("choice", {"context": "A.", "options": ["a", "b", "c"], "label": 3}, ("3",)),
+    "an answer elsewhere": ("span", {"context": "A b.", "question": "c", "answers": [{"text": "c"}]}, ("c", "occur")),
+    "an answer at another place": (
+        "span", {"context": "A b.", "question": "c", "answers": [{"text": "b", "start": 0}]}, ("0", "A", "b"),
+    ),
+    "an answer twice": ("span", {"context": "b b", "question": "c", "answers": [{"text": "b"}]}, ("2", "start")),
+    "no answer": ("span", {"context": "b", "question": "c", "answers": []}, ("unanswerable",)),
+    "a tag too many": ("tags", {"words": ["a"], "tags": ["O", "O"]}, ("1", "2")),
+    "an unknown tag": ("tags", {"words": ["a"], "tags": ["B-Y"]}, ("B-Y", "B-X")),
+    "no pronoun": ("pronoun", example("pronoun", 0) | {"pronoun": {"text": "Eve"}}, ("eve", "her")),
+    "half a sign": ("sentence", '{"text": "A\\ud800", "label": "no"}', ("JSON",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_line_is_named(name, home):
+    kind, line, words = WRONG[name]
+    write(home / "mine.jsonl", [example(kind, 0), line, *(example(kind, n) for n in range(1, 9))])
+    task = own("mine", "Mine?", SHAPES[kind], train="mine.jsonl", dev="mine.jsonl")
+    with pytest.raises(ConfigError) as caught:
+        task.examples("train")
+    (problem,) = caught.value.problems
+    assert names(str(problem), "mine.jsonl", "line 2", *words)
+
+
+def test_what_is_missing_or_too_small_is_said(home):
+    task = own("mine", "Mine?", SHAPES["sentence"], train="mine.jsonl")
+    with pytest.raises(ConfigError, match=r"mine\.jsonl is missing"):
+        task.examples("train")
+    write(home / "mine.jsonl", [example("sentence", 0)])
+    with pytest.raises(ConfigError, match="held out"):
+        [task.examples(split) for split in ("train", "dev")]
+
+
+def documented():
+    rows = re.findall(r"^\| .* \| `(\w+)\.(.*?)` \| `(\{.*\})` \|$", DOCUMENT.read_text(), re.MULTILINE)
+    return [pytest.param(*row, id=row[1]) for row in rows]
+
+
+@pytest.mark.parametrize(("module", "shape", "line"), documented())
+def test_the_lines_of_the_document_are_read(module, shape, line, home):
+    found = eval(shape, vars(importlib.import_module(f"lightning_modules.tasks.shapes.{module}")))
+    write(home / "mine.jsonl", [line])
+    task = own("mine", "Mine?", found, train="mine.jsonl", dev="mine.jsonl")
+    assert len(task.examples("train")) == 1
+
+
+def test_the_document_has_every_shape():
+    assert {row.values[0] for row in documented()} == {"texts", "choice", "span", "tagging", "coreference"}
+
+
+def test_the_snippets_of_the_document_run(home, monkeypatch):
+    row, table = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    scope = {}
+    exec(row, scope)
+    (task,) = scope["ROWS"]
+    (home / "trivia").mkdir()
+    write(home / "trivia/questions.jsonl", [example("choice", n) for n in range(60)])
+    assert len(task.examples("train")) > 40
+    monkeypatch.chdir(home)
+    (home / "reviews.csv").write_text('text,label\n"Good, all in all.",1\nCafé closed.,0\n')
+    exec(table, {})
+    reviews = own("mine", "Mine?", SHAPES["sentence"], train="reviews.jsonl", dev="reviews.jsonl").examples("dev")
+    assert reviews.items_for_pin() == [["Good, all in all.", "", 1], ["Café closed.", "", 0]]

@@ -1,0 +1,94 @@
+"""The table of tasks is found by walking the modules of data sets."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lightning_modules.config import ConfigError
+from lightning_modules.places import project
+from lightning_modules.tasks import TASKS, datasets
+from lightning_modules.tasks.table import walked
+from tests.messages import names
+
+ROW = """\
+from lightning_modules.tasks.shapes.texts import Row, Texts
+from lightning_modules.tasks.task import Task
+
+
+def rows(split):
+    return iter([Row("It rains.", None, "yes"), Row("It is dry.", None, "no")])
+
+
+ROWS = (Task("{name}", "Rain?", "made here", Texts(("no", "yes")), ("accuracy",), rows),)
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Writes modules of a package of its own and walks them."""
+    (tmp_path / "our_datasets").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def walk(**modules):
+        for name, text in modules.items():
+            (tmp_path / "our_datasets" / f"{name}.py").write_text(text)
+        return walked([str(tmp_path / "our_datasets")], "our_datasets")
+
+    yield walk
+    for name in [name for name in sys.modules if name.startswith("our_datasets")]:
+        del sys.modules[name]
+
+
+def test_a_new_file_is_a_new_task(package):
+    found = package(weather=ROW.format(name="rain"), climate=ROW.format(name="warmth"))
+    assert list(found) == ["warmth", "rain"], "in the order of the modules' names"
+    assert found["rain"].examples("train").labels.tolist() == [1, 0]
+
+
+def test_every_module_of_data_sets_is_in_the_table():
+    assert list(walked(datasets.__path__, datasets.__name__)) == list(TASKS)
+    assert {"cola", "squad1", "race", "gap", "wnut17", "bigram_shift"} <= TASKS.keys()
+
+
+def test_broken_modules_are_named_all_at_once(package):
+    with pytest.raises(ConfigError) as caught:
+        package(
+            a=ROW.format(name="rain"),
+            b="ROW = ()\n",
+            c="ROWS = [1]\n",
+            d="\nfrom lightning_modules.tasks.shapes.choice import Choise\n",
+            e="ROWS = (\n",
+            f="ROWS = ()\n",
+            g="\n\nint('x')\n",
+            h=ROW.format(name="rain"),
+        )
+    b, c, d, e, f, g, h = map(str, caught.value.problems)
+    assert names(b, "our_datasets.b", "ROWS")
+    assert names(c, "our_datasets.c", "ROWS")
+    assert names(d, "our_datasets.d", "d.py", "line 2", "Choise")
+    assert names(e, "our_datasets.e", "e.py", "SyntaxError")
+    assert names(f, "our_datasets.f", "ROWS")
+    assert names(g, "our_datasets.g", "g.py", "line 3", "ValueError")
+    assert names(h, "rain", "a", "h")
+
+
+@pytest.mark.slow
+def test_a_broken_module_is_no_traceback_at_the_command_line(tmp_path):
+    code = (
+        "import pkgutil, sys; walk = pkgutil.iter_modules; "
+        f"pkgutil.iter_modules = lambda path: (path.append({str(tmp_path)!r}), walk(path))[1]; "
+        "from ablations.commands.cli import main; sys.argv = ['ablations', 'list']; main()"
+    )
+    (tmp_path / "weather.py").write_text("import unheard_of\n")
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(project())},
+    )
+    assert ended.returncode == 2
+    assert names(ended.stderr, "weather", "unheard_of")
+    assert "Traceback" not in ended.stderr
