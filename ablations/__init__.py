@@ -1,7 +1,9 @@
 """How variants are compared: grids, plans, runs, records, statistics, tables.
 
 >>> import ablations
->>> study = ablations.open("masking_ratio", scale="laptop")  # doctest: +SKIP
+>>> study = ablations.open("masking_ratio", scale="laptop")
+>>> study.grid.question
+'How much of a text should a masked language model hide?'
 >>> study.run(); study.table()  # doctest: +SKIP
 """
 
