@@ -1,11 +1,14 @@
 """How variants are compared: grids, plans, runs, records, statistics, tables.
 
 >>> import ablations
->>> study = ablations.open("masking_ratio", scale="laptop")  # doctest: +SKIP
+>>> study = ablations.open("masking_ratio", scale="laptop")
+>>> study.grid.question
+'How much of a text should a masked language model hide?'
 >>> study.run(); study.table()  # doctest: +SKIP
 >>> runs = ablations.frame("masking_ratio", "embedding_size", scale="laptop")  # doctest: +SKIP
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +17,34 @@ from lightning_modules.speed import environment
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ablations.study import Study
+
 __version__ = "0.1.0"
 
 environment()  # OpenMP and tokenizers read it when torch is first imported, which is after this line
 
 
-def open(grid: str | Path, scale: str, **options: Any) -> "Any":
-    """A `study.Study`: the object a notebook holds. See there for the options."""
+def open(
+    grid: str | Path,
+    scale: str,
+    *,
+    axes: Mapping[str, Sequence[Any] | str | None] | str | None = None,
+    set: Mapping[str, Any] | str | None = None,
+    seeds: int | None = None,
+    filters: Mapping[str, Any] | str | None = None,
+    results_dir: str | Path | None = None,
+) -> "Study":
+    """A grid at a scale: the object a notebook holds. `Study` says what the arguments mean.
+
+    Raises:
+        ConfigError: With all faults of the grid or the request.
+    """
     from ablations.study import Study  # imports torch and pandas, which `ablations --help` does without
 
-    return Study(grid, scale, **options)
+    return Study(grid, scale, axes=axes, set=set, seeds=seeds, filters=filters, results_dir=results_dir)
 
 
-def frame(*grids: str | Path, scale: str, **options: Any) -> "pd.DataFrame":
+def frame(*grids: str | Path, scale: str, results_dir: str | Path | None = None) -> "pd.DataFrame":
     """Every measurement of several grids at a scale, one a row; ``docs/records.md`` has the columns.
 
     A run that several grids share has its rows once for each of them.
@@ -34,7 +52,7 @@ def frame(*grids: str | Path, scale: str, **options: Any) -> "pd.DataFrame":
     Args:
         *grids: Names from ``ablations list``, or paths of YAML files.
         scale: The scale of all.
-        **options: Options of `study.Study`, such as ``results_dir``.
+        results_dir: As in `open`.
 
     Raises:
         ConfigError: As `study.Study`, and without a grid.
@@ -45,4 +63,4 @@ def frame(*grids: str | Path, scale: str, **options: Any) -> "pd.DataFrame":
 
     if not grids:
         raise ConfigError(["name at least one grid, for example ablations.frame('masking_ratio', scale='laptop')"])
-    return pd.concat([open(grid, scale, **options).frame() for grid in grids], ignore_index=True)
+    return pd.concat([open(grid, scale, results_dir=results_dir).frame() for grid in grids], ignore_index=True)

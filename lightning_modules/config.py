@@ -101,7 +101,9 @@ class Settings(BaseModel):
     def but(self, **changes: Any) -> Self:
         """A validated copy with the knobs at some dotted paths changed.
 
-        >>> system.but(**{"model.num_layers": 4, "objectives.mlm.masking.rate": 0.4})  # doctest: +SKIP
+        >>> from lightning_modules.systems import ROBERTA_BASE
+        >>> ROBERTA_BASE.but(**{"model.num_layers": 4, "objectives.mlm.masking.rate": 0.4}).model.num_layers
+        4
 
         Raises:
             ConfigError: With every unknown path, its nearest valid one, and every invalid value.

@@ -1,5 +1,9 @@
 """What every test shares: quiet threads, a cache of its own, small inputs."""
 
+from tests import annotations
+
+annotations.check("lightning_modules")  # before anything of it is imported
+
 from lightning_modules.speed import environment
 
 environment()  # before torch is imported

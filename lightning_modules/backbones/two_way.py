@@ -6,7 +6,8 @@ directions share their token representation.
 """
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.stack import TransformerEncoder
@@ -36,7 +37,7 @@ class TwoWayEncoder(nn.Module):
         layers = [torch.cat(both, -1) for both in zip(*(way.layers for way in ways), strict=True)]
         return Encoded(layers=layers, last=torch.cat([way.last for way in ways], -1), unembed=self.unembed)
 
-    def unembed(self, x: torch.Tensor) -> torch.Tensor:
+    def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Logits by the tied word table, as in `TransformerEncoder.unembed`."""
         return nn.functional.linear(x, self.embeddings.word.weight)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import STEP, Encoded, Example, Size, Target, Vocabulary
@@ -83,8 +84,10 @@ class LanguageModel(Objective):
             for name in self.targets
         }
 
-    def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example, name: str = NEXT) -> Tensor:
-        """Logits ``[n v]`` of one target at the predicting positions."""
+    def logits(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, name: str = NEXT
+    ) -> Float[Tensor, "n v"]:
+        """Logits of one target at the predicting positions."""
         hidden = encoded.last.flatten(0, 1)[example.targets[name].where]
         states = hidden.chunk(len(self.targets), dim=-1)[self.targets.index(name)]
         return heads["vocabulary"](states, encoded)

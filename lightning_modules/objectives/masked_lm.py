@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
@@ -48,8 +49,8 @@ class MaskedLM(Objective):
         """Summed cross-entropy in nats over the predictions; never a mean."""
         return {"mlm": summed_loss(self.logits(heads, encoded, example), example.targets["mlm"])}
 
-    def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Tensor:
-        """Logits ``[n v]`` at the predicted positions."""
+    def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Float[Tensor, "n v"]:
+        """Logits at the predicted positions."""
         hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["mlm"].where]
         return heads["vocabulary"](hidden, encoded)
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
@@ -27,8 +28,8 @@ class PairHead(nn.Module):
             nn.init.trunc_normal_(layer.weight, std=0.02, a=-0.04, b=0.04)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, first: Tensor) -> Tensor:
-        """Logits ``[n 2]`` of first positions ``[n d]``."""
+    def forward(self, first: Float[Tensor, "n d"]) -> Float[Tensor, "n 2"]:
+        """Logits of first positions."""
         return self.classifier(torch.tanh(self.pooler(first)))
 
 
@@ -52,8 +53,8 @@ class SentencePair(Objective):
         target = Target(where=torch.arange(rows) * length, ids=example.inputs.labels["sentence"])
         return replace(example, targets=example.targets | {"sentence": target})
 
-    def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Tensor:
-        """Logits ``[b 2]``."""
+    def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Float[Tensor, "b 2"]:
+        """Logits of the pairs."""
         hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["sentence"].where]
         return heads["pair"](hidden)
 

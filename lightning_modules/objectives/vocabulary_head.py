@@ -24,8 +24,8 @@ class VocabularyHead(nn.Module):
         nn.init.trunc_normal_(self.dense.weight, std=0.02, a=-0.04, b=0.04)
         nn.init.zeros_(self.dense.bias)
 
-    def forward(self, hidden: Tensor, encoded: Encoded) -> Tensor:
-        """Logits ``[n v]`` for hidden states ``[n d]``."""
+    def forward(self, hidden: Float[Tensor, "n d"], encoded: Encoded) -> Float[Tensor, "n v"]:
+        """Logits for hidden states."""
         return encoded.unembed(self.norm(self.activation(self.dense(hidden)))) + self.bias
 
 

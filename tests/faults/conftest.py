@@ -9,6 +9,7 @@ import pytest
 from tests import tiny
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+collect_ignore = [LAUNCHER.name]  # a program; the search for examples in docstrings would run it
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """What a notebook holds: what it shows, and what it gives to go on from."""
 
+import inspect
 import os
 import re
 import subprocess
 import sys
+import typing
 
 import pandas as pd
 import pytest
@@ -27,6 +29,13 @@ def study(tmp_path):
             found.records.put(make_record(run, 4 + 0.1 * place + 0.01 * run.seed))
     found.resolve()
     return found
+
+
+def test_open_has_the_signature_of_the_study_that_it_makes():
+    """It is written twice, because `Study` is imported when the first is opened."""
+    opened, made = inspect.signature(ablations.open), inspect.signature(Study)
+    assert list(opened.parameters.values()) == list(made.parameters.values())
+    assert typing.get_type_hints(ablations.open, localns={"Study": Study})["return"] is Study
 
 
 def test_tables_have_their_numbers_unrounded(study):

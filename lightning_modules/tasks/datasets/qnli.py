@@ -97,7 +97,7 @@ def pairs(question: Question, sentences: list[tuple[int, int]]) -> list[Row]:
 
     >>> context = "Ann left. Bob came home. Tim slept."
     >>> where = [(0, 9), (10, 24), (25, 35)]
-    >>> [row[1:] for row in pairs(Question("1", "Who came home?", context, ((10, "Bob"),)), where)]
+    >>> [(row.second, row.label) for row in pairs(Question("1", "Who came home?", context, ((10, "Bob"),)), where)]
     [('Bob came home.', 'entailment'), ('Ann left.', 'not_entailment')]
     """
     start, answer = question.answers[0]
