@@ -1,7 +1,9 @@
 """How commands print, read ``name=value`` options and report errors."""
 
+import functools
 import json
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
@@ -21,9 +23,11 @@ class Format(StrEnum):
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Prints errors of configuration as messages instead of tracebacks, and exits."""
+    """Prints errors of configuration as messages instead of tracebacks, and exits; prints warnings of ours plainly."""
     from lightning_modules.config import ConfigError
 
+    usual = warnings.showwarning
+    warnings.showwarning = functools.partial(_warn, usual)
     try:
         yield
     except ConfigError as error:
@@ -33,6 +37,15 @@ def reporting_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("interrupted; run the command again to continue", err=True)
         raise typer.Exit(130) from None
+    finally:
+        warnings.showwarning = usual
+
+
+def _warn(usual: Callable[..., None], message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+    if category.__module__.startswith("ablations."):
+        typer.secho(f"warning: {message}", err=True, fg="yellow")
+    else:
+        usual(message, category, *place, **more)
 
 
 def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:

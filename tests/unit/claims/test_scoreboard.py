@@ -113,7 +113,7 @@ def test_an_unknown_claim_is_refused():
 
 
 def test_a_hypothesis_of_a_grid_is_on_no_papers_row():
-    study = synthetic.make_study(claims=[synthetic.make_claim()])
+    study = synthetic.make_study(claims=[synthetic.make_claim(claim="")])
     assert answered(study, study[2]) == []
 
 
