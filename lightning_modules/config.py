@@ -38,12 +38,21 @@ class ConfigError(ValueError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+_MOST_LISTED = 40  # names; of more, only the nearest help
+
+
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """`` Did you mean 'rate'?``, or the whole list if nothing is similar. Starts with a space."""
+    """`` Did you mean 'rate'?``, or the whole list if nothing is similar. Starts with a space.
+
+    Of a list too long to read, the nearest names and how many there are.
+    """
     names = sorted(map(str, allowed))
     near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
     if near:
         return f" Did you mean '{near[0]}'?"
+    if len(names) > _MOST_LISTED:
+        nearest = difflib.get_close_matches(str(word), names, n=3, cutoff=0.0)
+        return f" The nearest of {len(names)}: {', '.join(nearest)}."
     return f" Allowed: {', '.join(names)}." if names else ""
 
 

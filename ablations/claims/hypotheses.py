@@ -36,7 +36,7 @@ class Hypothesis:
             "claim": claim.id,
             "published claim": claim.claim,
             "statement": claim.statement,
-            "source": claim.source,
+            "source": claim.origin,
             "published": verdict.published,
             "sides": verdict.sides,
             "metric": claim.metric,
@@ -76,7 +76,7 @@ def _sentences(hypothesis: Hypothesis) -> str:
     unit = f" ({verdict.unit})" if verdict.unit else ""
     ours = f"Here: {pair}, in {verdict.metric}{unit}, {claim.better} is better."
     return f"*{markdown_text(claim.statement)}* " + markdown_text(
-        f"({claim.source}{printed}.) {ours} Agreement: {hypothesis.agreement}."
+        f"({claim.origin}{printed}.) {ours} Agreement: {hypothesis.agreement}."
     )
 
 

@@ -5,9 +5,10 @@ tested honestly. A grid's claim names its row and repeats none of this (``planni
 """
 
 import csv
+import difflib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -164,7 +165,7 @@ def _stray(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> str:
     if not claim.part_of:
         return ""
     if claim.part_of not in known:
-        return f"part_of: there is no claim '{claim.part_of}'.{did_you_mean(claim.part_of, known)}"
+        return f"part_of: {unknown(claim.part_of, known)}"
     return f"part_of: '{claim.part_of}' is itself part of a claim" if known[claim.part_of].part_of else ""
 
 
@@ -177,6 +178,17 @@ def _is_number(printed: str) -> bool:
         return math.isfinite(_number(printed))
     except ValueError:
         return False
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """What is wrong with the id of a claim that no paper makes: how many there are, and the nearest."""
+    names = list(known)
+    near = [f"'{id}'" for id in difflib.get_close_matches(name, names, n=3, cutoff=0.6)]
+    if near:
+        meant = f"Did you mean {near[0]}?" + (f" Also near: {', '.join(near[1:])}." if near[1:] else "")
+    else:
+        meant = f"The nearest: {', '.join(difflib.get_close_matches(name, names, n=3, cutoff=0.0))}."
+    return f"there is no published claim '{name}' among {len(names)}. {meant}"
 
 
 def counted_as(name: str) -> str:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
-from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers
+from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
 from ablations.measurements.measurements import Measurements
-from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.config import ConfigError
 
 MIXED, NOT_RUN, NO_GRID = "mixed", "not run", "no grid"
 OUTCOMES = (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED, NOT_RUN, NO_GRID)
@@ -167,10 +167,9 @@ def entries(measured: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> l
         ConfigError: For a claim of a grid that the claims files lack.
     """
     known = claims()
-    unknown = sorted(({answer.claim for answer in measured} | asked.keys()) - known.keys())
-    problems = [Problem(id, f"is not a published claim.{did_you_mean(id, known)}") for id in unknown]
-    if problems:
-        raise ConfigError(problems)
+    strays = sorted(({answer.claim for answer in measured} | asked.keys()) - known.keys())
+    if strays:
+        raise ConfigError(unknown(id, known) for id in strays)
     return [
         Entry(claim, tuple(answer for answer in measured if answer.claim == id), tuple(asked.get(id, ())))
         for id, claim in known.items()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import reporting_errors
+from ablations.commands.terminal import As, Format, Results, aside, reporting_errors, tell
 
 
 def command(
@@ -13,7 +13,8 @@ def command(
     question: Annotated[str, typer.Argument(help="The question.")],
     context: Annotated[str, typer.Argument(help="The passage; - reads it from standard input.")],
     train: Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")] = False,
-    results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Answers a question with a span of a passage."""
     from ablations.core.store import Records
@@ -25,7 +26,7 @@ def command(
     from lightning_modules.tasks.shapes.span import Spans
 
     with reporting_errors():
-        records = Records(results)
+        records = Records(results_dir)
         record = finished(run, records, "finetune")
         made = record.run()
         finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)
@@ -35,6 +36,7 @@ def command(
                 [f"{record.id} was fine-tuned on '{made.task}', which is no reading task; name a run on SQuAD"]
             )
         example = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
-        networks = finetuned(finetuning_run, weights(record, records, train))
+        with aside(form):
+            networks = finetuned(finetuning_run, weights(record, records, train))
         text = answer(networks, finetuning_run.data.encoder, spans, made.finetuning.max_length, example)
-        typer.echo(text or "(the passage does not say)")
+        tell({"answer": text}, form, "answer", text or "(the passage does not say)")

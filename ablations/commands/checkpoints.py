@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors, values
+from ablations.commands.terminal import As, Format, Results, aside, listing, reporting_errors, tell, values
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
@@ -29,16 +29,17 @@ _START = "start.safetensors"
 def export(
     run: Annotated[str, typer.Argument(help="The id of a finished pretraining, or its first digits.")],
     folder: Annotated[Path, typer.Argument(help="The folder to write, empty or new.")],
-    results: Annotated[str | None, typer.Option("--results", help="Results folder of the run.")] = None,
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Writes the weights of a finished pretraining as a folder that transformers loads."""
     with reporting_errors():
-        for note in exported(run, folder, results):
-            typer.echo(f"note: {note}")
-        typer.echo(f"wrote {folder}")
+        notes = exported(run, folder, results_dir)
+        people = *(f"note: {note}" for note in notes), f"wrote {folder}"
+        tell({"folder": folder, "notes": notes}, form, "folder", *people)
 
 
-def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tuple[str, ...]:
+def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -> tuple[str, ...]:
     """Exports the weights of a run; see `export`.
 
     Returns:
@@ -53,7 +54,7 @@ def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tu
     from lightning_modules.data.store import tokenizer_file
     from lightning_modules.training.weights import WEIGHTS, load_weights
 
-    records = Records(results)
+    records = Records(results_dir)
     run = _pretraining(prefix, records)
     interop.of_run(run.system, {})  # raises for unsupported knobs before the search for weights
     weights = records.work_folder(run.id) / WEIGHTS
@@ -61,7 +62,7 @@ def exported(prefix: str, folder: Path, results: str | Path | None = None) -> tu
         raise ConfigError(
             [
                 f"the weights of run {run.id} are no longer on this machine (records keep none). To train it again, "
-                f"run its grid with `--results OTHER` and export with `--results OTHER`, or delete "
+                f"run its grid with `--results-dir OTHER` and export with `--results-dir OTHER`, or delete "
                 f"{records.path(run.id)} and run its grid"
             ]
         )
@@ -103,16 +104,16 @@ def evaluate(
     ] = None,
     scale: Annotated[str, typer.Option("--scale", "-s", help="paper, or smoke: 64 examples once.")] = "paper",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the result.")] = Path("evaluations"),
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs.")] = Format.table,
+    form: As = Format.table,
 ) -> None:
     """Fine-tunes a published checkpoint on a task and prints its scores beside the baselines."""
     with reporting_errors():
-        quiet = form is not Format.table
         request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output)
-        path = evaluated(request, None if quiet else typer.echo)
+        with aside(form):
+            path = evaluated(request, typer.echo if form is Format.table else None)
         result = json.loads(path.read_text(encoding="utf-8"))
-        if quiet:
-            typer.echo(json.dumps(result, indent=1, ensure_ascii=False))
+        if form is not Format.table:
+            tell(result, form, "name")
         else:
             listing(_rows(result), form, "metric")
             typer.echo(f"wrote {path}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.claims.scoreboard import Entry
@@ -14,17 +14,15 @@ def claims(
     grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid tests.")] = None,
     paper: Annotated[str | None, typer.Option("--paper", "-p", help="Only claims of this paper.")] = None,
     scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only verdicts at this scale.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
-        Format.table
-    ),
-    results: Annotated[str | None, typer.Option("--results", help="Results folder, relative to the project.")] = None,
+    form: As = Format.table,
+    results_dir: Results = None,
 ) -> None:
     """Shows the published claims with their verdicts and runs: the scoreboard."""
     with reporting_errors():
         from ablations.core.store import Records
         from ablations.pages import scoreboard_page
 
-        board = scoreboard_page.gathered(Records(results).snapshot())
+        board = scoreboard_page.gathered(Records(results_dir).snapshot())
         board = _chosen(board, grid, paper, scale)
         if not board:
             typer.secho(f"The grid '{grid}' tests no claim of '{paper}'.", err=True)

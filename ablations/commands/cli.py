@@ -5,6 +5,7 @@ Commands import heavy packages (torch, pandas) themselves, so that ``--help`` is
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +18,28 @@ from ablations.commands import (
     claims,
     data,
     fill_mask,
+    grid_files,
     inference,
     params,
     published,
     read,
     simulate,
 )
-from ablations.commands.terminal import WRONG, Format, complain, listing, reporting_errors, show, values
+from ablations.commands.terminal import (
+    USUAL,
+    WRONG,
+    As,
+    Format,
+    Results,
+    Shown,
+    aside,
+    complain,
+    listing,
+    reporting_errors,
+    show,
+    tell,
+    values,
+)
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
@@ -52,74 +68,25 @@ Seeds = Annotated[int | None, typer.Option(help="Number of seeds; by default the
 Filter = Annotated[
     list[str] | None, typer.Option("--filter", help="knob=value: only cells with this value. Repeatable.")
 ]
-Results = Annotated[str | None, typer.Option("--results", help="Results folder, relative to the project.")]
-As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
-
-
-@app.command("list")
-def list_grids(form: As = Format.table) -> None:
-    """Lists the grids with their questions, axes and scales, and the scales at which any grid can be planned."""
-    from ablations.planning import grids, scales
-
-    with reporting_errors():
-        rows = []
-        for name in grids.available():
-            grid = grids.read(name)
-            rows.append(
-                {
-                    "grid": name,
-                    "question": grid.question,
-                    "axes": ", ".join(grid.axes),
-                    "scales": ", ".join(grid.scales),
-                }
-            )
-        listing(rows, form, "grid")
-        if form is Format.table:
-            files = map(scales.read, scales.available())
-            listing([{"scale": f.name, "like": f.like, "what it is": f.description} for f in files], form, "scale")
-
-
-@app.command()
-def check(names: Annotated[list[str] | None, typer.Argument(help="Grids; by default all.")] = None) -> None:
-    """Reads scales and grids and reports every problem with file and line; trains nothing."""
-    from ablations.planning import grids, scales
-    from lightning_modules.config import ConfigError
-
-    problems = []
-    for name in [] if names else scales.available():
-        try:
-            typer.echo(f"scale {name}: {scales.read(name).description}")
-        except ConfigError as error:
-            problems += error.problems
-    for name in names or list(grids.available()):
-        try:
-            grid = grids.read(name)
-            typer.echo(f"{name}: {len(grid.axes)} axes, {len(grid.claims)} claims, scales {', '.join(grid.scales)}")
-        except ConfigError as error:
-            problems += error.problems
-    for problem in dict.fromkeys(map(str, problems)):  # those of a scale are met in every grid
-        typer.secho(problem, err=True, fg="red")
-    if problems:
-        raise typer.Exit(2)
 
 
 @app.command()
 def plan(
     grid: Grid,
-    scale: Scale,
+    scale: Shown = USUAL,
     seeds: Seeds = None,
     filter: Filter = None,
     power: Annotated[
         bool, typer.Option("--power", help="Estimate from a pilot how many seeds each claim needs.")
     ] = False,
-    results: Results = None,
+    results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
     """Shows the cells, the runs and their cost; trains nothing."""
     from ablations.study import Study
 
     with reporting_errors():
-        study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results)
+        study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results_dir)
         if power and form is Format.table:
             show(study.power())
         elif power:
@@ -143,7 +110,8 @@ def run(  # noqa: PLR0913, a command's options
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
     retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
-    results: Results = None,
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Trains missing runs, publishes tables and figures, and executes the grid's notebook.
 
@@ -159,7 +127,7 @@ def run(  # noqa: PLR0913, a command's options
             "seeds": seeds,
             "filters": filters or None,
             "executor": executor,
-            "results_dir": results,
+            "results_dir": results_dir,
         }
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
@@ -167,15 +135,19 @@ def run(  # noqa: PLR0913, a command's options
         elif parameters:
             raise typer.BadParameter("-p sets parameters of a notebook; drop -p or --no-notebook")
         axes = notebooks.axes(source, parameters) if source is not None else None
-        study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results)
-        typer.echo(cost_line(study.resolve()))
-        study.run(executor=executor, retries=retries)
-        study.publish()
-        if source is not None:
-            notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
+        study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir)
+        with aside(form):
+            typer.echo(cost_line(study.resolve()))
+            study.run(executor=executor, retries=retries)
             study.publish()
-        show(study.table(), study.claims())
-        _print_paths(study)
+            if source is not None:
+                notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
+                study.publish()
+        if form is Format.table:
+            show(study.table(), study.claims())
+            _print_paths(study)
+        else:
+            tell({**_numbers(study), "page": study.folder}, form, "page")
         if not study.resolve().is_finished:
             raise typer.Exit(1)
 
@@ -187,25 +159,27 @@ def _print_paths(study: Any) -> None:
 
 
 @app.command()
-def tables(results: Results = None) -> None:
+def tables(results_dir: Results = None, form: As = Format.table) -> None:
     """Rebuilds every table, figure and page from the records; trains nothing and reads no corpus."""
     from ablations.pages.publishing import republish
 
     with reporting_errors():
-        for folder in republish(results):
-            typer.echo(str(folder))
+        folders = republish(results_dir)
+        tell({"pages": folders}, form, "pages", *map(str, folders))
 
 
 @app.command()
-def verify(results: Results = None) -> None:
+def verify(results_dir: Results = None, form: As = Format.table) -> None:
     """Checks every record and lists those that are damaged, altered or of another version."""
     from ablations.core.store import Records
 
-    records = Records(results)
-    damages = records.verify()
-    for damage in damages:
+    records = Records(results_dir)
+    damages, total = records.verify(), len(records.files())
+    for damage in damages if form is Format.table else ():
         typer.secho(str(damage), err=True, fg="red")
-    typer.echo(f"{len(records.files()) - len(damages)} of {len(records.files())} records are sound")
+    found = {"records": total, "sound": total - len(damages), "damaged": [asdict(damage) for damage in damages]}
+    found["paths"] = [damage.path for damage in damages]
+    tell(found, form, "paths", f"{total - len(damages)} of {total} records are sound")
     if damages:
         raise typer.Exit(1)
 
@@ -213,8 +187,9 @@ def verify(results: Results = None) -> None:
 @app.command("show")
 def show_record(
     what: Annotated[str, typer.Argument(help="A run id, its first digits, or a grid.")],
-    scale: Annotated[str, typer.Option("--scale", "-s", help="The scale of a grid.")] = "laptop",
-    results: Results = None,
+    scale: Shown = USUAL,
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Shows the record of a run, or the current table and verdicts of a grid."""
     from ablations.planning import grids
@@ -222,33 +197,49 @@ def show_record(
 
     with reporting_errors():
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
-            study = Study(what, scale, results_dir=results)
-            show(study.plan(), study.table(), study.claims())
+            study = Study(what, scale, results_dir=results_dir)
+            if form is Format.table:
+                show(study.plan(), study.table(), study.claims())
+            else:
+                tell(_numbers(study), form, "cells")
         else:
-            typer.echo(json.dumps(_record(what, results).to_dict(), indent=1, ensure_ascii=False))
+            record = _record(what, results_dir).to_dict()
+            tell(record, form, "id", json.dumps(record, indent=1, ensure_ascii=False))
+
+
+def _numbers(study: Any) -> dict[str, Any]:
+    """The plan, the table and the verdicts of a study as data."""
+    parts = {"plan": study.plan(), "table": study.table(), "claims": study.claims()}
+    rows = {name: shown.data.to_dict("records") for name, shown in parts.items()}
+    return {**rows, "cells": [row["cell"] for row in rows["plan"]]}
 
 
 @app.command()
-def logs(run: Annotated[str, typer.Argument(help="A run id, or its first digits.")], results: Results = None) -> None:
+def logs(
+    run: Annotated[str, typer.Argument(help="A run id, or its first digits.")],
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
     """Prints the log of a run's attempts on this machine."""
     from ablations.core.store import Records
     from lightning_modules.config import ConfigError
 
     with reporting_errors():
-        folders = Records(results).work_folders()
+        folders = Records(results_dir).work_folders()
         matches = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
         if len(matches) != 1:
             names = ", ".join(path.name for path in folders[:20]) or "none"
             raise ConfigError([f"{len(matches)} runs with a log match '{run}'; runs on this machine: {names}"])
-        sys.stdout.write((matches[0] / "log.txt").read_text(encoding="utf-8", errors="replace"))
+        text = (matches[0] / "log.txt").read_text(encoding="utf-8", errors="replace")
+        tell({"run": matches[0].name, "log": text}, form, "run", text.removesuffix("\n"))
 
 
-def _record(prefix: str, results: str | None) -> Any:
+def _record(prefix: str, results_dir: str | None) -> Any:
     from ablations.core.store import Records
     from ablations.planning import grids
     from lightning_modules.config import ConfigError, did_you_mean
 
-    records = Records(results)
+    records = Records(results_dir)
     ids = [path.stem for path in records.files() if path.stem.startswith(prefix)]
     if len(ids) != 1:
         hint = did_you_mean(prefix, [*grids.available(), *(path.stem for path in records.files())][:200])
@@ -299,13 +290,15 @@ def new(
     axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
     base: Annotated[str, typer.Option(help="The system to start from.")] = "mask15_large",
     question: Annotated[str | None, typer.Option(help="The question of the grid.")] = None,
+    form: As = Format.table,
 ) -> None:
     """Writes and checks a new grid, ready to run at every scale."""
     from ablations.planning import new_grid
 
     with reporting_errors():
         path = new_grid.write(name, axis, _system(base), question)
-        typer.echo(f"wrote {path}\nnext:  ablations plan {name} --scale laptop")
+        people = f"wrote {path}", f"next:  ablations plan {name} --scale laptop"
+        tell({"grid": name, "file": path}, form, "grid", *people)
 
 
 @app.command()
@@ -313,7 +306,8 @@ def clean(
     everything: Annotated[
         bool, typer.Option("--all", help="Also remove token stores, tokenizers and checkpoints of unfinished runs.")
     ] = False,
-    results: Results = None,
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Removes checkpoints, weights and logs of finished runs; keeps records and pages."""
     import shutil
@@ -321,7 +315,7 @@ def clean(
     from ablations.core.store import Records
     from lightning_modules.places import cache
 
-    records = Records(results)
+    records = Records(results_dir)
     if everything:
         folders = [path for path in cache().glob("*") if path.is_dir()]
     else:
@@ -330,9 +324,12 @@ def clean(
     size = sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-    typer.echo(f"removed {len(folders)} folders, {size / 1e6:.0f} MB")
+    people = f"removed {len(folders)} folders, {size / 1e6:.0f} MB"
+    tell({"folders": folders, "bytes": size}, form, "folders", people)
 
 
+app.command("list")(grid_files.list_grids)
+app.command("check")(grid_files.check)
 app.command("claims")(claims.claims)
 app.command("export")(checkpoints.export)
 app.command("evaluate")(checkpoints.evaluate)

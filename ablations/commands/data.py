@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors
+from ablations.commands.terminal import As, Format, listing, reporting_errors, tell
 
 if TYPE_CHECKING:
     from ablations.commands.data_audit import Finding
@@ -18,9 +18,7 @@ app = typer.Typer(help="Corpora and tasks: where they are, and whether they matc
 def data(
     context: typer.Context,
     hub: Annotated[bool, typer.Option("--hub", help="Look on the Hugging Face hub for what no folder holds.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
-        Format.table
-    ),
+    form: As = Format.table,
 ) -> None:
     """Lists every corpus and task with its place, sizes, fingerprint, split (official or own) and licence."""
     if context.invoked_subcommand is not None:
@@ -70,6 +68,7 @@ def _lines(heading: str, members: "list[Item]", field: str) -> None:
 @app.command()
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="Corpora and tasks; by default all available ones.")] = None,
+    form: As = Format.table,
 ) -> None:
     """Compares data sets with published sizes and pins. Exits with 1 if anything is wrong."""
     from ablations.commands.data_audit import examine
@@ -79,10 +78,12 @@ def verify(
         findings = []
         for item in items(names or ()):
             findings.append(examine(item, is_named=bool(names)))
-            _report(findings[-1])
+            if form is Format.table:
+                _report(findings[-1])
         wrong = sum(finding.state == "wrong" for finding in findings)
         read = sum(finding.present for finding in findings)
-        typer.echo(f"{read} of {len(findings)} data sets are available; wrong: {wrong}")
+        found = {"data": [finding.to_dict() for finding in findings], "names": [finding.name for finding in findings]}
+        tell(found, form, "names", f"{read} of {len(findings)} data sets are available; wrong: {wrong}")
     if wrong:
         raise typer.Exit(1)
 

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ablations.commands.data_inventory import NOWHERE, PARTS, Item
@@ -36,6 +36,10 @@ class Finding:
     def state(self) -> str:
         """``wrong``, ``absent`` or ``ok``."""
         return "wrong" if self.wrong else "ok" if self.present else "absent"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All its fields and its state, ready for JSON."""
+        return {"state": self.state, **asdict(self)}
 
 
 def examine(item: Item, is_named: bool) -> Finding:

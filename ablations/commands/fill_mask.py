@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, aside, listing, reporting_errors
 
 
 def command(
@@ -12,10 +12,8 @@ def command(
     text: Annotated[str, typer.Argument(help='A text with [MASK] in it: "Paris is the [MASK] of France."')],
     top: Annotated[int, typer.Option(help="How many predictions to show for each mask.", min=1)] = 5,
     train: Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")] = False,
-    results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
-        Format.table
-    ),
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Fills the masks of a text: the most probable tokens and their probabilities."""
     from ablations.core.store import Records
@@ -25,10 +23,11 @@ def command(
     from lightning_modules.data.text.encode import Encoder
 
     with reporting_errors():
-        records = Records(results)
+        records = Records(results_dir)
         record = finished(run, records, "pretrain")
         system = record.run().system
-        module = pretrained(system, weights(record, records, train))
+        with aside(form):
+            module = pretrained(system, weights(record, records, train))
         encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
         rows = [
             {"mask": number, "piece": filling.piece, "probability": round(filling.probability, 4)}

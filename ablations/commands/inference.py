@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors
+from ablations.commands.terminal import USUAL, As, Format, Results, Shown, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.schema.cell import Cell
@@ -12,14 +12,12 @@ if TYPE_CHECKING:
 
 def command(
     grid: Annotated[str, typer.Argument(help="A grid's name, or the path of a YAML file.")],
-    scale: Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales.")],
+    scale: Shown = USUAL,
     device: Annotated[str, typer.Option("--device", help="cpu or cuda; by default cuda if available.")] = "",
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch on a CPU.", min=1)] = 1,
     clock: Annotated[str, typer.Option("--clock", help="wall; or cpu: processor time, for a busy machine.")] = "wall",
-    results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
-        Format.table
-    ),
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Measures time and memory of a forward pass of each model, with random weights; trains nothing."""
     from ablations.pages import inference_page
@@ -30,7 +28,7 @@ def command(
         if clock not in inference.CLOCKS:
             raise typer.BadParameter(f"there is no clock {clock!r}. Allowed: {', '.join(inference.CLOCKS)}.")
         setting = inference.Setting(inference.chosen(device), threads, clock=clock)
-        study = Study(grid, scale, results_dir=results)
+        study = Study(grid, scale, results_dir=results_dir)
         plan = study.resolve()
         say = typer.echo if form is Format.table else lambda _: None
         measured = inference.measure(plan, setting, say)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors, values
+from ablations.commands.terminal import As, Format, listing, reporting_errors, values
 
 if TYPE_CHECKING:
     from lightning_modules.system import System
@@ -15,9 +15,7 @@ def command(
         str | None, typer.Argument(help="A system or a published configuration; by default all published ones.")
     ] = None,
     set: Annotated[list[str] | None, typer.Option("--set", help="knob=value: changes the system. Repeatable.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")] = (
-        Format.table
-    ),
+    form: As = Format.table,
 ) -> None:
     """Shows published parameter counts beside ours; or the parameters of one system by part, its FLOPs and knobs."""
     with reporting_errors():

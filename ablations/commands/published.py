@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import reporting_errors
+from ablations.commands.terminal import Format, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.formatting import Sheet
@@ -16,6 +16,8 @@ class Notation(StrEnum):
     """How published tables are printed."""
 
     table = "table"
+    json = "json"
+    names = "names"
     md = "md"
     csv = "csv"
     tex = "tex"
@@ -27,7 +29,7 @@ def command(
     ] = None,
     form: Annotated[
         Notation,
-        typer.Option("--format", help="table for people; md; tex; csv for programs: one row per value, all columns."),
+        typer.Option("--format", help="table for people; md; tex; json or csv for programs: a row per value; names."),
     ] = Notation.table,
 ) -> None:
     """Prints published tables as the papers print them; without a name lists all tables."""
@@ -36,7 +38,16 @@ def command(
     with reporting_errors():
         tables = catalogue()
         chosen = find(names, tables) if names else tables
-        if form is Notation.csv:
+        if form is Notation.names or (form is Notation.json and not names):
+            about = [
+                {"name": name, "paper": table.paper, "table": table.title, "values": len(table.rows)}
+                for name, table in chosen.items()
+            ]
+            listing(about, Format(form.value), "name")
+        elif form is Notation.json:
+            rows = [{"name": name, **row.to_dict()} for name, table in chosen.items() for row in table.rows]
+            listing(rows, Format.json, "name")
+        elif form is Notation.csv:
             from ablations.literature.published_values import written
 
             typer.echo(written(row for table in chosen.values() for row in table.rows), nl=False)

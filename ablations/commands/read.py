@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors, show, values
+from ablations.commands.terminal import USUAL, As, Format, Results, Shown, listing, reporting_errors, show, values
 
 
 class Unit(StrEnum):
@@ -19,19 +19,19 @@ class Unit(StrEnum):
 
 def read(
     grid: Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")],
-    scale: Annotated[str, typer.Option("--scale", "-s", help="One of the grid's scales.")],
     equal: Annotated[Unit, typer.Option("--equal", help="The budget that is equal for all runs.")],
+    scale: Shown = USUAL,
     filter: Annotated[
         list[str] | None, typer.Option("--filter", help="knob=value: only cells with this value. Repeatable.")
     ] = None,
-    results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json for programs.")] = Format.table,
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Compares finished runs at equal steps, tokens, FLOPs or seconds, read off their curves; trains nothing."""
     from ablations.study import Study
 
     with reporting_errors():
-        study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results)
+        study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results_dir)
         if form is Format.table:
             show(study.table(at=equal.value))
         else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import reporting_errors
+from ablations.commands.terminal import As, Format, Results, reporting_errors, tell
 
 if TYPE_CHECKING:
     from ablations.core.simulation import Row
@@ -25,14 +25,15 @@ def command(
     grids: Annotated[int | None, typer.Option(help="Simulated grids per condition; default: as published.", min=10)] = (
         None
     ),
-    results: Annotated[str | None, typer.Option("--results", help="Results folder.")] = None,
+    results_dir: Results = None,
+    form: As = Format.table,
 ) -> None:
     """Simulates grids: coverage of intervals, family-wise error, power, and A/A tests."""
     from ablations.core.store import Records
 
     with reporting_errors():
-        for path in write(Records(results).folder / FOLDER, grids):
-            typer.echo(str(path))
+        written = write(Records(results_dir).folder / FOLDER, grids)
+        tell({"files": written}, form, "files", *map(str, written))
 
 
 def write(folder: Path, grids: int | None = None) -> list[Path]:

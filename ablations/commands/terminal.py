@@ -1,10 +1,15 @@
 """How commands print, read ``name=value`` options and report errors."""
 
+import contextlib
+import functools
 import json
-from collections.abc import Iterable, Iterator
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,11 +31,19 @@ def complain(problems: Iterable[object]) -> None:
         typer.secho(str(problem), err=True, fg="red")
 
 
+As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
+Shown = Annotated[str, typer.Option("--scale", "-s", help="The size that is shown (see `ablations list`).")]
+USUAL = "laptop"  # the scale that commands show if none is named; what trains asks for one
+Results = Annotated[str | None, typer.Option("--results-dir", help="Results folder, relative to the project.")]
+
+
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Prints errors of configuration as messages instead of tracebacks, and exits."""
+    """Prints errors of configuration as messages instead of tracebacks, and exits; prints warnings of ours plainly."""
     from lightning_modules.config import ConfigError
 
+    usual = warnings.showwarning
+    warnings.showwarning = functools.partial(_warn, usual)
     try:
         yield
     except ConfigError as error:
@@ -39,12 +52,21 @@ def reporting_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("interrupted; run the command again to continue", err=True)
         raise typer.Exit(130) from None
+    finally:
+        warnings.showwarning = usual
+
+
+def _warn(usual: Callable[..., None], message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+    if category.__module__.startswith("ablations."):
+        typer.secho(f"warning: {message}", err=True, fg="yellow")
+    else:
+        usual(message, category, *place, **more)
 
 
 def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
     """Prints rows as a table, as JSON, or only their column ``name``."""
     if form is Format.json:
-        typer.echo(json.dumps(rows, indent=1, ensure_ascii=False, default=str))
+        typer.echo(_json(rows))
     elif form is Format.names:
         typer.echo("\n".join(str(row[name]) for row in rows))
     else:
@@ -61,6 +83,37 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
         if not console.is_terminal:  # a file or a pipe has no width
             console = Console(width=console.measure(table, options=console.options.update(width=_UNFOLDED)).maximum)
         console.print(table)
+
+
+def tell(data: Mapping[str, Any], form: Format, name: str, *people: str) -> None:
+    """Prints the answer of a command: lines for people, ``data`` as JSON, or only the part of it called ``name``."""
+    if form is Format.json:
+        typer.echo(_json(data))
+        return
+    part = data[name] if isinstance(data[name], list) else [data[name]]
+    for line in people if form is Format.table else part:
+        typer.echo(str(line))
+
+
+@contextmanager
+def aside(form: Format) -> Iterator[None]:
+    """Sends what is said meanwhile to standard error, unless people read it: programs read standard output."""
+    with contextlib.nullcontext() if form is Format.table else contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def _json(data: Any) -> str:
+    return json.dumps(_plain(data), indent=1, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def _plain(data: Any) -> Any:
+    """Data as strict JSON takes them: no NaN and no infinities, numbers of Python."""
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_plain(value) for value in data]
+    data = data.item() if hasattr(data, "item") else data  # a number of numpy
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def show(*pieces: Any) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ablations.core import store
 from ablations.core.store import Records, Snapshot
@@ -14,14 +16,39 @@ from ablations.pages.scoreboard_page import REQUEST
 from ablations.planning import grids, scales
 from ablations.planning.cells import tasks_at
 from ablations.planning.plan import Plan, plan
+from ablations.schema.grid import Grid
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.tasks import pins as task_pins
+
+_REQUESTED = {"axes", "set", "seeds", "filters"}  # what a request may override
+
+
+class GridWarning(UserWarning):
+    """A grid cannot be read and was left out."""
+
+
+class _Page(NamedTuple):
+    """A page to rebuild: its folders below the results, its grid, its scale, and what overrides these."""
+
+    folders: tuple[str, str]
+    source: str
+    scale: str
+    overrides: dict[str, Any]
 
 
 def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
-    """Writes the page of a plan, the scoreboard and the index."""
+    """Writes the page of a plan, its rows in the table of all runs, the scoreboard and the index.
+
+    Other pages stay as they are. A grid that cannot be read is left out of the scoreboard with a `GridWarning`.
+    """
     snapshot = records.snapshot()
-    written = _publish(source, found, Measurements(found.grid, found.cells, snapshot), snapshot.folder)
-    return written | _overviews(snapshot)
+    measured = Measurements(found.grid, found.cells, snapshot)
+    written = _publish(source, found, measured, snapshot.folder)
+    rows = runs_table.rows_of_page(found.folder_name, measured)
+    table = runs_table.write(snapshot, rows, lambda *page: page != (found.grid.name, found.folder_name))
+    for problem in grids.readable()[1]:
+        warnings.warn(f"a grid is left out of the scoreboard: {problem}", GridWarning, stacklevel=2)
+    return written | {f"results/{table.name}": table} | _overviews(snapshot)
 
 
 def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
@@ -45,45 +72,75 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     """Rebuilds every page under a results folder from its records; trains nothing and reads no corpus.
 
     A grid with nothing to compare, only runs that it shares with others, gets no page. A scale without a page is
-    skipped if the grid does not list it, or if one of its tasks is neither pinned nor available: the ids of its runs
-    are then unknown.
+    skipped if the grid does not list it, or if one of its tasks or texts is neither pinned nor available: the ids of
+    its runs are then unknown.
 
     Also writes the page of published configurations, which needs no records, and the table of all runs. Reads each
     record once.
 
     Returns:
         The folders of the pages written.
+
+    Raises:
+        ConfigError: For grids that cannot be read and pages that cannot be planned, once everything else is written.
+            These pages and their rows in the table of all runs stay as they were.
     """
-    snapshot, folders, rows = Records(results_dir).snapshot(), [], []
+    snapshot = Records(results_dir).snapshot()
+    known, problems = grids.readable()
+    folders: list[Path] = []
+    rows: list[runs_table.Row] = []
     parameters_page.publish(snapshot.folder)
-    for source, found, measured in _pages(snapshot):
-        _publish(source, found, measured, snapshot.folder)
+    for page in (*_plain_pages(snapshot, known), *_overridden_pages(snapshot, problems)):
+        try:
+            found = plan(grids.read(page.source), page.scale, **page.overrides, records=snapshot)
+        except ConfigError as error:
+            if snapshot.folder.joinpath(*page.folders).is_dir():
+                problems += [Problem("/".join(page.folders), f"stays as it was: {text}") for text in error.problems]
+            continue
+        is_plain = page.folders == (page.source, page.scale)
+        if is_plain and not any(run.id in snapshot.found for run in found.runs):
+            continue
+        measured = Measurements(found.grid, found.cells, snapshot)
+        if is_plain and not _compares(measured):
+            continue
+        _publish(page.source, found, measured, snapshot.folder)
         folders.append(snapshot.folder / found.grid.name / found.folder_name)
         rows += runs_table.rows_of_page(found.folder_name, measured)
-    runs_table.write(snapshot, rows)
+    runs_table.write(snapshot, rows, lambda *page: bool(problems) and snapshot.folder.joinpath(*page) not in folders)
     _overviews(snapshot)
+    if problems:
+        raise ConfigError(problems)
     return folders
 
 
-def _pages(snapshot: Snapshot) -> Iterator[tuple[str, Plan, Measurements]]:
-    """The plans that have a page, with their sources and measurements: whole grids first, then overridden ones."""
-    for name in grids.available():
-        grid = grids.read(name)
+def _plain_pages(snapshot: Snapshot, known: Mapping[str, Grid]) -> Iterator[_Page]:
+    """The whole grids at the scales that have a page or may have one."""
+    for name, grid in known.items():
         for scale in dict.fromkeys((*grid.scales, *scales.available())):
             has_page = (snapshot.folder / name / scale).is_dir()
-            is_known = scale in grid.scales and all(task_pins.at_hand(task) for task in tasks_at(grid, scale))
-            if has_page or is_known:
-                found = plan(grid, scale, records=snapshot)
-                if any(run.id in snapshot.found for run in found.runs):
-                    measured = Measurements(found.grid, found.cells, snapshot)
-                    if _compares(measured):
-                        yield name, found, measured
+            if has_page or (scale in grid.scales and all(task_pins.at_hand(task) for task in tasks_at(grid, scale))):
+                yield _Page((name, scale), name, scale, {})
+
+
+def _overridden_pages(snapshot: Snapshot, problems: list[Problem]) -> Iterator[_Page]:
+    """The pages with a request of their own; adds those that cannot be read to ``problems``."""
     for path in sorted(snapshot.folder.glob(f"*/*/{REQUEST}")):
-        request = json.loads(path.read_text(encoding="utf-8"))
-        source, scale = request.pop("grid"), request.pop("scale")
-        source = source if source in grids.available() else str(snapshot.folder / source)
-        found = plan(grids.read(source), scale, **request, records=snapshot)
-        yield source, found, Measurements(found.grid, found.cells, snapshot)
+        folders = (path.parts[-3], path.parts[-2])
+        match _json(path):
+            case {"grid": str(source), "scale": str(scale), **overrides} if overrides.keys() <= _REQUESTED:
+                source = source if source in grids.available() else str(snapshot.folder / source)
+                yield _Page(folders, source, scale, overrides)
+            case _:
+                text = f"stays as it was: its {REQUEST} is no request; open and publish the study again"
+                problems.append(Problem("/".join(folders), text))
+
+
+def _json(path: Path) -> Any:
+    """The content of a file; None if it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
 
 
 def _compares(measured: Measurements) -> bool:

@@ -158,7 +158,7 @@ def _page(
 def _verdict_line(verdict: Verdict) -> str:
     outcome, _, rest = verdict.sentence.partition(": ")
     proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
-    claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(verdict.claim.source)})"
+    claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(verdict.claim.origin)})"
     return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}"
 
 
@@ -238,7 +238,7 @@ def index(results_dir: Path) -> Path:
         rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {markdown_text(page['question'])} | {runs} | "
                     f"{markdown_text(page['verdicts'])} |")  # fmt: skip
         if page["claims"]:
-            lines = (f"* *{markdown_text(c['statement'])}*: {markdown_text(c['sentence'])}." for c in page["claims"])
+            lines = map(_claim_line, page["claims"])
             details.append(f"## [{markdown_text(where)}]({where}/README.md)\n\n" + "\n".join(lines))
     head = "# Results\n\n`make tables` rebuilds every number on these pages from `records/`.\n\n"
     table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
@@ -259,6 +259,11 @@ def index(results_dir: Path) -> Path:
     body = table + "".join(f"\n{detail}\n" for detail in details)
     store.write(path, (head + body).encode())
     return path
+
+
+def _claim_line(claim: Mapping[str, Any]) -> str:
+    own = "" if claim["claim"] else " (own hypothesis)"
+    return f"* *{markdown_text(claim['statement'])}*{own}: {markdown_text(claim['sentence'])}."
 
 
 def _essays(results_dir: Path) -> list[str]:

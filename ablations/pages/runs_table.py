@@ -8,7 +8,7 @@ and metrics.
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,12 +63,18 @@ def _measured(trial: Trial, page: Measurements) -> Iterable[Measurement]:
     return (row for row in page.rows if row.cell == trial.label) if isinstance(trial, Cell) else measured(trial, page)
 
 
-def write(snapshot: Snapshot, pages: Iterable[Row]) -> Path:
-    """Writes the rows of all pages, and those of records on no page.
+def write(snapshot: Snapshot, pages: Iterable[Row], keep: Callable[[str, str], bool]) -> Path:
+    """Writes the rows of pages, and those of records on no page.
 
     The bytes depend only on the records and the grids.
+
+    Args:
+        snapshot: The records and their folder.
+        pages: The rows of pages.
+        keep: Grid and scale of a page -> whether the file's present rows of that page stay.
     """
-    rows = sorted(set(pages))
+    kept = (row for row in _present(snapshot.folder / NAME) if row.run in snapshot.found and keep(row.grid, row.scale))
+    rows = sorted({*pages, *kept})
     known = {row.run for row in rows}
     rows += sorted(row for row in _others(snapshot) if row.run not in known)
     out = io.StringIO()
@@ -78,6 +84,18 @@ def write(snapshot: Snapshot, pages: Iterable[Row]) -> Path:
     path = snapshot.folder / NAME
     store.write(path, out.getvalue().encode())
     return path
+
+
+def _present(path: Path) -> Iterator[Row]:
+    """The rows of pages in the file; none if it is missing or is not such a table."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = list(csv.reader(file))
+        if lines and tuple(lines[0]) == Row._fields:
+            rows = [Row(*line)._replace(seed=int(line[Row._fields.index("seed")])) for line in lines[1:]]
+            yield from (row for row in rows if row.grid)
+    except (OSError, ValueError, TypeError, csv.Error):
+        return
 
 
 def _others(snapshot: Snapshot) -> Iterator[Row]:

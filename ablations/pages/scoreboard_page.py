@@ -7,6 +7,7 @@ from typing import Any
 
 from ablations.claims import scoreboard
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.published_claims import claims as published_claims
 from ablations.claims.published_claims import counted_as
 from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, Answer
 from ablations.core.formatting import Entry, Sheet
@@ -24,20 +25,22 @@ def gathered(snapshot: Snapshot) -> list[scoreboard.Entry]:
     """Every published claim with its answers on the pages of a results folder.
 
     An answer counts if all its runs are done, at a scale that counts. Pages of overridden grids, and of grids that are
-    not the project's own, do not count: their claims were not fixed before the runs.
+    not the project's own, do not count: their claims were not fixed before the runs. Neither do answers to claims that
+    are no longer kept.
     """
     known, cards = grids.available(), []
     for path in sorted(snapshot.folder.glob("*/*/page.json")):
         grid, scale = path.parts[-3:-1]
         if grid in known and scale not in UNCOUNTED and not (path.parent / REQUEST).exists():
             cards.append((grid, scale, json.loads(path.read_text(encoding="utf-8"))))
-    return scoreboard.entries(scoreboard.answers(cards, snapshot.done), _grids_of_claims())
+    answers = [answer for answer in scoreboard.answers(cards, snapshot.done) if answer.claim in published_claims()]
+    return scoreboard.entries(answers, _grids_of_claims())
 
 
 def _grids_of_claims() -> dict[str, list[str]]:
     by_claim: dict[str, list[str]] = {}
-    for name in grids.available():
-        for claim in grids.read(name).claims:
+    for name, grid in grids.readable()[0].items():
+        for claim in grid.claims:
             names = by_claim.setdefault(counted_as(claim.claim), [])
             if name not in names:
                 names.append(name)

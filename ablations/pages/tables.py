@@ -231,7 +231,7 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
         ("claim", "source", "published", "verdict", "measured in", "a better than b by", "adjusted interval", "n",
          "detectable", "computing", "remarks"),
         [
-            (v.claim.statement, v.claim.source, v.published, v.outcome, _measure(v), amount(v),
+            (v.claim.statement, v.claim.origin, v.published, v.outcome, _measure(v), amount(v),
              range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.reason, v.proxy))))
             for v in verdicts
@@ -245,7 +245,7 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
          "family", "published", "reason", "proxy", "ratio", "runs", "flops", "seconds", "bootstrap low",
          "bootstrap high", "seeds and examples low", "seeds and examples high", "examples"),
         [
-            (v.claim.id, v.claim.statement, v.claim.source, v.a, v.b, v.claim.relation, v.claim.margin, v.claim.metric,
+            (v.claim.id, v.claim.statement, v.claim.origin, v.a, v.b, v.claim.relation, v.claim.margin, v.claim.metric,
              v.unit, v.outcome, v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.n,
              v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy,
              v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds, *resampled_entries(v.resampled))

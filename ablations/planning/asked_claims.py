@@ -1,18 +1,19 @@
 """Joins the claims of a grid file with the published claims that they name.
 
 A paper's claim is stated once, in ``ablations/published/claims``. A grid names it and adds what only a grid knows: the
-metric, the cells, a margin. A hypothesis, which no paper claims, is stated in the grid.
+metric, the cells, a margin. A hypothesis, which no paper claims, is stated in the grid: it has an ``id`` and a
+``statement`` of its own, is judged by the same statistics, and is on no row of the scoreboard.
 """
 
 from typing import Any, get_args
 
-from ablations.claims.published_claims import PublishedClaim, with_parts
+from ablations.claims.published_claims import PublishedClaim, unknown, with_parts
 from ablations.core.strict_yaml import Document, Path_
 from ablations.schema.claim import Claim
 from lightning_modules.config import did_you_mean
 
 _STATED = ("statement", "source", "published_metric", "published")  # by the published claim
-_OWN = ("id", "statement", "source")  # by a hypothesis
+_OWN = ("id", "statement")  # by a hypothesis
 # published relation -> relations by which a grid may test a part of it, or a sharper claim
 _ASKED_AS = {">": ("ratio",), "~": ("ratio",), "ordering": (">",), "trend": (">", "ordering"), "interaction": (">",)}
 
@@ -31,8 +32,8 @@ def _joined(n: int, entry: dict[str, Any], document: Document) -> dict[str, Any]
         return _own(where, entry, document)
     name = entry["claim"]
     if not isinstance(name, str) or name not in known:
-        hint = did_you_mean(str(name), known)
-        document.complain((*where, "claim"), f"there is no published claim '{name}'.{hint}")
+        own = " A hypothesis of your own has 'id' in place of 'claim'." if "statement" in entry else ""
+        document.complain((*where, "claim"), unknown(str(name), known) + own)
         return _placeholders(n) | entry | {"claim": ""}
     published = known[name]
     for key in _STATED:
@@ -48,7 +49,7 @@ def _joined(n: int, entry: dict[str, Any], document: Document) -> dict[str, Any]
 def _own(where: Path_, entry: dict[str, Any], document: Document) -> dict[str, Any]:
     """A claim that names no published claim and states itself."""
     if not any(key in entry for key in _OWN):
-        own = ", ".join(f"'{key}'" for key in _OWN)
+        own = " and ".join(f"'{key}'" for key in _OWN)
         document.complain(where, f"needs a published claim ('claim: ID') or a statement of its own ({own})")
         return _placeholders(int(where[1])) | entry
     published = with_parts().get(str(entry.get("id")))
@@ -57,6 +58,11 @@ def _own(where: Path_, entry: dict[str, Any], document: Document) -> dict[str, A
         rest = f" and leave out {stated}" if stated else ""
         message = f"is a published claim ({published.place}); write 'claim: {published.id}'{rest}"
         document.complain((*where, "id"), message)
+    elif "statement" not in entry:
+        near = did_you_mean(str(entry["id"]), with_parts())
+        message = "a hypothesis of your own needs a 'statement'; a published claim is named by 'claim', not 'id'."
+        document.complain((*where, "id"), message + near)
+        return _placeholders(int(where[1])) | entry
     return entry
 
 

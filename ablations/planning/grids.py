@@ -11,7 +11,7 @@ from ablations.planning import asked_claims, scales, search_checks
 from ablations.planning.grid_checks import check
 from ablations.planning.shapes import shaped
 from ablations.schema.grid import Grid
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import own
 
 FOLDER = Path(__file__).parents[1] / "grids"
@@ -56,6 +56,18 @@ def read(grid: str | Path) -> Grid:
     """
     file = locate(grid)
     return _read(file.resolve(), tuple(map(_state, (file, *scales.available().values()))))
+
+
+def readable() -> tuple[dict[str, Grid], list[Problem]]:
+    """The project's grids by name without those that cannot be read, and the problems of these."""
+    found: dict[str, Grid] = {}
+    problems: list[Problem] = []
+    for name in available():
+        try:
+            found[name] = read(name)
+        except ConfigError as error:
+            problems += error.problems
+    return found, problems
 
 
 def _state(file: Path) -> tuple[Path, int, int]:

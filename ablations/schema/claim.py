@@ -16,7 +16,7 @@ class Claim(Settings):
     )
     claim: str = knob("", "Id of the published claim that it tests; empty for a hypothesis of the grid.")
     statement: str = required("The claim in words.", min_length=1)
-    source: str = required("Paper and table.", min_length=1)
+    source: str = knob("", "Paper and table; for a hypothesis, where it comes from, if anywhere.")
     published_metric: str = knob("", "What the paper measured.")
     published: dict[str, float] = knob({}, "The paper's values of the sides by letter: {a: value, b: value, ...}.")
     metric: str = required("The metric measured here.")
@@ -36,6 +36,11 @@ class Claim(Settings):
     margin: float | None = knob(None, "Largest difference that still counts as equal, in the metric's unit.", gt=0)
     ratio: float | None = knob(None, "a is at least so many times as good as b.", gt=0)
     proxy: str = knob("", "How our measurement differs from the paper's.")
+
+    @property
+    def origin(self) -> str:
+        """Paper and table; names a hypothesis as one."""
+        return self.source if self.claim else ", ".join(filter(None, ("own hypothesis", self.source)))
 
     @property
     def asked(self) -> tuple[dict[str, Any], ...]:

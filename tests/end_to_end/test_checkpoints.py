@@ -48,7 +48,7 @@ def kept(tiny, tmp_path):
 def exported(kept, command, tmp_path):
     """A folder that was exported, and the run it came from."""
     run, records = kept(**{"training.steps": 3, "model.max_positions": 24})
-    done = command("export", run.id[:9], tmp_path / "out", "--results", records.folder)
+    done = command("export", run.id[:9], tmp_path / "out", "--results-dir", records.folder)
     assert done.exit_code == 0, done.output
     return tmp_path / "out", run, done.output
 
@@ -73,7 +73,7 @@ def test_transformers_loads_what_was_exported(exported):
 def test_a_run_that_went_out_and_came_back_is_the_same_model(kept, command, tmp_path):
     """The logits of transformers are those of the run, and so is the held-out loss of what is read back."""
     run, records = kept(**{"training.steps": 12, "model.max_positions": 24, "objectives.mlm.norm_eps": 1e-5})
-    assert command("export", run.id, tmp_path / "out", "--results", records.folder).exit_code == 0
+    assert command("export", run.id, tmp_path / "out", "--results-dir", records.folder).exit_code == 0
     ours = run.system.build(0)
     ours.load_state_dict(load_file(records.work_folder(run.id) / "weights.safetensors"))
     back = interop.read(tmp_path / "out").build()
@@ -164,38 +164,38 @@ def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_p
 class TestExportsThatCannotBe:
     def test_unknown(self, kept, command, tmp_path):
         run, records = kept(trained=False)
-        done = command("export", "ffff" + run.id, tmp_path / "out", "--results", records.folder)
+        done = command("export", "ffff" + run.id, tmp_path / "out", "--results-dir", records.folder)
         assert done.exit_code == 2
         assert "0 runs start with" in said(done)
 
     def test_no_weights_any_more(self, kept, command, tmp_path):
         run, records = kept(trained=False)
-        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
         assert done.exit_code == 2
-        assert "--results OTHER" in said(done)
+        assert "--results-dir OTHER" in said(done)
         assert not (tmp_path / "out").exists()
 
     def test_a_run_that_diverged(self, kept, command, tmp_path):
         run, records = kept(trained=False, outcome="diverged")
-        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
         assert "ended as diverged and left no weights" in said(done)
 
     def test_a_fine_tuning(self, kept, command, tmp_path):
         pretrained, records = kept(trained=False)
         run = Run.finetuning_of(pretrained, "rte", "0" * 64, FineTuning())
         worker.keep(run, records, {"outcome": "done"}, "2026-01-01T00:00:00+00:00", 1)
-        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
         assert "is a fine-tuning on rte" in said(done)
         assert pretrained.id in said(done)
 
     def test_knobs_that_transformers_lacks(self, kept, command, tmp_path):
         run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})
-        done = command("export", run.id, tmp_path / "out", "--results", records.folder)
+        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
         assert done.exit_code == 2
         assert re.search("model.positions: 'sided_linear_bias'.*transformers.*learned", said(done))
         assert re.search("model.norm: 'pre'.*transformers.*post", said(done))
 
     def test_a_folder_with_something_in_it(self, exported, command):
         folder, run, _ = exported
-        done = command("export", run.id, folder, "--results", folder.parent / "results")
+        done = command("export", run.id, folder, "--results-dir", folder.parent / "results")
         assert "exists already and is not an empty folder" in said(done)

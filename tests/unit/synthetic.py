@@ -28,6 +28,7 @@ def make_claim(**changes: Any) -> Claim:
     return Claim.read(
         {
             "id": "mask15.40_gt_15",
+            "claim": "mask15.r.40_gt_15_mnli",
             "statement": "40 % masking is better than 15 %",
             "source": "Mask15, README mask-rate",
             "published_metric": "MNLI (%)",

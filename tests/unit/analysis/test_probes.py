@@ -160,7 +160,7 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     (run,) = found.runs
 
     def said(*words):
-        options = [*words, "--results", str(tmp_path / "results")]
+        options = [*words, "--results-dir", str(tmp_path / "results")]
         result = CliRunner().invoke(app, ["fill-mask", *options], catch_exceptions=False)
         return result.exit_code, " ".join(result.output.split())
 

@@ -57,6 +57,12 @@ def test_a_hypothesis_names_statement_source_sides_metric_and_direction():
     assert "* By proxy (1): fine-tuned accuracy there, held-out loss here." in shown
 
 
+def test_a_hypothesis_that_no_paper_claims_is_named_as_ones_own():
+    assert "(own hypothesis, Mask15, README mask-rate" in text([asked(claim="")])
+    shown = text([asked(claim="", source="", published={})])
+    assert shown.startswith("1. *40 % masking is better than 15 %* (own hypothesis.) Here: masking rate 40 %")
+
+
 def test_what_a_scale_leaves_open_is_said():
     assert asked(a={RATE: 0.6}).open == "'masking rate 60 %' is not one of the cells"
     assert asked(metric="rte.accuracy", better="higher").open == "no model is fine-tuned on rte"

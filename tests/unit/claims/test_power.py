@@ -175,14 +175,14 @@ def test_a_scale_that_cannot_be_planned_lends_no_pilot_and_stops_nothing(tmp_pat
 
 
 def test_the_command_answers_from_nothing(tmp_path):
-    asked = ["plan", "masking_ratio", "--scale", "smoke", "--power", "--results", str(tmp_path)]
+    asked = ["plan", "masking_ratio", "--scale", "smoke", "--power", "--results-dir", str(tmp_path)]
     ended = CliRunner().invoke(app, asked)
     assert ended.exit_code == 0
     assert "mask15.r.40_gt_15_mnli" in ended.stdout
     assert "does not transfer" in ended.stdout
     assert '"planned": 2' in CliRunner().invoke(app, [*asked, "--format", "json"]).stdout
     read = CliRunner().invoke(
-        app, ["read", "masking_ratio", "-s", "smoke", "--equal", "flops", "--results", str(tmp_path)]
+        app, ["read", "masking_ratio", "-s", "smoke", "--equal", "flops", "--results-dir", str(tmp_path)]
     )
     assert read.exit_code == 0
     assert "at equal FLOPs: no finished run" in read.stdout

@@ -85,7 +85,7 @@ def test_the_worse_side_first_is_asked_the_other_way_round():
         ({"sides": "one; two", "relation": "interaction"}, "'interaction' needs 4 sides, not 2"),
         ({"values": "84.5"}, "1 values for 2 sides"),
         ({"values": "84.5; more"}, "the value 'more' is not a number"),
-        ({"part_of": ID + "x"}, f"part_of: there is no claim '{ID}x'. Did you mean '{ID}'?"),
+        ({"part_of": ID + "x"}, f"part_of: there is no published claim '{ID}x' among 3. Did you mean '{ID}'?"),
         ({"part_of": "a.part"}, "part_of: 'a.part' is itself part of a claim"),
     ],
 )

@@ -113,7 +113,7 @@ def test_an_unknown_claim_is_refused():
 
 
 def test_a_hypothesis_of_a_grid_is_on_no_papers_row():
-    study = synthetic.make_study(claims=[synthetic.make_claim()])
+    study = synthetic.make_study(claims=[synthetic.make_claim(claim="")])
     assert answered(study, study[2]) == []
 
 
@@ -142,7 +142,7 @@ def test_tally_and_sheets_hold_every_claim_once(study):
 
 @pytest.mark.slow
 def test_a_choice_that_leaves_no_claim_says_so(tmp_path):
-    asked = ["claims", "--paper", "albert", "--grid", "masking_ratio", "--results", str(tmp_path)]
+    asked = ["claims", "--paper", "albert", "--grid", "masking_ratio", "--results-dir", str(tmp_path)]
     ended = CliRunner().invoke(app, asked)
     assert ended.exit_code == 0
     assert names(ended.output, "'albert'", "'masking_ratio'")

@@ -181,7 +181,7 @@ def test_runs_that_are_the_very_same_decide_nothing():
 def test_the_command_writes_the_same_bytes_again(tmp_path):
     texts = []
     for name in "ab":
-        ended = CliRunner().invoke(app, ["simulate", "--grids", "10", "--results", str(tmp_path / name)])
+        ended = CliRunner().invoke(app, ["simulate", "--grids", "10", "--results-dir", str(tmp_path / name)])
         assert ended.exit_code == 0, ended.output
         folder = tmp_path / name / simulate.FOLDER
         assert sorted(path.name for path in folder.iterdir()) == sorted(

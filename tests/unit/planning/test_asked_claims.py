@@ -53,6 +53,22 @@ def test_the_better_side_comes_first_whatever_the_paper_puts_first(tmp_path):
     assert (claim.relation, claim.published) == (">", {"a": 93.3, "b": 92.8})
 
 
+def test_a_hypothesis_needs_no_source(tmp_path):
+    (claim,) = read(tmp_path, f"id: ours.more, statement: More is more., {OURS}, {SIDES}")
+    assert (claim.claim, claim.source, claim.origin) == ("", "", "own hypothesis")
+
+
+def test_an_unknown_claim_is_answered_with_the_nearest_and_a_count(tmp_path):
+    known = with_parts()
+    for name in ("mask15.r.40_gt_15", "my.own.idea", "x"):
+        with pytest.raises(ConfigError) as found:
+            read(tmp_path, f"claim: {name}, {OURS}, {SIDES}")
+        (line,) = str(found.value).splitlines()
+        assert str(len(known)) in line
+        assert 1 <= sum(id in line for id in known) <= 3, "the nearest, not all"
+        assert len(line) < 400
+
+
 def test_a_hypothesis_states_itself(tmp_path):
     (claim,) = read(tmp_path, f"id: ours.more, statement: More is more., source: this project, {OURS}, {SIDES}")
     assert (claim.id, claim.claim, claim.published) == ("ours.more", "", {})
@@ -65,6 +81,8 @@ def test_a_hypothesis_states_itself(tmp_path):
         ("claim: [1]", says("g.yaml:11: claims.0.claim", "'[1]'")),
         (f"clam: {ID}", says("g.yaml:11: claims.0.clam", near="claim")),
         ("proxy: none", says("g.yaml:11: claims.0", "'claim: ID'", "'id'")),
+        ("claim: ours, statement: More is more.", says("g.yaml:11: claims.0.claim", "'ours'", "'id'", "hypothesis")),
+        (f"id: {ID}x", says("g.yaml:11: claims.0.id", "'statement'", "'claim'", near=ID)),
         (f"claim: {ID}, statement: Again.", says("g.yaml:11: claims.0.statement", "masked_lm.csv:2", "leave it out")),
         (
             f"claim: {ID}, published: {{a: 1, b: 2}}",

@@ -148,7 +148,7 @@ def test_processor_time_is_that_of_one_thread(sizes):
 
 def test_the_command_measures_and_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(inference, "Setting", partial(Setting, turns=1, seconds=0.0))
-    words = ["inference", "bert_model_size", "--scale", "smoke", "--results", str(tmp_path), "--device", "cpu"]
+    words = ["inference", "bert_model_size", "--scale", "smoke", "--results-dir", str(tmp_path), "--device", "cpu"]
     ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 0, ended.output
     assert (tmp_path / "bert_model_size" / "smoke" / "inference.svg").is_file()

@@ -192,7 +192,7 @@ def test_page_and_sidecars_name_the_runs_of_searches(tmp_path, trainings):
 @pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # curves of four steps
 def test_two_phases_end_to_end_and_the_same_page_from_the_records(tmp_path):
     grid = written(tmp_path, TWO.replace("seeds: 2", "seeds: 1"), seeds=1, steps=4)
-    words = ["run", grid, "--scale", "smoke", "--executor", "inline", "--no-notebook", "--results"]
+    words = ["run", grid, "--scale", "smoke", "--executor", "inline", "--no-notebook", "--results-dir"]
     ran = CliRunner().invoke(app, [str(word) for word in (*words, tmp_path / "results")])
     assert ran.exit_code == 0, ran.output
     one = Study(grid, "smoke", results_dir=tmp_path / "results")

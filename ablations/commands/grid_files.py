@@ -1,0 +1,67 @@
+"""``ablations list`` and ``ablations check``: the files of grids and scales."""
+
+from typing import Annotated, Any
+
+import typer
+
+from ablations.commands.terminal import As, Format, listing, reporting_errors, tell
+
+
+def list_grids(form: As = Format.table) -> None:
+    """Lists the grids with their questions, axes and scales, and the scales at which any grid can be planned."""
+    from ablations.planning import grids, scales
+
+    with reporting_errors():
+        rows = []
+        for name in grids.available():
+            grid = grids.read(name)
+            rows.append(
+                {
+                    "grid": name,
+                    "question": grid.question,
+                    "axes": ", ".join(grid.axes),
+                    "scales": ", ".join(grid.scales),
+                }
+            )
+        listing(rows, form, "grid")
+        if form is Format.table:
+            files = map(scales.read, scales.available())
+            listing([{"scale": f.name, "like": f.like, "what it is": f.description} for f in files], form, "scale")
+
+
+def check(
+    names: Annotated[list[str] | None, typer.Argument(help="Grids; by default all.")] = None, form: As = Format.table
+) -> None:
+    """Reads scales and grids and reports every problem with file and line; trains nothing."""
+    from ablations.planning import grids, scales
+    from lightning_modules.config import ConfigError
+
+    rows, problems = [], []
+    checks = [("scale", name, scales.read) for name in ([] if names else scales.available())]
+    checks += [("grid", name, grids.read) for name in names or grids.available()]
+    with reporting_errors():
+        for kind, name, read in checks:
+            try:
+                rows.append({"kind": kind, "name": name, **_about(read(name))})
+            except ConfigError as error:
+                problems += map(str, error.problems)
+        problems = list(dict.fromkeys(problems))  # those of a scale are met in every grid
+        found = {"sound": rows, "names": [row["name"] for row in rows], "problems": problems}
+        tell(found, form, "names", *(_line(row) for row in rows))
+        for problem in problems:
+            typer.secho(problem, err=True, fg="red")
+        if problems:
+            raise typer.Exit(2)
+
+
+def _about(file: Any) -> dict[str, Any]:
+    """A grid or a scale in a few words."""
+    if hasattr(file, "axes"):
+        return {"axes": len(file.axes), "claims": len(file.claims), "scales": list(file.scales)}
+    return {"description": file.description}
+
+
+def _line(row: dict[str, Any]) -> str:
+    if row["kind"] == "scale":
+        return f"scale {row['name']}: {row['description']}"
+    return f"{row['name']}: {row['axes']} axes, {row['claims']} claims, scales {', '.join(row['scales'])}"

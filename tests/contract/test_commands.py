@@ -1,0 +1,173 @@
+"""Promises of every command: data for programs, one name for one thing, and lines of the documents that run."""
+
+import json
+import re
+import shlex
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ablations.commands import checkpoints, cli
+from ablations.commands.terminal import Format
+from ablations.core.store import Records
+from ablations.inspection import trained
+from ablations.planning import grids
+from ablations.study import Study
+from lightning_modules.analysis import probes
+from lightning_modules.finetuning import run as finetuning
+from lightning_modules.places import project
+from lightning_modules.tasks import TASKS
+from tests.unit.synthetic import make_record
+
+RUN = "RUN"  # stands for the id of a run below
+
+
+def leaves(command, *words):
+    """Every command with the words that call it."""
+    if not hasattr(command, "commands") or (words and command.invoke_without_command):
+        yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves(inner, *words, name)
+
+
+COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
+CALLS = {
+    "answer": [RUN, "Who came?", "Ann slept. Bob came."],
+    "check": ["masking_ratio"],
+    "claims": [],
+    "clean": [],
+    "data": [],
+    "data verify": ["rte"],
+    "diff": ["roberta_base", "roberta_large"],
+    "evaluate": ["--from", "folder", "--task", "rte"],
+    "export": [RUN, "folder"],
+    "fill-mask": [RUN, "The [MASK]."],
+    "inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
+    "list": [],
+    "logs": [RUN],
+    "new": ["depth", "--axis", "model.num_layers=1,2"],
+    "params": ["roberta_base"],
+    "plan": ["masking_ratio", "--scale", "smoke"],
+    "published": ["albert.t4"],
+    "read": ["masking_ratio", "--scale", "smoke", "--equal", "tokens"],
+    "run": ["masking_ratio", "--scale", "smoke", "--no-notebook"],
+    "show": ["masking_ratio", "--scale", "smoke"],
+    "simulate": ["--grids", "10"],
+    "systems": [],
+    "tables": [],
+    "verify": [],
+}
+AGAIN = {  # other forms of the answer
+    "check": ["no_such_grid"],
+    "params": [],
+    "plan": ["masking_ratio", "--power", "--scale", "smoke"],
+    "published": [],
+    "show": [RUN],
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """The results of a grid whose runs are all done, with losses of our making."""
+    study = Study("masking_ratio", "smoke", results_dir=tmp_path_factory.mktemp("kept"))
+    for place, cell in enumerate(study.resolve().cells):
+        for run in cell.runs:
+            study.records.put(make_record(run, 4 + 0.1 * place + 0.01 * run.seed, config=run.to_dict()))
+    return study.records.folder
+
+
+@pytest.fixture
+def call(results, tmp_path, monkeypatch):
+    """Calls a command on a copy of the results and of two grids; what needs trained weights is made up."""
+    records = Records(shutil.copytree(results, tmp_path / "results"))
+    folder = tmp_path / "grids"
+    folder.mkdir()
+    shutil.copy(grids.locate("masking_ratio"), folder)
+    monkeypatch.setattr(grids, "FOLDER", folder)
+    run_id = records.files()[0].stem
+    (records.work_folder(run_id)).mkdir(parents=True)
+    (records.work_folder(run_id) / "log.txt").write_text("it began\n")
+    _make_up(monkeypatch, tmp_path)
+
+    def called(words, *more):
+        options = ["--results-dir", str(records.folder)] if "--results-dir" in _options(COMMANDS[words]) else []
+        arguments = [run_id if word == RUN else word for word in more]
+        return CliRunner().invoke(cli.app, [*words, *arguments, *options], catch_exceptions=False)
+
+    return called
+
+
+def _make_up(monkeypatch, folder):
+    spans = SimpleNamespace(data=SimpleNamespace(task=TASKS["squad1"], encoder=None))
+    made = SimpleNamespace(system=None, task="squad1", finetuning=SimpleNamespace(max_length=64), seed=0)
+    made.system = Study("masking_ratio", "smoke", results_dir=folder / "none").resolve().cells[0].system
+    monkeypatch.setattr(trained, "finished", lambda *_: SimpleNamespace(id="0", run=lambda: made))
+    monkeypatch.setattr(trained, "weights", lambda *_: None)
+    monkeypatch.setattr(finetuning, "FinetuningRun", lambda *_: spans)
+    monkeypatch.setattr(finetuning, "finetuned", lambda *_: None)
+    monkeypatch.setattr(probes, "answer", lambda *_: "Bob")
+    monkeypatch.setattr(probes, "pretrained", lambda *_: None)
+    monkeypatch.setattr(probes, "fill_mask", lambda *_: [[probes.Filling("cat", 0.5)]])
+    monkeypatch.setattr("lightning_modules.data.store.tokenizer_file", lambda *_: None)
+    monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
+    monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
+    (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')
+    monkeypatch.setattr(checkpoints, "evaluated", lambda *_: folder / "evaluated.json")
+
+
+def _options(command):
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+def test_the_calls_are_of_every_command():
+    assert {" ".join(words) for words in COMMANDS} == CALLS.keys()
+
+
+MEASURING = {("inference",), ("simulate",)}  # these take seconds
+ASKED = [pytest.param(w, id=" ".join(w), marks=[pytest.mark.slow] * (w in MEASURING)) for w in COMMANDS]
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_every_command_answers_programs(words, call):
+    for arguments in filter(lambda given: given is not None, (CALLS[" ".join(words)], AGAIN.get(" ".join(words)))):
+        answer = call(words, *arguments, "--format", "json")
+        assert answer.exit_code in (0, 1, 2), answer.output
+        found = json.loads(answer.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        assert found or words == ("claims",), "the answer is empty"
+        named = call(words, *[word.replace("depth", "width") for word in arguments], "--format", Format.names.value)
+        assert named.exit_code == answer.exit_code, named.output
+        assert "{" not in named.stdout
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_folder_of_results_has_one_name(words):
+    assert "--results" not in _options(COMMANDS[words])
+
+
+def printed():
+    """Every command line that the documents print, in blocks and within sentences."""
+    for path in (project() / "README.md", project() / "CONTRIBUTING.md", *sorted((project() / "docs").glob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        blocks = "\n".join(re.findall(r"^```(?:bash|sh)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).splitlines()
+        lines = [*blocks, *re.findall(r"`(ablations [^`]+)`", text)]
+        yield from {line.split("#")[0].strip() for line in lines if line.startswith("ablations ")}
+
+
+@pytest.mark.parametrize("line", sorted({*printed()}))
+def test_every_command_line_of_the_documents_is_complete(line):
+    """As printed: no option is unknown and none is missing. A name alone, as in this sentence, only has to exist."""
+    said = shlex.split(line)[1:]
+    name = max((words for words in COMMANDS if tuple(said[: len(words)]) == words), key=len)
+    rest = said[len(name) :]
+    if rest:
+        COMMANDS[name].make_context(name[-1], rest)
+
+
+def test_how_many_seeds_are_needed_is_asked_as_the_readme_prints_it(call):
+    assert "`ablations plan GRID --power`" in (project() / "README.md").read_text()
+    answer = call(("plan",), "masking_ratio", "--power")
+    assert answer.exit_code == 0, answer.output
+    assert "pilot" in answer.output

@@ -1,0 +1,114 @@
+"""Publishing beside what cannot be read: a grid of one's own, a broken file, a text that is gone."""
+
+import shutil
+
+import pytest
+
+from ablations.pages import publishing, runs_table
+from ablations.planning import grids
+from ablations.study import Study
+from lightning_modules.config import ConfigError
+from tests import tiny
+from tests.messages import naming
+from tests.unit.synthetic import make_record
+
+HYPOTHESIS = """\
+claims:
+  - id: less_is_more
+    statement: Hiding less is better.
+    metric: heldout.loss
+    better: lower
+    a: {objectives.mlm.masking.rate: 0.15}
+    b: {objectives.mlm.masking.rate: 0.4}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of grids, of which two are the project's, with a grid of one's own."""
+    folder = tmp_path / "grids"
+    folder.mkdir()
+    for name in ("masking_ratio", "embedding_size"):
+        shutil.copy(grids.locate(name), folder)
+    monkeypatch.setattr(grids, "FOLDER", folder)
+    own = tiny.grid(tmp_path / "own", extra=HYPOTHESIS)
+    shutil.copy(own, folder)
+    return folder
+
+
+def finished(name, scale, results):
+    """A study whose runs are all done."""
+    study = Study(name, scale, results_dir=results)
+    for place, cell in enumerate(study.resolve().cells):
+        for run in cell.runs:
+            study.records.put(make_record(run, 4 + 0.1 * place + 0.01 * run.seed, config=run.to_dict()))
+    study.resolve()
+    return study
+
+
+def test_a_hypothesis_is_on_its_page_by_name_and_on_no_row_of_the_board(folder, tmp_path):
+    (folder / "tiny.yaml").write_text((folder / "tiny.yaml").read_text().replace("smoke:", "laptop:"))
+    study = finished("tiny", "laptop", tmp_path / "results")
+    stated = study.hypotheses()
+    assert "own hypothesis" in str(stated)
+    assert stated.data[["claim", "published claim"]].to_numpy().tolist() == [["less_is_more", ""]]
+    study.publish()
+    page = (study.folder / "README.md").read_text()
+    assert "*Hiding less is better.* (own hypothesis): **" in page
+    assert "own hypothesis" in (study.folder / "claims.md").read_text()
+    assert "*Hiding less is better.* (own hypothesis): " in (study.records.folder / "README.md").read_text()
+    board = (study.records.folder / "claims.csv").read_text()
+    assert "less_is_more" not in board
+    assert "tiny" not in board
+    assert study.folder in publishing.republish(study.records.folder)
+
+
+def test_a_file_that_cannot_be_read_stops_no_other_page(folder, tmp_path):
+    study = finished("masking_ratio", "smoke", tmp_path / "results")
+    broken = (folder / "tiny.yaml").read_text().replace("id: less_is_more", "claim: mask15.r.40_gt_15_mnly")
+    (folder / "tiny.yaml").write_text(broken)
+    with pytest.warns(publishing.GridWarning, match=naming("tiny.yaml:25", "mask15.r.40_gt_15_mnli")):
+        study.publish()
+    assert (study.folder / "README.md").exists()
+    before = (study.folder / "table.md").read_bytes()
+    (study.folder / "table.md").unlink()
+    with pytest.raises(ConfigError, match=naming("tiny.yaml:25")):
+        publishing.republish(study.records.folder)
+    assert (study.folder / "table.md").read_bytes() == before
+    assert (study.records.folder / "claims.md").exists()
+
+
+def test_a_page_whose_text_is_gone_stays_as_it_was_and_is_named(folder, tmp_path):
+    results = tmp_path / "results"
+    own, other = finished("tiny", "smoke", results), finished("masking_ratio", "smoke", results)
+    own.publish()
+    other.publish()
+    table, rows = (results / "runs.csv").read_bytes(), (own.folder / "table.md").read_bytes()
+    shutil.rmtree(tmp_path / "own" / "text")
+    with pytest.raises(ConfigError, match=naming("tiny/smoke", "text:")):
+        publishing.republish(results)
+    assert (own.folder / "table.md").read_bytes() == rows
+    assert (results / "runs.csv").read_bytes() == table
+
+
+@pytest.mark.parametrize("request_", ["{", "[1]", '{"grid": "masking_ratio"}', '{"grid": "g", "scale": "s", "new": 1}'])
+def test_a_request_that_is_none_is_named(folder, tmp_path, request_):
+    file = tmp_path / "results" / "masking_ratio" / "smoke-123456" / "request.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(request_)
+    with pytest.raises(ConfigError, match=naming("masking_ratio/smoke-123456", "request.json")):
+        publishing.republish(tmp_path / "results")
+
+
+def test_publishing_a_study_leaves_the_table_of_all_runs_as_rebuilding_does(folder, tmp_path):
+    results = tmp_path / "results"
+    for name in ("tiny", "masking_ratio"):
+        finished(name, "smoke", results).publish()
+    at_once = (results / runs_table.NAME).read_bytes()
+    assert {line.split(b",")[0] for line in at_once.splitlines()} == {b"grid", b"tiny", b"masking_ratio"}
+    (results / runs_table.NAME).unlink()
+    publishing.republish(results)
+    assert (results / runs_table.NAME).read_bytes() == at_once
+    (results / runs_table.NAME).write_text("not, a table\n1,2\n")
+    Study("tiny", "smoke", results_dir=results).publish()
+    assert b"not, a table" not in (results / runs_table.NAME).read_bytes()
