@@ -14,7 +14,8 @@ def cache() -> Path:
 
     It is ``ABLATIONS_CACHE``, or ``.cache`` in the project.
     """
-    return Path(os.environ.get("ABLATIONS_CACHE") or project() / ".cache").expanduser().resolve()
+    path = os.environ.get("ABLATIONS_CACHE") or project() / ".cache"
+    return Path(os.path.realpath(os.path.expanduser(path)))  # unlike pathlib's, these take any text
 
 
 def data_home() -> Path | None:

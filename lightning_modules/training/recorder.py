@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 from safetensors.torch import save
 
-from lightning_modules.files import write_atomically
+from lightning_modules import cached
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 
 CHECKPOINT, WEIGHTS = "last.ckpt", "weights.safetensors"
@@ -159,9 +159,9 @@ class Recorder(pl.Callback):
 
 
 def keep_weights(module: pl.LightningModule, folder: Path) -> None:
-    """Writes a module's weights to ``folder`` atomically."""
+    """Writes a module's weights to ``folder`` atomically, with their digest."""
     tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
-    write_atomically(folder / WEIGHTS, lambda file: file.write(save(tensors)))
+    cached.write(folder / WEIGHTS, lambda file: file.write(save(tensors)))
 
 
 def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
