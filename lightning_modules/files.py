@@ -1,10 +1,13 @@
 """Atomic writing: after a crash or on a full disk a file has either its old or its new content."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a full disk says
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -14,7 +17,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     write a path at a time.
 
     Raises:
-        OSError: From writing; the new file is removed and ``path`` is unchanged.
+        OSError: From writing, with the file's name; the new file is removed and ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
@@ -24,9 +27,11 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # writing to an open file names none
+            error.filename = str(path)
         raise
     folder = os.open(path.parent, os.O_RDONLY)  # the new name itself must reach the disk
     try:

@@ -40,8 +40,8 @@ def cache() -> Path:
     It is ``ABLATIONS_CACHE``, or ``.cache`` in the checkout, or the user's cache folder if there is no checkout.
     """
     named, root = os.environ.get("ABLATIONS_CACHE"), checkout()
-    usual = root / ".cache" if root else user_cache_path("ablations", appauthor=False)
-    return Path(named or usual).expanduser().resolve()
+    path = named or (root / ".cache" if root else user_cache_path("ablations", appauthor=False))
+    return Path(os.path.realpath(os.path.expanduser(path)))  # unlike pathlib's, these take any text
 
 
 def data_home() -> Path | None:

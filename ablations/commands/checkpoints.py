@@ -49,7 +49,7 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
         ConfigError: If there is no such run, its weights are missing, or transformers cannot express its knobs.
     """
     from ablations.core.store import Records
-    from lightning_modules import interop
+    from lightning_modules import cached, interop
     from lightning_modules.config import ConfigError
     from lightning_modules.data.store import tokenizer_file
     from lightning_modules.training.weights import WEIGHTS, load_weights
@@ -58,12 +58,12 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
     run = _pretraining(prefix, records)
     interop.of_run(run.system, {})  # raises for unsupported knobs before the search for weights
     weights = records.work_folder(run.id) / WEIGHTS
-    if not weights.is_file():
+    if not cached.is_sound(weights):
         raise ConfigError(
             [
-                f"the weights of run {run.id} are no longer on this machine (records keep none). To train it again, "
-                f"run its grid with `--results-dir OTHER` and export with `--results-dir OTHER`, or delete "
-                f"{records.path(run.id)} and run its grid"
+                f"the weights of run {run.id} are not on this machine as they were written (records keep none). "
+                f"To train it again, run its grid with `--results-dir OTHER` and export with `--results-dir OTHER`, or "
+                f"delete {records.path(run.id)} and run its grid"
             ]
         )
     checkpoint = interop.of_run(run.system, load_weights(weights))
@@ -166,7 +166,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     from safetensors.torch import save_file
 
     from ablations.core import provenance
-    from lightning_modules import interop
+    from lightning_modules import cached, interop
     from lightning_modules.config import identity
     from lightning_modules.finetuning.run import FinetuningRun
     from lightning_modules.training.recorder import CHECKPOINT
@@ -189,7 +189,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     result = {"name": name, "family": checkpoint.family.name, "notes": list(checkpoint.notes), **what, **asdict(fitted)}
     result["provenance"] = origin | {"finished": provenance.now()}
     for left in (_START, CHECKPOINT, WEIGHTS):
-        (work / left).unlink(missing_ok=True)
+        cached.remove(work / left)
     if not any(work.iterdir()):
         work.rmdir()
     return _written(request.output / f"{name}.json", result)

@@ -18,6 +18,7 @@ from ablations.figures.style import svg
 from ablations.inspection import attention_figure, example_texts
 from ablations.inspection.trained import finished, weights
 from ablations.planning.plan import Plan
+from lightning_modules import cached
 from lightning_modules.analysis.attention_maps import (
     Attention,
     HeadStatistics,
@@ -299,7 +300,8 @@ class Inspection:
         for record in self.records.all():
             path = self.records.work_folder(record.id) / WEIGHTS
             is_child = record.kind == "finetune" and self.run.id in record.config.get("parents", ())
-            if not (is_child and record.config.get("task") in reading and record.outcome == "done" and path.is_file()):
+            is_reader = is_child and record.config.get("task") in reading and record.outcome == "done"
+            if not (is_reader and cached.is_sound(path)):
                 continue
             made = record.run()
             finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)

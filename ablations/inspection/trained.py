@@ -5,6 +5,7 @@ from pathlib import Path
 from ablations.core.store import Records
 from ablations.running import worker
 from ablations.schema.record import Record
+from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.training.weights import WEIGHTS
 
@@ -45,14 +46,15 @@ def weights(record: Record, records: Records, train: bool) -> Path:
             at another loss than the record.
     """
     path = records.work_folder(record.id) / WEIGHTS
-    if path.is_file():
+    if cached.is_sound(path):
         return path
     if not train:
         minutes = record.cost.get("seconds", 0.0) / 60
         raise ConfigError(
             [
-                f"the weights of {record.id} are missing: they are in the cache of the machine that trained it, until "
-                f"`ablations clean`. To train it again from its seed (it took {minutes:.1f} minutes), add --train"
+                f"the weights of {record.id} are missing or not as they were written. They are in the cache of the "
+                f"machine that trained it, until `ablations clean`. To train it again from its seed (it took "
+                f"{minutes:.1f} minutes), add --train"
             ]
         )
     try:

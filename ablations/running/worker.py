@@ -20,7 +20,7 @@ from ablations.core.store import Records, write
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
-from lightning_modules import speed
+from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_store
 from lightning_modules.places import project
@@ -165,7 +165,7 @@ def _made(
 
 
 def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
-    """The weights of a finished run; if they are missing, as in a fresh clone, the run is trained again.
+    """The weights of a finished run; if they are missing, as in a fresh clone, or altered, the run is trained again.
 
     Raises:
         NotReproducedError: If the second training does not end at the loss in the record.
@@ -175,8 +175,8 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
 
     folder = records.work_folder(run.id)
     with records.lock(run.id):  # waits for another process that trains the same run
-        if not (folder / WEIGHTS).is_file():
-            folder.mkdir(parents=True, exist_ok=True)
+        if not cached.is_sound(folder / WEIGHTS):
+            cached.folder(folder)
             _note(folder, f"training run {run.id} again, because another run needs its weights")
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
@@ -193,7 +193,7 @@ class NotReproducedError(Exception):
 
 def _compare(run: Run, now: float, then: float, weights: Path) -> None:
     if not math.isclose(now, then, rel_tol=_SAME_LOSS):
-        weights.unlink()
+        cached.remove(weights)
         raise NotReproducedError(
             f"run {run.id}, trained again for its weights, ended at a loss of {now:.4f} but its record says {then:.4f}"
         )

@@ -6,16 +6,17 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
+from lightning_modules.files import write_atomically
 from lightning_modules.places import cache
 
 _PINS = Path(__file__).with_name("pins.json")
@@ -79,14 +80,8 @@ def pin(names: Iterable[str]) -> None:
     pins = {name: {split: asdict(part) for split, part in parts.items()} for name, parts in pinned().items()}
     for name in names:
         pins[name] = {split: asdict(part) for split, part in measured(name).items()}
-    _written(_PINS, dict(sorted(pins.items())))
-
-
-def _written(path: Path, content: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    content = json.dumps(dict(sorted(pins.items())), indent=2) + "\n"
+    write_atomically(_PINS, lambda file: file.write(content.encode()))
 
 
 def expected(name: str) -> dict[str, Part]:
@@ -95,9 +90,11 @@ def expected(name: str) -> dict[str, Part]:
     if name in pins:
         return pins[name]
     path = cache() / "fingerprints" / f"{identity(_state(name))[:24]}.json"
-    if not path.is_file():
-        _written(path, {split: asdict(part) for split, part in measured(name).items()})
-    return _parts({name: json.loads(path.read_text(encoding="utf-8"))})[name]
+
+    def measure(file: BinaryIO) -> None:
+        cached.put_json(file, {split: asdict(part) for split, part in measured(name).items()})
+
+    return _parts({name: cached.kept(path, measure, cached.get_json)})[name]
 
 
 def _state(name: str) -> list:

@@ -5,22 +5,21 @@ is a row of its embedding table. A vector does not depend on context; as a basel
 adds.
 """
 
-import io
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 
+from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob
 from lightning_modules.data.store import TokenStore
 from lightning_modules.data.text.tokenizer import SPECIALS
-from lightning_modules.files import write_atomically
 from lightning_modules.places import cache
 
 _RECIPE = 1  # raise when the same text, settings and seed would give different vectors
@@ -148,11 +147,9 @@ def word_vectors(store: TokenStore, settings: WordVectors, width: int, seed: int
         "made by": [_RECIPE, version("gensim")],
     }
     path = cache() / "word-vectors" / f"{identity(key)[:24]}.npz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if not path.is_file():
-            made, packed = train(store, settings, width, seed), io.BytesIO()
-            np.savez(packed, tokens=made.tokens, values=made.values, seconds=made.seconds)
-            write_atomically(path, lambda file: file.write(packed.getvalue()))
-    with np.load(path) as kept:
-        return Vectors(kept["tokens"], kept["values"], float(kept["seconds"]))
+    return cached.kept(path, lambda file: np.savez(file, **asdict(train(store, settings, width, seed))), _read)
+
+
+def _read(path: Path) -> Vectors:
+    with np.load(path) as stored:
+        return Vectors(stored["tokens"], stored["values"], float(stored["seconds"]))

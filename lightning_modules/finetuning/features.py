@@ -5,20 +5,17 @@ only a mixture of layers, a BiLSTM and the task's head are trained.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import torch
-from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules import NUMERICS
+from lightning_modules import NUMERICS, cached
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.layers.bilstm import BiLSTM
@@ -126,23 +123,18 @@ class Kept:
             numbers += example.inputs.sample.tolist()
             counts += example.inputs.real.sum(1).tolist()
         path = cache() / "features" / f"{content.hexdigest()[:24]}.f16"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            if not path.is_file():
-                self._write(frozen, device, path)
         shape = (sum(counts), len(frozen.layers), frozen.model.width)
-        return _Rows.of(np.memmap(path, np.float16, "r", shape=shape), numbers, counts)
+        values = cached.kept(
+            path,
+            lambda file: self._write(frozen, device, file),
+            lambda path: np.memmap(path, np.float16, "r", shape=shape),
+        )
+        return _Rows.of(values, numbers, counts)
 
-    def _write(self, frozen: FrozenFeatures, device: torch.device, path: Path) -> None:
-        temporary = path.with_suffix(f".{os.getpid()}")
-        try:
-            with open(temporary, "wb") as file:
-                for example in InOrder(self.inputs, _BATCH):
-                    features = frozen.features(example.to(device)).cpu()
-                    file.write(features[example.inputs.real].numpy().tobytes())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    def _write(self, frozen: FrozenFeatures, device: torch.device, file: BinaryIO) -> None:
+        for example in InOrder(self.inputs, _BATCH):
+            features = frozen.features(example.to(device)).cpu()
+            file.write(features[example.inputs.real].numpy().tobytes())
 
 
 def _origin(frozen: FrozenFeatures, device: torch.device) -> list[Any]:

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from filelock import FileLock
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
+from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
@@ -219,11 +219,7 @@ def _cached(content: str) -> Path:
     """The tokenizer as a cached file, whose bytes are part of the cache keys of pieces."""
     name = hashlib.sha256(content.encode()).hexdigest()[:24]
     path = cache() / "tokenizers" / f"own-{name}" / "tokenizer.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if not path.is_file():
-            write_atomically(path, lambda file: file.write(content.encode()))
-    return path
+    return cached.kept(path, lambda file: file.write(content.encode()), lambda path: path)
 
 
 def write_tokenizer(folder: Path, path: Path, settings: Tokenizer, max_positions: int, segment_types: int) -> None:

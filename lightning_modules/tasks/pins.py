@@ -9,7 +9,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from lightning_modules import cached
 from lightning_modules.config import identity
 from lightning_modules.data.pins import DataMismatch
 from lightning_modules.files import write_atomically
@@ -62,17 +64,17 @@ def expected(name: str) -> dict[str, Part]:
         return pins[name]
     if task.origin is None:
         return measured(name)
-    path = _kept(task)
-    if not path.is_file():
-        content = {split: asdict(part) for split, part in measured(name).items()}
-        write_atomically(path, lambda file: file.write(json.dumps(content).encode()))
-    return {split: Part(**part) for split, part in json.loads(path.read_text(encoding="utf-8")).items()}
+
+    def measure(file: BinaryIO) -> None:
+        cached.put_json(file, {split: asdict(part) for split, part in measured(name).items()})
+
+    return {split: Part(**part) for split, part in cached.kept(_kept(task), measure, cached.get_json).items()}
 
 
 def at_hand(name: str) -> bool:
     """Whether the fingerprint of a task is available: it is pinned, was measured before, or its files exist."""
     task = task_named(name)
-    if name in pinned() or task.origin is None or _kept(task).is_file():
+    if name in pinned() or task.origin is None or cached.is_sound(_kept(task)):
         return True
     return all(task.origin.find(split) for split in ("train", "dev"))
 

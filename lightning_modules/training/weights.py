@@ -7,14 +7,14 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from lightning_modules.files import write_atomically
+from lightning_modules import cached
 
 WEIGHTS = "weights.safetensors"
 _ALIASES = "aliases"  # entry of the header: further names of tensors, as JSON
 
 
 def keep_weights(module: nn.Module, folder: Path) -> None:
-    """Writes a module's weights to ``folder`` atomically.
+    """Writes a module's weights to ``folder`` atomically, with their digest.
 
     The format holds no two tensors in one memory. A tensor with several names is written under the first, and the
     header says the others; without such tensors there is no header entry.
@@ -31,7 +31,7 @@ def keep_weights(module: nn.Module, folder: Path) -> None:
         tensors[name] = compact.clone() if storage in storages else compact  # a part of a tensor above
         storages.add(storage)
     header = {_ALIASES: json.dumps(aliases)} if aliases else None
-    write_atomically(folder / WEIGHTS, lambda file: file.write(save(tensors, header)))
+    cached.write(folder / WEIGHTS, lambda file: file.write(save(tensors, header)))
 
 
 def load_weights(file: Path) -> dict[str, Tensor]:

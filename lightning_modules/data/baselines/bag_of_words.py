@@ -8,13 +8,13 @@ the same in either order.
 """
 
 import hashlib
-import json
-import os
 from dataclasses import asdict, dataclass
+from typing import BinaryIO
 
 import numpy as np
 from scipy import sparse
 
+from lightning_modules import cached
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.draws import permutation
 
@@ -112,11 +112,8 @@ def cached_baseline(train: PairSequences, heldout: PairSequences, chosen: np.nda
         repr([_RECIPE, _STRENGTHS, _FOLDS]).encode() + train_counts.digest() + heldout_counts.digest()
     )
     path = train.store.folder / f"pair-baseline-{digest.hexdigest()[:16]}.json"
-    try:
-        return Baseline(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        computed = baseline(train_counts, heldout_counts)
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(asdict(computed)), encoding="utf-8")
-    os.replace(temporary, path)
-    return computed
+
+    def compute(file: BinaryIO) -> None:
+        cached.put_json(file, asdict(baseline(train_counts, heldout_counts)))
+
+    return Baseline(**cached.kept(path, compute, cached.get_json))

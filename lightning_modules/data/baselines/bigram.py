@@ -9,14 +9,14 @@ sees one side only, so does the baseline, with weights fitted for that.
 """
 
 import hashlib
-import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import BinaryIO
 
 import numpy as np
 from scipy import sparse
 
+from lightning_modules import cached
 from lightning_modules.batch import STEP, Example, Visibility
 from lightning_modules.data.store import TokenStore
 
@@ -175,11 +175,8 @@ def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "ml
         for tensor in (example.inputs.ids, example.inputs.special, predicted.where, predicted.ids):
             digest.update(np.ascontiguousarray(tensor.numpy()))
     path = train.folder / f"baseline-{digest.hexdigest()[:16]}.json"
-    try:
-        return Baseline(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        computed = baseline(train, heldout, target)
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(asdict(computed)), encoding="utf-8")
-    os.replace(temporary, path)
-    return computed
+
+    def compute(file: BinaryIO) -> None:
+        cached.put_json(file, asdict(baseline(train, heldout, target)))
+
+    return Baseline(**cached.kept(path, compute, cached.get_json))

@@ -1,12 +1,12 @@
 """Input formats: how documents are *arranged* as sequences, once, before any corruption."""
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Literal, Self
 
 import numpy as np
 
+from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob, once
 from lightning_modules.data.formats import pairs, running_text
 from lightning_modules.data.formats.pairs import PairSequences
@@ -98,12 +98,8 @@ class InputFormat(Settings):
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         path = store.folder / f"{name}-{identity([self.essence(), recipe])[:12]}.npy"
-        try:
-            return np.asarray(np.load(path, mmap_mode="r"))
-        except (OSError, ValueError):
-            made = make()
-        temporary = path.with_suffix(f".{os.getpid()}")
-        with open(temporary, "wb") as file:
-            np.save(file, made)
-        os.replace(temporary, path)
-        return made
+        return cached.kept(
+            path,
+            lambda file: cached.put_array(file, make()),
+            lambda path: np.asarray(np.load(path, mmap_mode="r")),
+        )

@@ -7,7 +7,6 @@ are counted first and passed to it in a fixed order.
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from filelock import FileLock
 
+from lightning_modules import cached
 from lightning_modules.config import ConfigError, Settings, identity, knob
 from lightning_modules.draws import permutation
 from lightning_modules.places import cache
@@ -204,15 +203,7 @@ def trained(settings: Tokenizer, key: dict[str, str], sentences: Iterator[str]) 
     """
     name = identity({"settings": settings.essence(), "corpora": key, "recipe": _RECIPE})[:24]
     path = cache() / "tokenizers" / name / "tokenizer.json"
-    if path.is_file():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if not path.is_file():
-            temporary = path.with_suffix(f".{os.getpid()}")
-            temporary.write_text(train(settings, sentences).to_str(), encoding="utf-8")
-            os.replace(temporary, path)
-    return path
+    return cached.kept(path, lambda file: file.write(train(settings, sentences).to_str().encode()), lambda path: path)
 
 
 def fingerprint(path: Path) -> str:

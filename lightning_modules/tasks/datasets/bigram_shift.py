@@ -7,10 +7,9 @@ and never the first word, whose capital would give the swap away.
 """
 
 import itertools
-import json
-import os
 from collections.abc import Iterator
 
+from lightning_modules import cached
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.pins import digest, expected
 from lightning_modules.draws import permutation
@@ -26,12 +25,8 @@ _WORDS = range(5, 29)  # of a sentence, as in the paper
 def rows(split: Split) -> Iterator[Row]:
     """The examples of a split, cached because making them takes seconds."""
     path = cache() / "tasks" / f"bigram_shift-{split}-{digest(expected(_CORPUS))[:16]}.json"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")  # several processes may write it at once
-        temporary.write_text(json.dumps(list(_made(split)), ensure_ascii=False), encoding="utf-8")
-        os.replace(temporary, path)
-    return (Row(*row) for row in json.loads(path.read_bytes()))
+    held = cached.kept(path, lambda file: cached.put_json(file, list(_made(split))), cached.get_json)
+    return (Row(*row) for row in held)
 
 
 def _made(split: Split) -> Iterator[Row]:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from lightning_modules import cached
 from lightning_modules.data.corpora.sources import Origin
-from lightning_modules.files import write_atomically
 from lightning_modules.places import cache
 from lightning_modules.tasks.datasets.squad import PUBLISHED, REBUILT, placed, read
 from lightning_modules.tasks.readers.files import Files, Hub
@@ -59,10 +59,8 @@ class MadeAgain:
         dev = list(OFFICIAL("dev"))
         key = hashlib.sha256(source.read_bytes() + json.dumps([_RECIPE, dev]).encode()).hexdigest()
         path = cache() / "tasks" / f"qnli-train-{key[:16]}.json"
-        if not path.is_file():
-            made = json.dumps(list(_from_squad(source, dev)), ensure_ascii=False)
-            write_atomically(path, lambda file: file.write(made.encode()))
-        return (Row(*row) for row in json.loads(path.read_bytes()))
+        held = cached.kept(path, lambda file: cached.put_json(file, list(_from_squad(source, dev))), cached.get_json)
+        return (Row(*row) for row in held)
 
 
 def _from_squad(source: Path, dev: list[Row]) -> Iterator[Row]:

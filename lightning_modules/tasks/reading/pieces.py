@@ -1,12 +1,14 @@
 """The pieces of a task's texts, made once per tokenizer and cached."""
 
 import hashlib
-import os
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
+from lightning_modules import cached
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.places import cache
 
@@ -39,12 +41,9 @@ class Pieces:
         key = hashlib.sha256(encoder.path.read_bytes())
         key.update(f"{_RECIPE} {encoder.kind}\0".encode() + "\n".join(texts).encode())  # no text contains a line break
         path = cache() / "pieces" / f"{key.hexdigest()[:24]}.npz"
-        if path.is_file():
-            with np.load(path) as stored:
-                return cls(**{name: stored[name] for name in ("ids", "words", "texts")})
-        made = cls(*encoder.by_word(texts))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")  # several processes may write it at once
-        np.savez(temporary, **asdict(made))
-        os.replace(temporary, path)
-        return made
+        return cached.kept(path, lambda file: np.savez(file, **asdict(cls(*encoder.by_word(texts)))), cls._read)
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        with np.load(path) as stored:
+            return cls(**{name: stored[name] for name in ("ids", "words", "texts")})

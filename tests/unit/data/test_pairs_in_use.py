@@ -81,7 +81,7 @@ def test_copies_draw_afresh_and_the_first_is_the_only_one_without(novel):
 
 def test_the_index_is_cached_and_a_damaged_one_is_made_again(novel, monkeypatch):
     form = segment_pairs(sequence_length=32)
-    first = form.arrange(novel).index
+    first = np.array(form.arrange(novel).index)
     (cached,) = novel.folder.glob("pairs-*.npy")
     cached.write_bytes(b"\x93NUMPY torn")
     assert np.array_equal(form.arrange(novel).index, first)

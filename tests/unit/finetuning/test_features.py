@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 
 from ablations.schema.run import Run
 from ablations.study import Study
+from lightning_modules import files
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning import features
@@ -162,13 +163,14 @@ def test_features_are_computed_once_and_anew_for_other_weights_layers_or_example
     assert made(max_length=8) > 0
     assert made(system=deep.but(**{"model.num_heads": 4})) == 2  # the same weights used otherwise
     assert made(weights=None) == 2
-    assert {path.suffix for path in (tmp_path / "features").iterdir()} == {".f16", ".lock"}
+    assert {path.suffix for path in (tmp_path / "features").iterdir()} == {".f16", ".lock", ".sha256"}
 
 
 def test_a_writing_that_fails_leaves_nothing(deep, start, tmp_path, monkeypatch):
     tuning = FinetuningRun(deep, "toy", SETTINGS, 0, start[0])
+    _ = tuning.data.train
     with monkeypatch.context() as patched:
-        patched.setattr(features.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        patched.setattr(files.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
         with pytest.raises(OSError, match="full"):
             _ = tuning.data.kept_train.rows
     assert [path.suffix for path in (tmp_path / "features").iterdir()] == [".lock"]

@@ -7,6 +7,7 @@ from ablations.core.store import Records
 from ablations.running import worker
 from ablations.running.execute import execute
 from ablations.running.launch import Launch
+from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.finetuning import run as tuning
 from lightning_modules.tasks import TASKS, pins
@@ -32,7 +33,8 @@ def trainings(monkeypatch):
         obstacle[""](run)
         assert (start is None) == (system.shallower() is None)
         before = start.read_text() if start else ""
-        (folder / WEIGHTS).write_text(f"{before}{system.model.num_layers} layers, ")
+        made_of = f"{before}{system.model.num_layers} layers, ".encode()
+        cached.write(folder / WEIGHTS, lambda file: file.write(made_of))
         (folder / CHECKPOINT).touch()
         loss = 4.0 + system.get(RATE) + seed / 10
         return Fitted(metrics={"heldout.loss": loss}, cost={"flops": 1.0, "seconds": 1.0})

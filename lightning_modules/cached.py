@@ -1,0 +1,198 @@
+"""Derived files in the cache: each has its digest beside it, and is made again if it is not as it was written.
+
+A stray write, a bad copy or a dying disk changes a file and keeps its size. What a run computes from such a file is a
+wrong number under the right id, so nothing is read before its digest has been compared: 0.1 s per 100 MB, once per
+process.
+"""
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+from filelock import FileLock
+
+from lightning_modules.files import FULL, write_atomically
+from lightning_modules.places import cache
+
+T = TypeVar("T")
+
+
+class CacheError(OSError):
+    """The cache cannot be written: where, why, and what to do."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def kept(path: Path, make: Callable[[BinaryIO], object], read: Callable[[Path], T]) -> T:
+    """What a file of the cache holds.
+
+    Args:
+        path: The file; its name says what it is made from.
+        make: Writes the content to an open file; called if the file is missing, altered or without a digest.
+        read: Reads the file.
+
+    Raises:
+        CacheError: If it cannot be written.
+    """
+    if not is_sound(path):
+        with locked(path):
+            if not is_sound(path):  # or another process has made it meanwhile
+                announce(path, "is not as it was written" if _beside(path).exists() else "has no digest")
+                write(path, make)
+    return read(path)
+
+
+def write(path: Path, make: Callable[[BinaryIO], object]) -> None:
+    """Writes a file and its digest, each atomically; between the two the file counts as altered.
+
+    Only one process may write a path at a time.
+
+    Raises:
+        CacheError: If it cannot be written.
+    """
+    folder(path.parent)
+    with reporting(path):
+        for target in (path, _beside(path)):
+            if target.is_dir():
+                vacate(target)
+        write_atomically(path, make)
+        line = f"{digest(path)}  {path.name}\n"  # as `sha256sum --check` reads it
+        write_atomically(_beside(path), lambda file: file.write(line.encode()))
+
+
+def put_array(file: BinaryIO, values: np.ndarray) -> None:
+    """Writes an array in numpy's format; unlike `numpy.save` on an open file it says when the disk is full."""
+    packed = io.BytesIO()
+    np.save(packed, values)
+    file.write(packed.getbuffer())
+
+
+def put_json(file: BinaryIO, content: object) -> None:
+    """Writes content as JSON."""
+    file.write(json.dumps(content).encode())
+
+
+def get_json(path: Path) -> Any:
+    """Reads what `put_json` wrote."""
+    return json.loads(path.read_bytes())
+
+
+def remove(path: Path) -> None:
+    """Removes a file and its digest, if they are there."""
+    path.unlink(missing_ok=True)
+    _beside(path).unlink(missing_ok=True)
+
+
+def is_sound(path: Path) -> bool:
+    """Whether a file has a digest and is as it was written."""
+    try:
+        return _beside(path).read_text(encoding="utf-8").split()[:1] == [digest(path)]
+    except (OSError, ValueError):
+        return False
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, computed once per process unless size, time or place of the file change.
+
+    Raises:
+        OSError: If it cannot be read or is no plain file.
+    """
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(f"{path} is no plain file")
+    return _digest(path, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest(path: Path, *_: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a path of the cache, whose folder is made.
+
+    Raises:
+        CacheError: If the folder cannot be made or written.
+    """
+    folder(path.parent)
+    lock = FileLock(path.with_name(f"{path.name}.lock"))
+    with reporting(path):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def folder(path: Path) -> Path:
+    """Makes a folder; in the cache, a file in place of a folder whose name is a digest makes room.
+
+    Raises:
+        CacheError: If a folder of the cache cannot be made.
+    """
+    with reporting(path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            if not path.is_relative_to(cache()):
+                raise
+            named = path.relative_to(cache()).parts[1:]  # the first says what the folder holds and may be a user's file
+            within = path.parents[len(named) - 1] if named else path
+            for name in named:
+                within = within / name
+                if not within.is_dir():
+                    vacate(within)
+            path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def vacate(path: Path) -> None:
+    """Removes what stands at a place of the cache; of a link only the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def reporting(path: Path) -> Iterator[None]:
+    """Turns failures to write a path of the cache into errors that say what to do; others pass.
+
+    Raises:
+        CacheError: From an error at the path, below the cache or above it.
+    """
+    try:
+        yield
+    except CacheError:
+        raise
+    except OSError as error:
+        place = Path(error.filename or path)
+        if not place.is_relative_to(cache()) and not cache().is_relative_to(place):
+            raise  # a file of the user's that the content is made from
+        what = "Free some space there, or set" if error.errno in FULL else "Set"
+        reason = f"the cache cannot be written at {place}: {error.strerror or error}"
+        message = f"{reason}. {what} ABLATIONS_CACHE to another folder"
+        raise CacheError(error.errno, message, str(place)) from error
+
+
+def announce(path: Path, why: str) -> None:
+    """Says on standard error that something in the cache is made again, if there is something."""
+    if path.exists() or path.is_symlink():
+        name = path.relative_to(cache()) if path.is_relative_to(cache()) else path.name
+        print(f"{name} in the cache {why}: it is made again", file=sys.stderr, flush=True)
