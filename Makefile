@@ -59,4 +59,4 @@ benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleav
 	$(BIN)/python benchmarks/pretrain_vs_transformers.py
 
 clean: ## remove caches and unfinished runs; results stay
-	rm -rf .cache .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf .cache .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache build dist docs/generated

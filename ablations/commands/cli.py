@@ -122,13 +122,8 @@ def run(  # noqa: PLR0913, a command's options
 
     with reporting_errors():
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
-        common = {
-            "scale": scale,
-            "seeds": seeds,
-            "filters": filters or None,
-            "executor": executor,
-            "results_dir": results_dir,
-        }
+        common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": executor}
+        common |= {"results_dir": results_dir}
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
             parameters = notebooks.checked(source, grid, common | parameters)

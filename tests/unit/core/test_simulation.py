@@ -31,6 +31,7 @@ def contrast(values):
 
 
 @given(differences, st.sampled_from([0.8, 0.95, 0.9975]))
+@settings(deadline=None)
 def test_intervals_are_those_of_verdicts(values, level):
     low, high = simulation.t_intervals(values, level)
     for one, *edges in zip(values.tolist(), low, high, strict=True):
