@@ -52,6 +52,14 @@ class PretrainingData(pl.LightningDataModule):
     def __post_init__(self) -> None:
         super().__init__()
 
+    def __str__(self) -> str:
+        """What it holds, without opening it; Lightning's own would draw batches and look for lengths in them."""
+        form = f"{self.format.kind.replace('_', ' ')} of {self.format.sequence_length} positions"
+        work = f"{self.steps:,} steps of {self.batch_size} sequences"
+        return f"{type(self).__name__}: {', '.join(self.data.corpora)}; {form}; {work}; seed {self.seed}"
+
+    __repr__ = __str__
+
     def prepare_data(self) -> None:
         """Builds missing token stores, once per machine."""
         for split in ("train", "heldout"):
@@ -68,7 +76,7 @@ class PretrainingData(pl.LightningDataModule):
 
     @functools.cached_property
     def heldout(self) -> HeldOut:
-        """The held-out examples, for validation and the neighbour baseline alike."""
+        """The held-out examples, for validation and the bigram baseline alike."""
         sequences = self.format.heldout().arrange(open_store(self.data, "heldout"))
         size = self.micro_batch_size or self.batch_size
         return HeldOut(sequences, self.heldout_sequences, size, self.prepare_heldout)
@@ -111,7 +119,7 @@ class PretrainingData(pl.LightningDataModule):
         return self.heldout
 
     def baselines(self, targets: Sequence[str] = ("mlm",)) -> dict[str, float]:
-        """Held-out losses in nats of the neighbour model (``bigram_loss``) and token frequencies (``unigram_loss``).
+        """Held-out losses in nats of the bigram baseline (``bigram_loss``) and token frequencies (``unigram_loss``).
 
         For the targets of language models the names start with ``next_`` and ``previous_``.
         """
