@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCALE ?= laptop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format notebooks tables check benchmark clean
+.PHONY: help demo test quick lint format notebooks tables check docs benchmark clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
@@ -50,9 +50,16 @@ notebooks: $(VENV)/.installed ## execute every ablation notebook at SCALE (defau
 tables: $(VENV)/.installed ## rebuild every table and figure under results/ from the records, without training
 	$(BIN)/ablations tables
 
+docs: $(VENV)/.docs ## build the documentation site: build/site/index.html
+	$(BIN)/python -m sphinx -b html -c docs -d build/doctrees -W --keep-going . build/site
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleaved in one run
 	$(PIP) install --quiet --constraint constraints.txt '.[bench]'
 	$(BIN)/python benchmarks/pretrain_vs_transformers.py
 
 clean: ## remove caches and unfinished runs; results stay
-	rm -rf .cache .pytest_cache .hypothesis .ruff_cache
+	rm -rf .cache .pytest_cache .hypothesis .ruff_cache build docs/generated
