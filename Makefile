@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCALE ?= laptop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-gpu lint format notebooks tables check benchmark clean
+.PHONY: help demo test quick test-gpu lint format notebooks tables check docs benchmark clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -53,6 +53,13 @@ notebooks: $(VENV)/.installed ## execute every ablation notebook at SCALE (defau
 
 tables: $(VENV)/.installed ## rebuild every table and figure under results/ from the records, without training
 	$(BIN)/ablations tables
+
+docs: $(VENV)/.docs ## build the documentation site: build/site/index.html
+	$(BIN)/python -m sphinx -b html -c docs -d build/doctrees -W --keep-going . build/site
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
 
 benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleaved in one run
 	$(PIP) install --quiet --constraint constraints.txt '.[bench]'

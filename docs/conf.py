@@ -2,21 +2,21 @@
 
 The source folder of Sphinx is the root of the repository, so that every page is rendered where it lies: its links to
 other files are right on the site and wherever the repository is browsed. Pages that are lists of what exists (grids,
-claims, published tables, modules, commands) are written by ``extension`` into ``docs/generated/``.
+claims, published tables, modules, commands) are written by ``site_extension`` into ``docs/generated/``.
 """
 
 import sys
-import tomllib
+from importlib.metadata import version as installed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 
-_about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 project = "Ablations"
 author = "The Ablations maintainers"
-version = release = _about["version"]
-html_title = f"Ablations {version}"
+copyright = f"{author}, Apache-2.0"
+version = release = installed("ablations")
+html_title = f"{project} {version}"
 
 extensions = [
     "myst_nb",
@@ -25,7 +25,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
-    "extension",
+    "site_extension.events",
 ]
 root_doc = "docs/index"
 include_patterns = [
@@ -41,9 +41,10 @@ include_patterns = [
     "results/published/parameters.md",
     "results/statistics/README.md",
 ]
-exclude_patterns = ["docs/_*", "docs/extension", "**/.ipynb_checkpoints"]
+exclude_patterns = ["docs/_*", "docs/site_extension", "docs/api_introduction.md", "**/.ipynb_checkpoints"]
 
 # Markdown and notebooks. Prose has dollars, quotation marks and dashes that are meant as they stand.
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"
 nb_render_markdown_format = "gfm"
@@ -82,4 +83,3 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-copyright = f"{author}, Apache-2.0"

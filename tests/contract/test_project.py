@@ -15,7 +15,9 @@ from ablations.planning import grids
 from lightning_modules.places import project
 
 ROOT = project()
-SOURCES = sorted(p for room in ("ablations", "lightning_modules", "benchmarks") for p in (ROOT / room).rglob("*.py"))
+SOURCES = sorted(
+    p for room in ("ablations", "lightning_modules", "benchmarks", "docs") for p in (ROOT / room).rglob("*.py")
+)
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # parameters beyond seven, with the reason
 MANY_PARAMETERS = {

@@ -1,18 +1,18 @@
-"""The part of the site that is made at build time: pages of what exists, and how code is shown.
-
-``pages`` says which pages are generated, ``grid_pages`` which results pages and notebooks belong to a grid, and
-``reference`` how docstrings and signatures look. Nothing here states a fact of its own: numbers come from ``results/``,
-claims and printed values from ``ablations/published/``, everything else from the code.
-"""
+"""Joins the steps to Sphinx."""
 
 from pathlib import Path
 from typing import Any
 
-from extension import grid_pages, links, pages, reference
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from site_extension import grid_pages, links, pages, reference
+from site_extension.sections import section
 
 
 def setup(app: Any) -> dict[str, Any]:
     """Connects the steps to the events of Sphinx."""
+    app.add_directive("section", Section)
     app.connect("config-inited", _prepare)
     app.connect("source-read", _read_page)
     app.connect("include-read", _read_part)
@@ -44,3 +44,23 @@ def _read_part(app: Any, path: Path, parent: str, source: list[str]) -> None:
         root = Path(app.srcdir)
         name = (root / path).resolve().relative_to(root).as_posix()
         source[0] = links.absolute(root, name, source[0], app.env.found_docs)
+
+
+class Section(SphinxDirective):
+    """One section of a Markdown file, without its heading: ``{section} /README.md: Speed``."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        """The nodes of the section, its links made absolute."""
+        name, _, title = self.arguments[0].partition(": ")
+        _, file = self.env.relfn2path(name)
+        self.env.note_dependency(file)
+        root, path = Path(self.env.srcdir), Path(file)
+        try:
+            text = section(path.read_text(encoding="utf-8"), title)
+        except (OSError, ValueError) as error:
+            raise self.error(f"{name}: {error}") from None
+        text = links.absolute(root, path.relative_to(root).as_posix(), text, self.env.found_docs)
+        return self.parse_text_to_nodes(text)

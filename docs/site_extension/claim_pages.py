@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ablations.claims.published_claims import TESTABLE
 from ablations.core.formatting import markdown_text
-from extension import grid_pages
+from site_extension import grid_pages
 
 PAGE = "docs/generated/claims.md"
 _HEADINGS = ("paper", "table", "claim", "published", "testable at", "grid", "scale", "outcome", "seeds", "id")

@@ -3,12 +3,15 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import typer
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 from typer.cli import get_docs_for_click
 
 from ablations.commands.cli import app
-from ablations.core.formatting import Sheet, markdown
+from ablations.core.formatting import markdown_text
 from lightning_modules.config import Settings, paths
 from lightning_modules.system import System
 from lightning_modules.tasks.settings import FineTuning
@@ -100,11 +103,18 @@ def _heading(text: str, line: str) -> str:
 def _commands() -> str:
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="ablations"), name="ablations")
-    return text.replace("# `ablations`\n", "# Commands\n", 1)
+    _, first, rest = text.partition("## `")  # before it a list of commands with shortened sentences
+    lines = [f"| [`{name}`](#ablations-{name}) | {_first_line(part)} |" for name, part in command.commands.items()]
+    introduction = "`ablations --help` and `ablations COMMAND --help` print the same."
+    return "\n".join(["# Commands", "", introduction, "", "| command | does |", "|---|---|", *lines, "", first + rest])
+
+
+def _first_line(command: Any) -> str:
+    return markdown_text((command.help or "").strip().partition("\n")[0])
 
 
 def _knobs() -> str:
-    parts = [
+    return "\n\n".join([
         "# Knobs",
         "Grids name a knob by its path, in `axes` and `set`; `ablations params SYSTEM` prints the values of a system, "
         "and `ablations diff A B` what two systems differ in. Defaults are BERT's where nothing else is said.",
@@ -113,16 +123,20 @@ def _knobs() -> str:
         "## Of a fine-tuning",
         "For all tasks `finetuning.<knob>`, for one task `finetuning.<task>.<knob>`.",
         _table(FineTuning, "finetuning."),
-    ]
-    return "\n\n".join(parts) + "\n"
+    ])  # fmt: skip
 
 
 def _table(settings: type[Settings], prefix: str) -> str:
-    leaves = {path: info for path, info in paths(settings).items() if info.description}
-    rows = [[prefix + path, _default(info), info.description] for path, info in leaves.items()]
-    return markdown(Sheet(["knob", "default", "meaning"], rows, left=3))
+    """A row for each knob; parts, which hold knobs, and labels, which change no number, have none."""
+    known = paths(settings)
+    parts = {path.rpartition(".")[0] for path in known}
+    lines = [
+        f"| `{prefix}{path}` | {_default(info)} | {markdown_text(info.description or '')} |"
+        for path, info in known.items()
+        if path not in parts and not (info.json_schema_extra or {}).get("label")
+    ]
+    return "\n".join(["| knob | default | meaning |", "|---|---|---|", *lines, ""])
 
 
-def _default(info: object) -> str:
-    value = getattr(info, "default", None)
-    return "" if value is None else str(value)
+def _default(info: FieldInfo) -> str:
+    return "" if info.default in (None, PydanticUndefined) else f"`{info.default}`"

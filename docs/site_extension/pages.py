@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from extension import claim_pages, code_pages, grid_pages, published_pages
+from site_extension import claim_pages, code_pages, grid_pages, published_pages
 
 FOLDER = "docs/generated"
 

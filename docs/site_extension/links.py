@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from extension import grid_pages
+from site_extension import grid_pages
 
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|/|#)([^()\s#]+)(#[^()\s]*)?(?=\))")
 _SOURCES = (".md", ".ipynb", ".rst")

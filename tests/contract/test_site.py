@@ -1,0 +1,149 @@
+"""The documentation site leads to everything: grids, notebooks, pages. It is not built here: `make docs` does that."""
+
+import csv
+import re
+
+import pytest
+
+from ablations.planning import grids
+from lightning_modules.places import project
+from site_extension import grid_pages, links, pages, sections
+
+ROOT = project()
+FRONT = "docs/index"
+PARTS = {"docs/api_introduction"}  # included by a page, not one itself
+
+
+@pytest.fixture(scope="module")
+def generated():
+    """Docname -> text of the pages that are written at build time."""
+    return {name.rpartition(".")[0]: text for name, text in pages.generated(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def reachable(generated):
+    """Every docname that the trees of pages lead to from the front page."""
+    found, open_ones = set(), [FRONT]
+    while open_ones:
+        docname = open_ones.pop()
+        if docname not in found:
+            found.add(docname)
+            open_ones += _children(docname, _text(docname, generated))
+    return found
+
+
+def _text(docname, generated):
+    if docname in generated:
+        return generated[docname]
+    (path,) = [path for end in (".md", ".ipynb") if (path := ROOT / f"{docname}{end}").is_file()]
+    return path.read_text(encoding="utf-8") + grid_pages.supplement(ROOT, docname)
+
+
+def _children(docname, text):
+    for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for line in filter(None, block.split("\n")):
+            if not line.startswith(":"):
+                target = re.sub(r"^.* <(.*)>$", r"\1", line)
+                folder = docname.rpartition("/")[0]
+                yield target.removeprefix("/") if target.startswith("/") else f"{folder}/{target}"
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_every_grid_has_a_page_that_begins_with_its_answer(name, reachable, generated):
+    docnames = [page.docname for page in grid_pages.every(ROOT) if page.grid == name]
+    assert docnames
+    assert set(docnames) <= reachable
+    for docname in docnames:
+        title, _, first = _text(docname, generated).split("\n")[:3]
+        assert title == f"# {grids.read(name).question}"
+        assert first.startswith(("**Answer:** ", "**Not run yet.** "))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_notebook_is_on_the_site_with_outputs_where_it_was_executed(path, reachable):
+    docname = f"notebooks/{path.stem}"
+    assert grid_pages.executed(ROOT).get(docname, docname) in reachable
+
+
+def test_every_page_of_the_documentation_is_in_a_tree(reachable, generated):
+    written = {path.relative_to(ROOT).with_suffix("").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    own = {name for name in written if not name.startswith(("docs/generated/", "docs/_"))}
+    assert own - PARTS | set(generated) | {"CONTRIBUTING", "CHANGELOG"} <= reachable
+
+
+def test_every_page_under_results_is_in_a_tree(reachable):
+    found = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "results").glob("*/*/README.md")}
+    assert found | {"results/README", "results/claims", "results/statistics/README"} <= reachable
+
+
+def test_a_grid_of_ones_own_gets_its_place_without_an_edit(tmp_path):
+    folder = tmp_path / "results" / "my_question" / "smoke"
+    folder.mkdir(parents=True)
+    (folder / "page.json").write_text(
+        '{"question": "Does it matter?", "finished": 1, "planned": 2, "verdicts": "no claims"}'
+    )
+    (folder / "notebook.ipynb").write_text("{}")
+    (page,) = [page for page in grid_pages.every(tmp_path) if page.grid == "my_question"]
+    assert page.answer == "no claims (1 of 2 runs)"
+    assert "</results/my_question/smoke/notebook>" in grid_pages.supplement(tmp_path, page.docname)
+
+
+def test_the_scoreboard_has_every_claim_and_leads_to_its_grid(generated):
+    with (ROOT / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = generated["docs/generated/claims"].splitlines()
+    for row in rows:
+        assert [line for line in lines if f"`{row['claim']}`" in line and row["outcome"] in line], row["claim"]
+    for page in grid_pages.published(ROOT):
+        assert any(f"(/{page.docname})" in line for line in lines) == any(row["grid"] == page.grid for row in rows)
+
+
+def test_the_reference_has_every_public_module(generated):
+    text = "\n".join(text for name, text in generated.items() if name.startswith("docs/generated/api/"))
+    for top in ("ablations", "lightning_modules"):
+        for path in (ROOT / top).rglob("*.py"):
+            module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+            is_public = "._" not in module and not module.startswith("ablations.commands")
+            assert (f".. automodule:: {module}\n" in text) == is_public, module
+
+
+def test_a_page_that_is_gone_is_removed_and_an_equal_one_is_left_alone(tmp_path, monkeypatch):
+    def write(*names):
+        monkeypatch.setattr(pages, "generated", lambda root: ((f"{pages.FOLDER}/{name}.md", name) for name in names))
+        pages.write(tmp_path)
+
+    write("kept", "gone")
+    kept = tmp_path / pages.FOLDER / "kept.md"
+    before = kept.stat().st_mtime_ns
+    write("kept")
+    assert [path.name for path in kept.parent.iterdir()] == ["kept.md"]
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_links_lead_to_pages_or_to_files(tmp_path):
+    for name in ("docs/a.md", "docs/b.md", "results/g/s/notebook.ipynb", "results/g/s/table.md", "notebooks/g.ipynb"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    shown = {"docs/a", "docs/b", "results/g/s/notebook"}
+    text = "[b](b.md#part) ![i](i.svg) [t](../results/g/s/table.md) [n](../notebooks/g.ipynb) [w](https://x.org/b.md)"
+    assert links.absolute(tmp_path, "docs/a.md", text, shown) == (
+        "[b](/docs/b.md#part) ![i](i.svg) [t](path:/results/g/s/table.md) [n](/results/g/s/notebook.ipynb) "
+        "[w](https://x.org/b.md)"
+    )
+    executed = links.absolute(tmp_path, "results/g/s/notebook.ipynb", "[b](../docs/b.md)", shown)
+    assert executed == "[b](/docs/b.md)", "an executed notebook keeps the links of its source"
+
+
+def test_a_section_ends_at_the_next_heading_of_its_level_and_a_missing_one_is_named():
+    text = "# T\n\n## One\n\na\n\n### Deep\n\n```\n## no heading\n```\n\n## Two\n\nb\n"
+    assert sections.section(text, "One") == "a\n\n### Deep\n\n```\n## no heading\n```\n"
+    assert sections.section(text, "Two") == "b\n"
+    with pytest.raises(ValueError, match="0 sections are called 'Three'; there are: T, One, Deep, Two"):
+        sections.section(text, "Three")
+
+
+def test_every_section_that_a_page_shows_exists():
+    for path in (ROOT / "docs").rglob("*.md"):
+        for name, title in re.findall(r"^```\{section\} /(.*?): (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+            assert sections.section((ROOT / name).read_text(encoding="utf-8"), title), f"{path}: {name}: {title}"
