@@ -53,7 +53,6 @@ smartquotes = False
 
 autodoc_default_options = {
     "members": True,
-    "show-inheritance": True,
     "member-order": "bysource",
     "ignore-module-all": True,  # what a package only passes on is described where it is defined
 }

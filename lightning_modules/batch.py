@@ -1,6 +1,6 @@
 """The batch dataclasses that all packages share, and the glossary of axes.
 
-Axes, in shape comments and type annotations everywhere:
+Axes, in shape comments and type annotations everywhere::
 
     b  sequences in a batch             n  predictions (targets) in a batch
     t  positions of a sequence          d  hidden width

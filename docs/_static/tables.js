@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const LONG = 25; // rows from which a table gets a filter
+  const LONG = 30; // rows from which a table gets a filter
   const MOST_CHOICES = 30; // distinct values up to which a column gets a list to choose from
   const SENTENCE = 32; // mean characters of a cell from which a column holds sentences
   const UNITS = {

@@ -72,16 +72,12 @@ def supplement(root: Path, docname: str) -> str:
 
 
 def executed(root: Path) -> dict[str, str]:
-    """The notebooks that are shown as executed, with outputs: docname of the source -> docname of the executed copy.
-
-    Those are the notebooks of grids, and others that were executed once (``results/essays``).
-    """
+    """The notebooks of grids that are shown as executed, with outputs: docname of the source -> of the executed copy."""
     found = {}
     for path in sorted(root.glob("results/*/*/notebook.ipynb")):
-        folder, name = path.parts[-3:-1]
-        source = f"notebooks/{name if folder == 'essays' else folder}"
-        if (root / f"{source}.ipynb").is_file():
-            found[source] = f"results/{folder}/{name}/notebook"
+        grid, scale = path.parts[-3:-1]
+        if (root / "notebooks" / f"{grid}.ipynb").is_file():
+            found[f"notebooks/{grid}"] = f"results/{grid}/{scale}/notebook"
     return found
 
 

@@ -19,25 +19,33 @@ def skip_member(app: Any, what: str, name: str, shown: Any, skip: bool, options:
 
 
 def process_signature(
-    app: Any, what: str, name: str, shown: Any, options: Any, signature: str, returned: str
-) -> tuple[str, str] | None:
-    """Settings are described by their knobs, so their class has no list of parameters."""
-    if what == "class" and inspect.isclass(shown) and issubclass(shown, Settings):
-        return "", ""
-    return None
+    app: Any, what: str, name: str, shown: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str, str | None] | None:
+    """A class of settings is described by its knobs and a protocol by its methods: neither shows parameters."""
+    if what == "class" and (issubclass(shown, Settings) or getattr(shown, "_is_protocol", False)):
+        return "", None
+    return (signature.replace("<factory>", "..."), returned) if signature else None
 
 
 def process_docstring(app: Any, what: str, name: str, shown: Any, options: Any, lines: list[str]) -> None:
-    """Adds the knobs of a settings class."""
-    if what == "class" and inspect.isclass(shown) and issubclass(shown, Settings):
-        own = {key: info for key, info in shown.model_fields.items() if key in shown.__annotations__}
-        for key, info in own.items():
-            lines += ["", *_knob(key, info)]
+    """Adds the knobs of settings, and the public classes that a class extends."""
+    if what == "class":
+        if issubclass(shown, Settings):
+            own = ((key, info) for key, info in shown.model_fields.items() if key in shown.__annotations__)
+            lines += [line for key, info in own for line in ("", _knob(key, info))]
+        bases = [base for base in shown.__bases__ if base.__module__ != "builtins" and _is_informative(base)]
+        if bases:
+            named = ", ".join(f"`~{base.__module__}.{base.__qualname__}`" for base in bases)
+            lines += ["", f"Extends {named}.", ""]
 
 
-def _knob(name: str, info: Any) -> list[str]:
+def _is_informative(base: type) -> bool:
+    return not base.__name__.startswith("_") and base.__module__ not in ("abc", "typing")
+
+
+def _knob(name: str, info: Any) -> str:
     default = "" if info.default in (None, PydanticUndefined) else f" = {info.default!r}"
-    return [f"* ``{name}{default}``: {info.description or ''}"]
+    return f"* ``{name}{default}``: {info.description or ''}"
 
 
 def link_by_last_name(app: Any, env: Any, node: Any, content: Any) -> Any:

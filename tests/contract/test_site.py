@@ -74,6 +74,8 @@ def test_every_page_of_the_documentation_is_in_a_tree(reachable, generated):
 def test_every_page_under_results_is_in_a_tree(reachable):
     found = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "results").glob("*/*/README.md")}
     assert found | {"results/README", "results/claims", "results/statistics/README"} <= reachable
+    essays = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "results").glob("essays/*/*.ipynb")}
+    assert essays <= reachable
 
 
 def test_a_grid_of_ones_own_gets_its_place_without_an_edit(tmp_path):
@@ -147,3 +149,20 @@ def test_every_section_that_a_page_shows_exists():
     for path in (ROOT / "docs").rglob("*.md"):
         for name, title in re.findall(r"^```\{section\} /(.*?): (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
             assert sections.section((ROOT / name).read_text(encoding="utf-8"), title), f"{path}: {name}: {title}"
+
+
+def _markdown():
+    """The Markdown of the repository, of notebooks too, without what is generated or built."""
+    for pattern in ("*.md", "docs/**/*.md", "results/**/README.md", "ablations/**/*.md", "notebooks/*.ipynb"):
+        for path in ROOT.glob(pattern):
+            if not path.is_relative_to(ROOT / pages.FOLDER):
+                yield path
+
+
+def test_links_between_files_also_work_where_the_repository_is_browsed():
+    broken = []
+    for path in _markdown():
+        for target in re.findall(r"\]\((?![a-z]+:|#)([^()\s#]+)[^()\s]*\)", path.read_text(encoding="utf-8")):
+            if target.startswith("/") or not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not broken
