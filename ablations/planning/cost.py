@@ -92,6 +92,5 @@ def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
     ]
     if measured:
         return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"
-    return ASSUMED_SPEED[
-        "gpu" if devices else "cpu"
-    ], f"assumed for {device}; no run of {_TELLING:g} s or more has finished on it yet"
+    assumed = ASSUMED_SPEED["gpu" if devices else "cpu"]
+    return assumed, f"assumed for {device}; no run of {_TELLING:g} s or more has finished on it yet"

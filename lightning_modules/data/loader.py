@@ -52,6 +52,14 @@ class PretrainingData(pl.LightningDataModule):
     def __post_init__(self) -> None:
         super().__init__()
 
+    def __str__(self) -> str:
+        """What it holds, without opening it; Lightning's own would draw batches and look for lengths in them."""
+        form = f"{self.format.kind.replace('_', ' ')} of {self.format.sequence_length} positions"
+        work = f"{self.steps:,} steps of {self.batch_size} sequences"
+        return f"{type(self).__name__}: {', '.join(self.data.corpora)}; {form}; {work}; seed {self.seed}"
+
+    __repr__ = __str__
+
     def prepare_data(self) -> None:
         """Builds missing token stores, once per machine."""
         for split in ("train", "heldout"):

@@ -121,6 +121,13 @@ class TaskData(pl.LightningDataModule):
     def __post_init__(self) -> None:
         super().__init__()
 
+    def __str__(self) -> str:
+        """What it holds, without opening it; Lightning's own would draw batches and look for lengths in them."""
+        size = f"batches of {self.settings.batch_size}, at most {self.settings.max_length} positions"
+        return f"{type(self).__name__}: {self.task.title}; {size}; seed {self.seed}"
+
+    __repr__ = __str__
+
     def setup(self, stage: str) -> None:
         """Encodes the examples, so that training time does not include it."""
         _ = self.train, self.dev

@@ -150,3 +150,17 @@ def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):
     trainer = pl.Trainer(max_epochs=1, **QUIET)
     trainer.fit(module, data)
     assert trainer.global_step == 4
+
+
+def test_data_modules_are_shown_by_what_they_hold(tiny, toy):
+    """Lightning's own text draws batches and fails on ours."""
+    tuning, pretraining = FinetuningRun(tiny, "toy", SETTINGS, 3, None).data, tiny.data_module(seed=3)
+    for fresh, opened, words in (
+        (tuning, "train", ("Low", str(SETTINGS.batch_size), "3")),
+        (pretraining, "sequences", (*tiny.data.corpora, "16", "12", "8", "3")),
+    ):
+        before = str(fresh)
+        assert opened not in vars(fresh), "nothing is opened to be shown"
+        getattr(fresh, opened)
+        assert str(fresh) == repr(fresh) == before
+        assert all(word in before for word in words)
