@@ -135,7 +135,7 @@ def _obstacle(claim: Claim, sides: Sides, contrasts: Sequence[Contrast]) -> str:
         return f"{finished} with a common seed on one device class; at least {relation.fewest} are needed"
     if any(sides.plateau[a] and sides.plateau[b] for a, b in relation.compared(count)):
         which = "both sides" if count == 2 else "two sides that are compared"
-        return f"{which} are still on the plateau (no better than the neighbour-count baseline); train longer"
+        return f"{which} are still on the plateau (no better than the bigram baseline); train longer"
     if claim.relation == "spread" and sides.lost:
         return f"{', '.join(sides.lost)}; without their scores the spread cannot be compared"
     if claim.metric not in EXACT and any(contrast.sd == 0 for contrast in contrasts):

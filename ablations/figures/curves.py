@@ -23,7 +23,7 @@ _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, i
 def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0]) -> Figure | None:
     """Held-out loss over training tokens: one colour per cell, seeds as thin lines, their mean as a thick line.
 
-    Horizontal lines show the losses of the unigram and the neighbour-count (bigram) baselines: a model above the
+    Horizontal lines show the losses of the unigram and the bigram baseline: a model above the
     latter has not left the plateau. The right edge names the cells in the order of their final losses.
 
     Args:

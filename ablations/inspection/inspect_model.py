@@ -100,8 +100,8 @@ class Inspection:
         model, metrics = self.system.model.resolved(), self.record.metrics
         losses = {
             "the model": "loss",
-            "neighbour counts": "bigram_loss",
-            "word frequencies": "unigram_loss",
+            "bigram baseline": "bigram_loss",
+            "unigram baseline": "unigram_loss",
         }
         parts = [
             f"{source} {fixed(metrics[f'heldout.{name}'], 2)}"

@@ -8,14 +8,14 @@ from ablations.schema.cell import Cell
 from lightning_modules.tasks import TASKS
 
 MAJORITY, SHARED = "majority class", "TF-IDF + logistic regression, shared words"
-WORDS, NEIGHBOURS = "TF-IDF + logistic regression", "neighbour counts"
+WORDS, BIGRAM = "TF-IDF + logistic regression", "bigram baseline"
 
 
 def references(metric: str) -> dict[str, str]:
     """The simple methods for a metric: name -> the metric that holds its score."""
     kind, _, name = metric.partition(".")
     if metric in HELDOUT:
-        return {NEIGHBOURS: f"{metric.removesuffix('loss')}bigram_loss"}
+        return {BIGRAM: f"{metric.removesuffix('loss')}bigram_loss"}
     if name in ("nsp_accuracy", "sop_accuracy"):
         kind = f"heldout.{name[:3]}"
         return {MAJORITY: f"{kind}_majority", SHARED: f"{kind}_overlap", WORDS: f"{kind}_bow"}

@@ -156,9 +156,7 @@ def _notes(
     notes += search_report.notes(grid, cells)
     notes += _left_out(summaries)
     if any(item.plateau for item in summaries):
-        notes.append(
-            "On the plateau: finished runs whose predictions are no better than counts of the neighbouring words."
-        )
+        notes.append("On the plateau: finished runs whose predictions are no better than the bigram baseline.")
     if len({device for item in summaries for device in item.devices}) > 1:
         notes.append("The runs come from several device classes. Means may mix them; differences never do.")
     sources = dict.fromkeys(

@@ -76,7 +76,7 @@ class PretrainingData(pl.LightningDataModule):
 
     @functools.cached_property
     def heldout(self) -> HeldOut:
-        """The held-out examples, for validation and the neighbour baseline alike."""
+        """The held-out examples, for validation and the bigram baseline alike."""
         sequences = self.format.heldout().arrange(open_store(self.data, "heldout"))
         size = self.micro_batch_size or self.batch_size
         return HeldOut(sequences, self.heldout_sequences, size, self.prepare_heldout)
@@ -119,7 +119,7 @@ class PretrainingData(pl.LightningDataModule):
         return self.heldout
 
     def baselines(self, targets: Sequence[str] = ("mlm",)) -> dict[str, float]:
-        """Held-out losses in nats of the neighbour model (``bigram_loss``) and token frequencies (``unigram_loss``).
+        """Held-out losses in nats of the bigram baseline (``bigram_loss``) and token frequencies (``unigram_loss``).
 
         For the targets of language models the names start with ``next_`` and ``previous_``.
         """

@@ -1,1 +1,1 @@
-"""Baselines on the text of a pretraining: neighbour counts, bags of words."""
+"""Baselines on the text of a pretraining: bigrams, bags of words."""

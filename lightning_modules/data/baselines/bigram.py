@@ -1,4 +1,4 @@
-"""The neighbour baseline: a masked token predicted from the two tokens beside it.
+"""The bigram baseline: a masked token predicted from the two tokens beside it.
 
 A masked LM that is no better has learned nothing from the wider context: it is on the plateau. The baseline
 interpolates three count models, ``p(w) = l1 P(w | left) + l2 P(w | right) + l3 P(w)``, with weights fitted by
@@ -37,7 +37,7 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Bigrams:
     """Counts of a text: pairs of adjacent tokens ``[left right]`` within documents, and single tokens ``[v]``."""
 
     pairs: sparse.csr_matrix
@@ -65,7 +65,7 @@ class Neighbours:
         shares = known * np.array(self.weights)
         return (chances * shares).sum(1) / shares.sum(1)
 
-    def fitted(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> "Neighbours":
+    def fitted(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> "Bigrams":
         """This model with the weights that maximise the probability of some text; an unknown side gets weight 0."""
         chances, known = self.chances(word, left, right)
         chances = chances[known[:, known.any(0)].all(1)]
@@ -74,7 +74,7 @@ class Neighbours:
             responsibility = chances * weights
             responsibility /= responsibility.sum(1, keepdims=True)
             weights = responsibility.mean(0)
-        return Neighbours(self.pairs, self.tokens, tuple(weights.tolist()))
+        return Bigrams(self.pairs, self.tokens, tuple(weights.tolist()))
 
 
 def _at(pairs: sparse.csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -83,8 +83,8 @@ def _at(pairs: sparse.csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.n
     return np.asarray(pairs[rows, columns], dtype=np.float64).ravel()
 
 
-def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Neighbours:
-    """The neighbour model of a store's text, with weights fitted for left and right neighbours, or for one side."""
+def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Bigrams:
+    """The bigram model of a store's text, with weights fitted for left and right neighbours, or for one side."""
     ids, size = store.ids, store.vocabulary.size
     stretches = -(-len(ids) // _STRETCH)
     most = min(stretches, -(-MOST_TOKENS // _STRETCH))
@@ -102,7 +102,7 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Neighbo
         left, right = ids[first].astype(np.int32), ids[first + 1].astype(np.int32)
         pairs = pairs + sparse.coo_matrix((np.ones(len(first), np.int64), (left, right)), shape=(size, size)).tocsr()
         tokens += np.bincount(ids[places], minlength=size)
-    model = Neighbours(pairs, tokens)
+    model = Bigrams(pairs, tokens)
     places = _places(kept, len(ids))
     inner = places[(places > 0) & (places + 1 < len(ids))]
     inner = inner[~ends[inner] & ~ends[inner + 1]]
@@ -147,7 +147,7 @@ def prefix(target: str) -> str:
 
 
 def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm") -> Baseline:
-    """The losses of the neighbour model and of token frequencies on held-out examples.
+    """The losses of the bigram model and of token frequencies on held-out examples.
 
     Args:
         train: The counted text: at most ``MOST_TOKENS`` tokens, evenly spread.

@@ -13,7 +13,7 @@ from lightning_modules.batch import Example, Size, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data import open_store
 from lightning_modules.data.baselines import bigram
-from lightning_modules.data.baselines.bigram import Neighbours
+from lightning_modules.data.baselines.bigram import Bigrams
 from lightning_modules.objectives import LanguageModel, MaskedLM
 from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
@@ -226,7 +226,7 @@ def test_weights_are_fitted_for_the_side_that_is_used(tiny, monkeypatch, sides):
     shown = [side if is_used else 0 * side - 1 for side, is_used in zip((around[0], around[2]), sides, strict=True)]
 
     def loss(weights):
-        chances = Neighbours(model.pairs, model.tokens, weights).probability(around[1], *shown)
+        chances = Bigrams(model.pairs, model.tokens, weights).probability(around[1], *shown)
         return -np.log(np.maximum(chances, 1e-9)).mean()
 
     shares = np.arange(0.1, 1, 0.1)

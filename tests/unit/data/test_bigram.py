@@ -1,4 +1,4 @@
-"""The neighbour baseline against loops, and what it may look at."""
+"""The bigram baseline against loops, and what it may look at."""
 
 import math
 
@@ -9,7 +9,7 @@ import torch
 from lightning_modules.batch import Example, Target, Tokens
 from lightning_modules.data import TokenStore, Vocabulary
 from lightning_modules.data.baselines import bigram
-from lightning_modules.data.baselines.bigram import Neighbours, baseline, cached_baseline, count
+from lightning_modules.data.baselines.bigram import Bigrams, baseline, cached_baseline, count
 
 SIZE, STRETCH = 12, 16
 
@@ -77,7 +77,7 @@ def test_weights_are_the_best_for_the_text_that_was_not_counted(store):
     kept = (ids[fitted], ids[fitted - 1], ids[fitted + 1])
 
     def loss(weights):
-        return -np.log(Neighbours(model.pairs, model.tokens, weights).probability(*kept)).mean()
+        return -np.log(Bigrams(model.pairs, model.tokens, weights).probability(*kept)).mean()
 
     assert sum(model.weights) == pytest.approx(1.0)
     others = [(a / 10, b / 10, 1 - (a + b) / 10) for a in range(1, 9) for b in range(1, 10 - a)]

@@ -5,6 +5,7 @@ import pytest
 
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.references import references
 from tests.unit.figures.test_figures import make_mixtures, texts
 from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_study
 
@@ -16,7 +17,8 @@ def test_curves_have_seeds_means_names_and_baselines():
     assert sum(line.get_linewidth() == 0.7 for line in axes.lines) == 25
     assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 5
     assert axes.get_xscale() == "log"
-    assert {"5 %", "15 %", "80 %", "masking rate", "bigram baseline", "unigram baseline"} <= set(texts(figure))
+    (named,) = references("heldout.loss")  # as tables call it
+    assert {"5 %", "15 %", "80 %", "masking rate", named, "unigram baseline"} <= set(texts(figure))
     thick = next(line for line in axes.lines if line.get_linewidth() == 2.2)
     ends = [records[run.id].curve["heldout.loss"][-1] for run in cells[0].runs]
     assert thick.get_ydata()[-1] == pytest.approx(np.mean(ends))

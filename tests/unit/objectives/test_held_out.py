@@ -123,7 +123,7 @@ KINDS = [get_args(info.annotation)[0] for info in Objectives.model_fields.values
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.corrupts])
 def test_whatever_corrupts_measures_a_loss_at_each_of_its_held_out_targets(kind):
-    """A training compares these losses with those of neighbour counts, by name."""
+    """A training compares these losses with those of the bigram and unigram baselines, by name."""
     objective, model = kind(), Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
     form = objective.held_out(MaskedLM())
     example = form.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())

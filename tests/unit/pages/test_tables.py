@@ -36,7 +36,7 @@ def rows_of(grid, cells, records):
 def test_one_row_a_cell_with_measured_and_published_columns_apart():
     *rows, simple = rows_of(*make_study())
     assert [row["masking rate"] for row in rows] == ["5 %", "15 %", "30 %", "40 %", "80 %"]
-    assert simple["masking rate"] == "neighbour counts"
+    assert simple["masking rate"] == "bigram baseline"
     assert simple["held-out loss (nats)"] == "6.210"
     assert [row["published: MNLI dev (%)"] for row in rows] == ["", "84.2", "84.2", "84.5", "80.8"]
     assert rows[1]["minus baseline"] == "baseline"
