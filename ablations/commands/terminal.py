@@ -21,14 +21,25 @@ class Format(StrEnum):
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Prints errors of configuration as messages instead of tracebacks, and exits."""
+    """Prints errors of configuration and of disks as messages instead of tracebacks, and exits."""
+    from ablations.core.store import StoreError
+    from lightning_modules.cached import CacheError
     from lightning_modules.config import ConfigError
+    from lightning_modules.files import is_full
 
     try:
         yield
     except ConfigError as error:
         for problem in error.problems:
             typer.secho(str(problem), err=True, fg="red")
+        raise typer.Exit(2) from None
+    except OSError as error:
+        if isinstance(error, (CacheError, StoreError)):
+            typer.secho(str(error), err=True, fg="red")
+        elif is_full(error):
+            typer.secho(f"{error.filename}: {error.strerror}; free some space and try again", err=True, fg="red")
+        else:
+            raise
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("interrupted; run the command again to continue", err=True)

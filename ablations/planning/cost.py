@@ -18,6 +18,9 @@ from lightning_modules.tasks import expected_work
 ASSUMED_SPEED = {"cpu": 2e11, "gpu": 3e13}
 
 
+_MOMENT = 1e-6  # seconds; no run is shorter
+
+
 @dataclass(frozen=True)
 class Cost:
     """The cost of one run, known before it runs."""
@@ -75,6 +78,8 @@ def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
         and record.outcome == "done"
         and record.kind == "pretrain"
         and record.provenance.get("device") == device
+        and record.cost.get("flops", 0.0) > 0.0  # a record may lack either
+        and record.cost.get("seconds", 0.0) > _MOMENT
     ]
     if measured:
         return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"
