@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from filelock import FileLock
 
-from lightning_modules.files import FULL, write_atomically
+from lightning_modules.files import is_full, write_atomically
 from lightning_modules.places import cache
 
 T = TypeVar("T")
@@ -185,7 +185,7 @@ def reporting(path: Path) -> Iterator[None]:
         place = Path(error.filename or path)
         if not place.is_relative_to(cache()) and not cache().is_relative_to(place):
             raise  # a file of the user's that the content is made from
-        what = "Free some space there, or set" if error.errno in FULL else "Set"
+        what = "Free some space there, or set" if is_full(error) else "Set"
         reason = f"the cache cannot be written at {place}: {error.strerror or error}"
         message = f"{reason}. {what} ABLATIONS_CACHE to another folder"
         raise CacheError(error.errno, message, str(place)) from error

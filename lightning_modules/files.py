@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a full disk says
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk, or what a user may write on it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -30,8 +33,11 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno and error.filename is None:  # writing to an open file names none
-            error.filename = str(path)
+        reason = error if isinstance(error, OSError) else error.__context__
+        if isinstance(reason, OSError) and reason.errno:
+            reason.filename = reason.filename or str(path)  # writing to an open file names none
+            if reason is not error and is_full(reason):  # `torch.save` raises an error of its own while handling it
+                raise reason from error
         raise
     folder = os.open(path.parent, os.O_RDONLY)  # the new name itself must reach the disk
     try:

@@ -39,8 +39,11 @@ Results = Annotated[str | None, typer.Option("--results-dir", help="Results fold
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Prints errors of configuration as messages instead of tracebacks, and exits; prints warnings of ours plainly."""
+    """Prints errors of configuration and of disks as messages instead of tracebacks, and exits; warnings plainly."""
+    from ablations.core.store import StoreError
+    from lightning_modules.cached import CacheError
     from lightning_modules.config import ConfigError
+    from lightning_modules.files import is_full
 
     usual = warnings.showwarning
     warnings.showwarning = functools.partial(_warn, usual)
@@ -48,6 +51,14 @@ def reporting_errors() -> Iterator[None]:
         yield
     except ConfigError as error:
         complain(error.problems)
+        raise typer.Exit(WRONG) from None
+    except OSError as error:
+        if isinstance(error, (CacheError, StoreError)):
+            complain([error])
+        elif is_full(error):
+            complain([f"{error.filename}: {error.strerror}; free some space and try again"])
+        else:
+            raise
         raise typer.Exit(WRONG) from None
     except KeyboardInterrupt:
         typer.echo("interrupted; run the command again to continue", err=True)

@@ -14,7 +14,9 @@ from typing import Any
 import nbformat
 from nbformat.reader import NotJSONError
 
+from ablations.core.store import unwritten
 from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.files import is_full
 from lightning_modules.places import checkout, own
 
 ANY_GRID = "grid"  # the notebook for grids without their own
@@ -111,11 +113,24 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
 
     Raises:
         papermill.exceptions.PapermillExecutionError: From the failing cell.
+        StoreError: If ``output`` cannot be written; the old one is intact.
     """
+    temporary = output.with_name(f".{output.stem}.{os.getpid()}.ipynb")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        _execute(source, parameters, temporary, output)
+    except OSError as error:
+        if is_full(error) or Path(error.filename or "").is_relative_to(output.parent):
+            raise unwritten(error, output, "the executed notebook") from error
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, output: Path) -> None:
     import papermill
 
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".{output.stem}.{os.getpid()}.ipynb")
     logging.getLogger("papermill").setLevel(logging.WARNING)
     try:
         papermill.execute_notebook(
@@ -125,13 +140,17 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
             progress_bar=False,
             extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns about loopback connections
         )
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                _name_relatively(temporary, source, output)
-                os.replace(temporary, output)
-            except NotJSONError:  # half written: the error that stopped the writing matters
-                temporary.unlink()
+    except Exception as error:
+        if not isinstance(error, OSError):
+            with contextlib.suppress(FileNotFoundError, NotJSONError):  # not begun, or half written
+                _replace(temporary, source, output)
+        raise
+    _replace(temporary, source, output)
+
+
+def _replace(temporary: Path, source: Path, output: Path) -> None:
+    _name_relatively(temporary, source, output)
+    os.replace(temporary, output)
 
 
 def _name_relatively(executed: Path, source: Path, output: Path) -> None:

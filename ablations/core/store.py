@@ -8,25 +8,29 @@ import errno
 import json
 import os
 import re
+import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from ablations.schema.record import Record, checksum
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.files import write_atomically
+from lightning_modules.files import is_full, write_atomically
 from lightning_modules.places import cache, project
 
 LARGEST_RECORD = 32_000  # bytes
+_LARGEST_READ = 1_000_000  # bytes; a newer version may keep more in a record
+_DEEPEST = 40  # containers within each other; a configuration has about ten
 _ID = re.compile(r"[0-9a-f]{16}")
 _VERSION = Record.model_fields["schema_version"].default
+_REMEDY = "restore it from a copy, or delete it and run its grid again"
 
-Flaw = Literal["empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced"]
+Flaw = Literal["unreadable", "empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced"]
 
 
 class RecordWarning(UserWarning):
@@ -35,6 +39,17 @@ class RecordWarning(UserWarning):
 
 class StoreError(OSError):
     """A record could not be written; the old file is intact."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+
+class _Flawed(Exception):
+    """What is wrong with a file among the records."""
+
+    def __init__(self, flaw: Flaw, message: str) -> None:
+        super().__init__(message)
+        self.flaw = flaw
 
 
 @dataclass(frozen=True)
@@ -121,8 +136,10 @@ class Records:
                 yield path.stem, entry
 
     def snapshot(self) -> "Snapshot":
-        """All present records; reads each file once."""
-        return Snapshot(self.folder, dict(self.survey()))
+        """All present records; reads each file once, and names damaged ones with a `RecordWarning` each."""
+        found = dict(self.survey())
+        name_damaged(found.values())
+        return Snapshot(self.folder, found)
 
     def verify(self) -> list[Damage]:
         """Every file among the records that is not a sound record, with its damage."""
@@ -148,13 +165,15 @@ class Records:
         if isinstance(existing, Record) and existing.outcome == "done" and record.outcome != "done":
             return existing
         if isinstance(existing, Damage) and existing.flaw == "newer":
-            raise StoreError(errno.EEXIST, str(existing), str(path))
+            raise StoreError(errno.EEXIST, existing.message, str(path))
         data = record.to_dict()
         data["checksum"] = checksum(data)
         text = _text(data)
         if len(text) > LARGEST_RECORD:
             message = f"the record has {len(text):,} bytes; at most {LARGEST_RECORD:,} are allowed"
             raise StoreError(errno.EMSGSIZE, message, str(path))
+        if path.is_dir() and not path.is_symlink():  # what is in it may be somebody's
+            os.replace(path, path.with_name(f"{path.name}.set-aside"))
         write(path, text)
         return Record.model_validate(data)
 
@@ -177,30 +196,14 @@ class Records:
 
     def _read(self, path: Path) -> Record | Damage | None:
         try:
-            raw = path.read_bytes()
+            record = _parsed(_content(path))
+            if path != self.path(record.id):
+                message = f"holds the record of {record.id}; rename it to {record.id}.json or delete it"
+                raise _Flawed("misplaced", message)
         except FileNotFoundError:
             return None
-        if not raw.strip():
-            return self._damage(path, "empty", "is empty; delete it and rerun")
-        try:
-            data = json.loads(raw)
-        except ValueError:  # bad JSON and bad UTF-8 alike
-            return self._damage(path, "truncated", "is not complete JSON; delete it and rerun")
-        if not isinstance(data, dict):
-            return self._damage(path, "malformed", "is not a record")
-        version = data.get("schema_version")
-        if isinstance(version, int) and version > _VERSION:
-            message = f"has schema version {version}, newer than the known version {_VERSION}; update the project"
-            return self._damage(path, "newer", message)
-        if data.get("checksum") != checksum(data):
-            return self._damage(path, "altered", "does not match its checksum; it was changed after it was written")
-        try:
-            record = Record.model_validate(data)
-        except ValidationError as error:
-            first = error.errors()[0]
-            return self._damage(path, "malformed", f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-        if path != self.path(record.id):
-            return self._damage(path, "misplaced", f"holds the record of {record.id}")
+        except _Flawed as error:
+            return self._damage(path, error.flaw, str(error))
         return record
 
     def _drift(self, path: Path, record: Record) -> Damage | None:
@@ -209,6 +212,8 @@ class Records:
             now = record.run().id
         except ConfigError as error:
             return self._damage(path, "drifted", f"its configuration is no longer readable: {error.problems[0]}")
+        except KeyError as error:  # of a text or a package that the run depends on
+            return self._damage(path, "drifted", f"its configuration lacks {error}; {_REMEDY}")
         message = f"its configuration now hashes to {now}; a setting changed its meaning without a migration"
         return self._damage(path, "drifted", message) if now != record.id else None
 
@@ -242,11 +247,90 @@ class Snapshot:
         return {id for id, entry in self.found.items() if isinstance(entry, Record) and entry.outcome == "done"}
 
 
+def name_damaged(entries: Iterable[Record | Damage | None]) -> None:
+    """Warns of each damaged file with a `RecordWarning`: which, why, and what to do."""
+    for entry in entries:
+        if isinstance(entry, Damage):
+            warnings.warn(f"set aside: {entry}", RecordWarning, stacklevel=3)
+
+
 def _usable(entry: Record | Damage | None) -> Record | None:
-    if isinstance(entry, Damage):
-        warnings.warn(f"{entry}; skipped", RecordWarning, stacklevel=3)
-        return None
-    return entry
+    name_damaged([entry])
+    return None if isinstance(entry, Damage) else entry
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a record's file.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        _Flawed: If it cannot be read.
+    """
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise _Flawed("unreadable", "is a folder or a device where a file should be; move it away")
+        if state.st_size > _LARGEST_READ:
+            raise _Flawed("malformed", f"has {state.st_size:,} bytes, a record at most {LARGEST_RECORD:,}; {_REMEDY}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise _Flawed("unreadable", "is a link to nothing; remove it or restore what it points to") from None
+        raise
+    except OSError as error:
+        raise _Flawed("unreadable", f"cannot be read: {error.strerror}; mend its permissions or remove it") from None
+
+
+def _parsed(raw: bytes) -> Record:
+    """The record in a file's content.
+
+    Raises:
+        _Flawed: If it is none.
+    """
+    data = _json(raw)
+    version = data.get("schema_version")
+    if isinstance(version, int) and version > _VERSION:
+        message = f"has schema version {version}, newer than the known version {_VERSION}; update the project"
+        raise _Flawed("newer", message)
+    try:
+        right = checksum(data)
+    except ValueError:  # 1e999 is read as infinity, and no text can be written with half a pair of surrogates
+        message = f"holds a number without bounds or a character that is half of one; {_REMEDY}"
+        raise _Flawed("malformed", message) from None
+    if data.get("checksum") != right:
+        raise _Flawed("altered", f"does not match its checksum: it was changed after it was written; {_REMEDY}")
+    try:
+        return Record.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise _Flawed("malformed", f"{place}: {first['msg']}; {_REMEDY}") from None
+
+
+def _json(raw: bytes) -> dict[str, Any]:
+    if not raw.strip():
+        raise _Flawed("empty", f"is empty; {_REMEDY}")
+    try:
+        data = json.loads(raw, parse_constant=_refuse)
+        is_deep = _depth_exceeds(_DEEPEST, data)
+    except RecursionError:
+        is_deep = True
+    except ValueError:  # bad JSON and bad UTF-8 alike
+        raise _Flawed("truncated", f"is not complete JSON; {_REMEDY}") from None
+    if is_deep:
+        raise _Flawed("malformed", f"nests more than {_DEEPEST} lists or mappings; {_REMEDY}")
+    if not isinstance(data, dict):
+        raise _Flawed("malformed", f"is not a record; {_REMEDY}")
+    return data
+
+
+def _depth_exceeds(most: int, value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return most == 0 or any(_depth_exceeds(most - 1, item) for item in inner if isinstance(item, (dict, list)))
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _Flawed("malformed", f"holds {constant}, which is no number; {_REMEDY}")
 
 
 def _text(data: dict[str, Any]) -> bytes:
@@ -264,5 +348,11 @@ def write(path: Path, content: bytes) -> None:
     try:
         write_atomically(path, lambda file: file.write(content))
     except OSError as error:
-        message = f"{error.strerror or error}: {len(content):,} bytes could not be written; the file is unchanged"
-        raise StoreError(error.errno or errno.EIO, message, str(path)) from error
+        raise unwritten(error, path, f"{len(content):,} bytes") from error
+
+
+def unwritten(error: OSError, path: Path, what: str) -> StoreError:
+    """The error for a path that could not be replaced: where, why, what to do."""
+    advice = "free some space and try again" if is_full(error) else "make it writable or take another folder"
+    message = f"{error.strerror or error}: {what} could not be written; the file is unchanged; {advice}"
+    return StoreError(error.errno or errno.EIO, message, str(path))

@@ -116,6 +116,11 @@ def meaning(metric: str) -> Meaning:
     raise KeyError(f"the dictionary of metrics has no {metric!r}: add it to ablations/measurements/dictionary.py")
 
 
+def unit(metric: str) -> str:
+    """The unit of a metric; empty if no line matches, as for one that another version of the project measured."""
+    return next((line.unit for line in dictionary() if line.parts.fullmatch(metric)), "")
+
+
 def lines() -> list[str]:
     """The dictionary as rows of a Markdown table."""
     return [f"| `{line.pattern}` | {line.unit} | {line.text} | {line.source} |" for line in dictionary()]

@@ -176,7 +176,7 @@ def _difference(
     if finished[0] == finished[1]:
         return None
     rows = [(measured.of(member, METRIC), losses[member.label]) for member in pair]
-    sides = [{seed: of[seed]._replace(value=value) for seed, (value, _) in at.items()} for of, at in rows]
+    sides = [{seed: of[seed]._replace(value=value) for seed, (value, _) in at.items() if seed in of} for of, at in rows]
     return paired_by_seed(sides).contrast.interval()
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from ablations.core import store
 from ablations.core.formatting import csv_entry
 from ablations.core.store import Snapshot
-from ablations.measurements.dictionary import meaning
+from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurement, Measurements, device_class, measured, record_rows
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.record import Record
@@ -102,7 +102,8 @@ def _others(snapshot: Snapshot) -> Iterator[Row]:
     for _, record in snapshot.survey():
         if isinstance(record, Record):
             config, device = record.config, device_class(record)
-            seed, task = config.get("seed", 0), config.get("task", "")
+            seed, task = config.get("seed", 0), str(config.get("task", ""))
+            seed = seed if isinstance(seed, int) else 0  # `ablations verify` names a configuration that is none
             where = Measurement("", seed, record.id, task, record.outcome, device, None, "", 0)
             for row in record_rows(where, record):
                 yield _row("", "", None, row, record)
@@ -124,7 +125,7 @@ def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, record: R
         outcome=row.outcome,
         metric=row.metric,
         value=repr(float(row.value)),
-        unit=meaning(row.metric).unit,
+        unit=unit(row.metric),
         device=csv_entry(row.device),
         commit=str(provenance.get("commit") or ""),
         dirty="" if dirty is None else str(bool(dirty)),

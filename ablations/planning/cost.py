@@ -88,7 +88,8 @@ def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
         and record.outcome == "done"
         and record.kind == "pretrain"
         and record.provenance.get("device") == device
-        and record.cost["seconds"] >= _TELLING
+        and record.cost.get("flops", 0.0) > 0.0  # a record may lack either
+        and record.cost.get("seconds", 0.0) >= _TELLING
     ]
     if measured:
         return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ablations.core.machine import slots
-from ablations.core.store import Records, Snapshot
+from ablations.core.store import Records, Snapshot, name_damaged
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
 from ablations.planning import scales
@@ -216,6 +216,7 @@ def plan(
         sound = {run_id: record for run_id, record in surveyed.items() if isinstance(record, Record)}
         cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
         runs = ordered(cells)
+    name_damaged(surveyed.get(run.id) for run in runs)
     speed, source = costing.speed(surveyed)
     return Plan(
         grid=grid,

@@ -21,7 +21,7 @@ def run_states(runs: Sequence[Run], surveyed: Mapping[str, Record | Damage]) -> 
     """Run id -> state; ``runs`` lists parents before children."""
     sound = {run_id: record for run_id, record in surveyed.items() if isinstance(record, Record)}
     written = {json.dumps(record.config.get("numerics"), sort_keys=True) for record in sound.values()}
-    generations = [json.loads(text) for text in sorted(written)]
+    generations = [read for text in sorted(written) if isinstance(read := json.loads(text), dict)]
     states: dict[str, State] = {}
     for run in runs:
         entry = surveyed.get(run.id)
@@ -38,6 +38,6 @@ def run_states(runs: Sequence[Run], surveyed: Mapping[str, Record | Damage]) -> 
 
 def _elsewhen(run: Run, generations: list[dict[str, int]], sound: Mapping[str, Record]) -> bool:
     """Whether code of another numerics generation finished the same run."""
-    kin = (n for n in generations if n and n.keys() == run.numerics.keys() and n != run.numerics)
+    kin = (n for n in generations if n.keys() == run.numerics.keys() and n != run.numerics)
     others = (run.of_generation(numerics).id for numerics in kin)
     return any(run_id in sound and sound[run_id].final for run_id in others)

@@ -15,6 +15,9 @@ from ablations.planning.plan import Plan
 from ablations.running import exit_codes, worker
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
+from lightning_modules import cached
+from lightning_modules.files import is_full
+from lightning_modules.places import cache
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Launch:
 
     def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> worker.Job:
         """The job of a run."""
-        folder = self.records.work_folder(run.id)
+        folder = cached.folder(self.records.work_folder(run.id))
         return worker.Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:
@@ -175,11 +178,11 @@ class Launch:
             forced: The outcome to record if the launcher stopped the worker itself.
         """
         self.shares.pop(run.id, None)
+        if code not in (exit_codes.RECORDED, exit_codes.DISK_FULL, exit_codes.HELD):
+            code = self.bury(run, code, forced)
         if code == exit_codes.DISK_FULL:
-            folder = self.records.folder
-            self.summary.problems.append(
-                f"disk full: could not write run {run.id} to {folder} or to the cache; free some space"
-            )
+            places = f"{self.records.folder} or to the cache, {cache()}"
+            self.summary.problems.append(f"disk full: could not write run {run.id} to {places}; free some space")
             self.settled += 1
             return
         if code == exit_codes.HELD:
@@ -187,8 +190,6 @@ class Launch:
             self.summary.executed -= 1
             self.todo.append(run)
             return
-        if code != exit_codes.RECORDED:
-            self.bury(run, code, forced)
         record = self.records.get(run.id)
         if record is not None and (record.final or not self._again(run, record)):
             self.settle(run, record, here=True)
@@ -198,20 +199,25 @@ class Launch:
     def _again(self, run: Run, record: Record) -> bool:
         return record.outcome in ("failed", "killed") and self.attempts[run.id] <= self.retries
 
-    def bury(self, run: Run, code: int, forced: Outcome | None) -> None:
-        """Records the attempt of a worker that died without a record."""
+    def bury(self, run: Run, code: int, forced: Outcome | None) -> int:
+        """Records the attempt of a worker that died without a record, and returns a code of `exit_codes`."""
         died = f"the process died of signal {-code}" if code < 0 else f"the process ended with code {code}"
         detail = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else died
         try:
             with self.records.lock(run.id).acquire(timeout=5):
                 earlier = self.records.get(run.id)
                 if earlier is not None and earlier.final:
-                    return
-                attempts = 1 + (int(earlier.provenance.get("attempts", 0)) if earlier else 0)
+                    return exit_codes.RECORDED
+                attempts = 1 + worker.attempts_of(earlier)
                 outcome: Outcome = forced or ("killed" if code < 0 else "failed")
                 worker.keep(run, self.records, {"outcome": outcome, "detail": detail}, now(), attempts, here=False)
         except Timeout:
-            return  # another launcher already makes the run
+            return exit_codes.RECORDED  # another launcher already makes the run
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return exit_codes.DISK_FULL
+        return exit_codes.RECORDED
 
     def finish(self) -> Summary:
         """The summary, read from the store."""

@@ -19,12 +19,13 @@ from pathlib import Path
 
 from ablations.core.machine import cores
 from ablations.core.provenance import gpus
-from ablations.running import worker
+from ablations.running import exit_codes, worker
 from ablations.running.launch import Executor, Launch
 from ablations.running.worker_process import main
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules import speed
+from lightning_modules.files import is_full
 
 _PRELOADED = ["torch", "pytorch_lightning"]
 _POLL = 0.25  # seconds between checks of progress and of other launchers' runs
@@ -112,7 +113,14 @@ class Local(Executor):
         job = launch.job(run, self.threads, {**passed, **slot})
         progress = Path(job.work_dir) / worker.PROGRESS
         progress.unlink(missing_ok=True)
-        process = _context().Process(target=main, args=(str(job.save()),), name=f"run {run.id}")
+        try:
+            path = job.save()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            launch.conclude(run, exit_codes.DISK_FULL)
+            return
+        process = _context().Process(target=main, args=(str(path),), name=f"run {run.id}")
         with _bare_main():
             process.start()
         self.active.append(_Active(run, slot, process, time.monotonic(), progress))

@@ -1,6 +1,5 @@
 """Makes one run and its record: in a process of its own (`work`), or in this one (`attempt`)."""
 
-import errno
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_store
+from lightning_modules.files import is_full
 from lightning_modules.places import project
 from lightning_modules.tasks import fingerprint
 from lightning_modules.tasks.pins import checked
@@ -34,7 +34,6 @@ PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
 _PROGRESS_EVERY = 1.0  # seconds
 _TRACEBACK_LINES = 6
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str,
     try:
         return _attempt(run, records, Path(job.work_dir), stop, on_progress)
     except OSError as error:
-        if error.errno not in _FULL:
+        if not is_full(error):
             raise
         sys.stderr.write(f"disk full: {error}\n")
         return DISK_FULL
@@ -123,7 +122,7 @@ def _attempt(
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
         return RECORDED
-    attempts = 1 + (int(earlier.provenance.get("attempts", 0)) if earlier else 0)
+    attempts = 1 + attempts_of(earlier)
     folder.mkdir(parents=True, exist_ok=True)
     started, report = provenance.now(), _Reporter(folder / PROGRESS, on_progress)
     _note(folder, f"run {run.id} attempt {attempts} started")
@@ -137,7 +136,7 @@ def _attempt(
         _note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
         return INTERRUPTED
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if is_full(error):
             raise
         traceback.print_exc()
         outcome, detail = outcome_of(error)
@@ -147,6 +146,12 @@ def _attempt(
         (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
     _note(folder, f"run {run.id} attempt {attempts} {result['outcome']}")
     return RECORDED
+
+
+def attempts_of(earlier: Record | None) -> int:
+    """The number of attempts that an earlier record counts."""
+    counted = earlier.provenance.get("attempts") if earlier else 0
+    return counted if isinstance(counted, int) else 0
 
 
 def _made(

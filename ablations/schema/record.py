@@ -2,13 +2,18 @@
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from ablations.schema.run import Run
 from lightning_modules.config import Settings, knob, required
 
 Outcome = Literal["done", "diverged", "invalid", "oom", "failed", "killed", "timeout"]
 
+
+# no measurement is larger: 32-bit floats end at 3e38; sums, squares and ratios of such numbers stay finite
+Number = Annotated[float, Field(ge=-1e100, le=1e100)]
 
 FINAL: tuple[Outcome, ...] = ("done", "diverged", "invalid")  # the others are attempts, repeated on a rerun
 
@@ -22,11 +27,11 @@ class Record(Settings):
     config: dict[str, Any] = required("The settings of the run as data.")
     outcome: Outcome = required("How the run ended.")
     detail: str = knob("", "The reason, if the run is not done.", max_length=4000)
-    metrics: dict[str, float | bool] = knob({}, "Final measurements.")
-    curve: dict[str, list[float]] = knob({}, "Measurements during training, at most 64 points each.")
-    layers: dict[str, list[float]] = knob({}, "Statistics of each layer, from the first.")
+    metrics: dict[str, Number | bool] = knob({}, "Final measurements.")
+    curve: dict[str, list[Number]] = knob({}, "Measurements during training, at most 64 points each.")
+    layers: dict[str, list[Number]] = knob({}, "Statistics of each layer, from the first.")
     examples: dict[str, str] = knob({}, "One packed number per dev example: the answer and its score.")
-    cost: dict[str, float] = knob({}, "Seconds, tokens, FLOPs, parameters.")
+    cost: dict[str, Number] = knob({}, "Seconds, tokens, FLOPs, parameters.")
     provenance: dict[str, Any] = knob({}, "Commit, device, versions, times; no part of the identity.")
     checksum: str = knob("", "SHA-256 of all other fields.")
 

@@ -1,0 +1,145 @@
+"""Files among the records that are no records: named and set aside by every command, and the rest goes on."""
+
+import json
+import os
+import re
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from ablations.commands.cli import app
+from ablations.core.store import Records, RecordWarning
+from ablations.planning import grids
+from ablations.schema.record import checksum
+from lightning_modules.places import project
+from tests.unit.core.test_store import make_record
+
+RESULTS = project() / "results"
+
+
+def inserted(text):
+    """Text before the first metric."""
+    return lambda path: path.write_text(path.read_text().replace('"metrics": {', '"metrics": {' + text, 1))
+
+
+def changed(**values):
+    """Other values with a right checksum: what another version or a program of the user's may have written."""
+
+    def change(path):
+        data = json.loads(path.read_text()) | values
+        path.write_text(json.dumps(data | {"checksum": checksum(data)}))
+
+    return change
+
+
+def instead(make):
+    def change(path):
+        path.unlink()
+        make(path)
+
+    return change
+
+
+def nested(depth):
+    return {"within": nested(depth - 1)} if depth else {}
+
+
+FLAWS = {
+    "NaN": (inserted('"x": NaN, '), "malformed"),
+    "Infinity": (inserted('"x": -Infinity, '), "malformed"),
+    "a number beyond all floats": (inserted('"x": 1e999, '), "malformed"),
+    "a number of 5,000 digits": (inserted(f'"x": {"9" * 5000}, '), "truncated"),
+    "half a surrogate pair": (inserted(r'"\ud800": 1.0, '), "malformed"),
+    "a deep nest": (lambda path: path.write_text("[" * 100_000 + "]" * 100_000), "malformed"),
+    "a nest with a right checksum": (changed(provenance=nested(200)), "malformed"),
+    "numbers too large to compute with": (changed(metrics={"heldout.loss": 1e308}), "malformed"),
+    "a cost too large to compute with": (changed(cost={"seconds": 1e308, "flops": 1e308}), "malformed"),
+    "a folder": (instead(lambda path: path.mkdir()), "unreadable"),
+    "a link to itself": (instead(lambda path: path.symlink_to(path.name)), "unreadable"),
+    "a link to nothing": (instead(lambda path: path.symlink_to("gone")), "unreadable"),
+    "a pipe": (instead(os.mkfifo), "unreadable"),
+    "binary": (lambda path: path.write_bytes(bytes(range(256))), "truncated"),
+    "a huge file": (lambda path: path.write_bytes(b" " * 2_000_000), "malformed"),
+    "the record of another run": (lambda path: path.write_text(path.with_name("other").read_text()), "misplaced"),
+}
+SOUND = {  # a right checksum, and less than other records have, or other things
+    "no cost": changed(cost={}),
+    "no seconds": changed(cost={"flops": 1e9}),
+    "a cost of nothing": changed(cost={"seconds": 0.0, "flops": 0.0}),
+    "no metrics": changed(metrics={}),
+    "metrics of another version": changed(metrics={"": 1.0, "a\nb": 2.0, "heldout.loss": 1e100}),
+    "no curve": changed(curve={}),
+    "odd provenance": changed(provenance={"attempts": "many", "device": ["cpu"], "commit": 3}),
+}
+DRIFTED = {  # the checksum is right, the configuration is none
+    "generations that are no mapping": {"numerics": [1]},
+    "no fingerprints": {"fingerprints": {}},
+    "a seed that is no number": {"seed": "one"},
+    "an unknown task": {"task": "nosuch", "kind": "finetune"},
+}
+
+
+@pytest.fixture
+def spoilt(tmp_path, monkeypatch):
+    """The records of a page and some others, most of them damaged; file -> its flaw; how many there are."""
+    known = grids.available()
+    monkeypatch.setattr(grids, "available", lambda *_: {"masking_ratio": known["masking_ratio"]})
+    text = (RESULTS / "masking_ratio" / "laptop" / "table.json").read_text()
+    of_page = sorted(set(re.findall(r'"([0-9a-f]{16})"', text)))
+    others = [path.stem for path in Records(RESULTS).files() if path.stem not in of_page][: len(DRIFTED)]
+    records, flaws = Records(tmp_path), {}
+    for run_id in (*of_page, *others):
+        path = records.path(run_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Records(RESULTS).path(run_id), path)
+    for run_id, damage in zip(of_page, (*FLAWS.values(), *SOUND.values()), strict=False):
+        path = records.path(run_id)
+        shutil.copy(records.path(of_page[-1]), path.with_name("other"))
+        if isinstance(damage, tuple):
+            damage, flaws[path.name] = damage
+        damage(path)
+    for run_id, values in zip(others, DRIFTED.values(), strict=True):
+        path = records.path(run_id)
+        changed(config=json.loads(path.read_text())["config"] | values)(path)
+        flaws[path.name] = "drifted"
+    return records, flaws, len(of_page) + len(others)
+
+
+def test_each_is_named_with_its_flaw_and_what_to_do(spoilt):
+    records, flaws, total = spoilt
+    found = {damage.path.rpartition("/")[2]: damage for damage in records.verify()}
+    assert {name: damage.flaw for name, damage in found.items()} == flaws
+    for damage in found.values():
+        assert damage.flaw == "drifted" or re.search(
+            r"; (restore|rename|delete|move|remove|mend|update) ", damage.message
+        )
+    done = CliRunner().invoke(app, ["verify", "--results", str(records.folder)])
+    assert isinstance(done.exception, SystemExit)
+    assert done.exit_code == 1
+    assert f"{total - len(flaws)} of {total} records are sound" in done.output
+    assert all(name in done.output for name in flaws)
+
+
+def test_plans_and_tables_go_on_with_the_others_and_name_each(spoilt):
+    records, flaws, _ = spoilt
+    unusable = {name for name, flaw in flaws.items() if flaw != "drifted"}
+    for command in (["plan", "masking_ratio", "--scale", "laptop"], ["tables"]):
+        with pytest.warns(RecordWarning) as said:
+            done = CliRunner().invoke(app, [*command, "--results", str(records.folder)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        told = " ".join(str(warning.message) for warning in said)
+        assert {name for name in flaws if name in told} == unusable, command
+    page = (records.folder / "masking_ratio" / "laptop" / "README.md").read_text()
+    assert f"{25 - len(unusable)} of 25 runs" in page
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_run_is_made_again_in_its_place(tmp_path, flaw):
+    records = Records(tmp_path)
+    record = records.put(make_record())
+    path = records.path(record.id)
+    shutil.copy(path, path.with_name("other"))
+    FLAWS[flaw][0](path)
+    assert records.put(record) == record
+    assert records.get(record.id) == record
