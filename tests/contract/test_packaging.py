@@ -138,6 +138,9 @@ def test_conda_asks_for_the_same_things_as_pip():
     extras = set(re.search(r"\[(.*)\]", install)[1].split(","))
     assert "dev" in extras <= EXTRAS.keys()
     assert "-c constraints.txt" in pip
+    indexes = re.sub(r"(?m)^( *)# (- --extra-index-url)", r"\1\2", (ROOT / "environment.yml").read_text())
+    (offered,) = [entry["pip"] for entry in yaml.safe_load(indexes)["dependencies"] if isinstance(entry, dict)]
+    assert [line for line in offered if line not in pip], "the other builds of torch are lines to take the # from"
     (python,) = [entry.removeprefix("python=") for entry in plain if entry.startswith("python=")]
     assert python in interpreters()
 

@@ -32,7 +32,7 @@ RESUMED = {
 }  # fmt: skip
 
 
-def _stop_after(steps):
+def stop_after(steps):
     asked = 0
 
     def stop():
@@ -61,7 +61,7 @@ def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
     expected, weights = straight[changes]
     folder = tmp_path / "interrupted"
     with pytest.raises(Interrupted):
-        fit(system, 0, folder, stop=_stop_after(stop))
+        fit(system, 0, folder, stop=stop_after(stop))
     torch.manual_seed(999)
     resumed = fit(system, 0, folder)
     for name, tensor in load_file(folder / WEIGHTS).items():
@@ -155,7 +155,7 @@ def test_divergence_is_noticed(tiny, tmp_path):
 def test_a_full_disk_leaves_the_last_checkpoint(tiny, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
-        fit(tiny, 0, folder, stop=_stop_after(5))
+        fit(tiny, 0, folder, stop=stop_after(5))
     before = (folder / CHECKPOINT).read_bytes()
 
     def full(checkpoint, file):
@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(OSError, match="No space left"):
-        fit(tiny, 0, folder, stop=_stop_after(3))
+        fit(tiny, 0, folder, stop=stop_after(3))
     assert (folder / CHECKPOINT).read_bytes() == before
     assert [path.name for path in folder.iterdir()] == [CHECKPOINT]
 
