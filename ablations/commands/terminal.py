@@ -34,7 +34,12 @@ def complain(problems: Iterable[object]) -> None:
 As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
 Shown = Annotated[str, typer.Option("--scale", "-s", help="The size that is shown (see `ablations list`).")]
 USUAL = "laptop"  # the scale that commands show if none is named; what trains asks for one
-Results = Annotated[str | None, typer.Option("--results-dir", help="Results folder, relative to the project.")]
+Results = Annotated[
+    str | None,
+    typer.Option(
+        "--results-dir", help="Results folder; starts from the checkout, or from here where the package is installed."
+    ),
+]
 
 
 @contextmanager

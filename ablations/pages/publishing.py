@@ -128,7 +128,7 @@ def _overridden_pages(snapshot: Snapshot, problems: list[Problem]) -> Iterator[_
         folders = (path.parts[-3], path.parts[-2])
         match _json(path):
             case {"grid": str(source), "scale": str(scale), **overrides} if overrides.keys() <= _REQUESTED:
-                source = source if source in grids.available() else str(snapshot.folder / source)
+                source = source if source in grids.available() else os.path.normpath(snapshot.folder / source)
                 yield _Page(folders, source, scale, overrides)
             case _:
                 text = f"stays as it was: its {REQUEST} is no request; open and publish the study again"

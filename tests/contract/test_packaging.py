@@ -140,7 +140,7 @@ def test_conda_asks_for_the_same_things_as_pip():
     assert "-c constraints.txt" in pip
     indexes = re.sub(r"(?m)^( *)# (- --extra-index-url)", r"\1\2", (ROOT / "environment.yml").read_text())
     (offered,) = [entry["pip"] for entry in yaml.safe_load(indexes)["dependencies"] if isinstance(entry, dict)]
-    assert [line for line in offered if line not in pip], "the other builds of torch are lines to take the # from"
+    assert [line for line in offered if line not in pip] == ["--extra-index-url ${TORCH_INDEX}"]
     (python,) = [entry.removeprefix("python=") for entry in plain if entry.startswith("python=")]
     assert python in interpreters()
 

@@ -93,12 +93,12 @@ def test_an_installed_package_plans_and_runs_in_an_empty_folder_and_stays_as_it_
     planned = installed("ablations", "plan", "masking_ratio", "--scale", "smoke")
     assert planned.returncode == 0, planned.stderr
     assert not list(installed.work.rglob("*.json")), "a plan trains nothing"
-    filters = ("--filter", f"{RATE}=[0.15, 0.4]", "--seeds", 1)
+    filters = ("--filter", f"{RATE}=0.15", "--seeds", 1)
     ran = installed("ablations", "run", "masking_ratio", "--scale", "smoke", *filters)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     results = installed.work / "results"
     records = [json.loads(path.read_text()) for path in results.glob("records/*/*.json")]
-    assert [record["outcome"] for record in records] == ["done", "done"]
+    assert [record["outcome"] for record in records] == ["done"]
     assert {record["provenance"]["commit"] for record in records} == {None}
     (page,) = results.glob("masking_ratio/*/README.md")
     notebook = json.loads((page.parent / "notebook.ipynb").read_text())
@@ -112,7 +112,7 @@ def test_an_installed_package_plans_and_runs_in_an_empty_folder_and_stays_as_it_
 def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
     """By name from ``grids/``, and by path from anywhere; its page is rebuilt from another folder too."""
     before = installed.files()
-    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1,2")
+    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1")
     assert made.returncode == 0, made.stderr
     grid = installed.work / "grids" / "depths.yaml"
     assert grid.is_file()
@@ -125,7 +125,8 @@ def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
     (page,) = elsewhere.glob("results/mine/*/table.md")
     table = page.read_bytes()
     page.unlink()
-    rebuilt = installed("ablations", "tables", "--results", elsewhere / "results")
+    code = "import sys; from ablations.pages.publishing import republish; republish(sys.argv[1])"
+    rebuilt = installed("python", "-c", code, elsewhere / "results")
     assert rebuilt.returncode == 0, rebuilt.stderr
     assert page.read_bytes() == table
     assert installed.files() == before
