@@ -19,7 +19,7 @@ ROOT = project()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 PACKAGES = ("ablations", "lightning_modules")
-OWN = {*PACKAGES, "tests"}
+OWN = {*PACKAGES, "tests", "site_extension"}
 # started by name rather than imported, each with where
 BY_NAME = {
     "ipykernel": "the kernel of notebooks",
@@ -27,6 +27,7 @@ BY_NAME = {
     "hatchling": "builds the wheel, in a test too",
     "beartype": "named to jaxtyping's hook",
     "import-linter": "make lint",
+    "pyright": "make lint",
     "ruff": "make lint",
     "pytest-timeout": "a plugin",
     "pytest-xdist": "a plugin",
