@@ -27,11 +27,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table, figure, verdict
 	$(BIN)/ablations run masking_ratio --scale demo --notebook quickstart
 
+# on the CPU wherever it runs: trainings resume to the bit there
 test: $(VENV)/.installed ## the whole suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(VENV)/.installed ## the tests that neither train nor start processes, in a minute
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there is none they are skipped and say so
 	$(BIN)/python -m pytest tests/gpu -m gpu -n 0 -rs

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 CUDA = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.filterwarnings("default")])  # drivers warn of much
-NONE = "there is no CUDA device"
+NONE = "no CUDA device is visible"
 
 
 @pytest.fixture(params=["cpu", CUDA])

@@ -18,7 +18,7 @@ from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as tiny_grid
 from tests.end_to_end.test_training import RESUMED, stop_after
-from tests.gpu.conftest import CUDA
+from tests.gpu.conftest import CUDA, NONE
 
 # sums of bf16 products differ by their order, which a GPU does not fix
 NEAR = 0.02
@@ -85,7 +85,7 @@ def test_memory_that_runs_out_is_an_outcome_and_the_device_goes_on(trained_on, t
 def test_a_model_too_large_for_the_memory_is_an_outcome(tmp_path, records):
     """What the allocator may take is cut to a few megabytes, which the model and its moments exceed."""
     if not torch.cuda.is_available():
-        pytest.skip("there is no CUDA device")
+        pytest.skip(NONE)
     file = tiny_grid.grid(tmp_path, rates="[0.15]", seeds=1, steps=4)
     file.write_text(file.read_text().replace("model.hidden_size: 16", "model.hidden_size: 1024"))
     torch.cuda.empty_cache()
