@@ -72,7 +72,7 @@ def supplement(root: Path, docname: str) -> str:
 
 
 def executed(root: Path) -> dict[str, str]:
-    """The notebooks of grids that are shown with outputs: docname of the source -> of the executed copy."""
+    """The notebooks of grids that are shown as executed, with outputs: docname of the source -> of that copy."""
     found = {}
     for path in sorted(root.glob("results/*/*/notebook.ipynb")):
         grid, scale = path.parts[-3:-1]
