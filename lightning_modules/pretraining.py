@@ -10,6 +10,7 @@ from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import PretrainingData
 from lightning_modules.measures.final_metrics import layer_similarity, measures
 from lightning_modules.system import System
+from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.pretrain import Pretrain, stacked
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
@@ -64,7 +65,7 @@ def fit(
         module.load_state_dict(stacked(load_weights(start), shallower.model, system.model, module.state_dict()))
     lightning = trainer(recorder, folder)
     torch.manual_seed(seed)  # dropout
-    lightning.fit(module, data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
     fitted = _fitted(system, recorder, recorder.elapsed(), data.baselines(system.heldout_objective.targets))

@@ -1,5 +1,6 @@
 """Makes one run and its record: in a process of its own (`work`), or in this one (`attempt`)."""
 
+import errno
 import json
 import math
 import os
@@ -248,19 +249,26 @@ def keep(run: Run, records: Records, result: dict[str, Any], started: str, attem
 
 def outcome_of(error: Exception) -> tuple[Outcome, str]:
     """The outcome of an exception, and its detail without paths of this machine."""
-    import torch
-
     from lightning_modules.training.recorder import Diverged
 
     if isinstance(error, Diverged):
         return "diverged", f"loss not finite at step {error.step}"
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        return "oom", str(error)[:1000]
+    if _is_out_of_memory(error):
+        return "oom", (str(error) or type(error).__name__)[:1000]
     if isinstance(error, ConfigError):
         return "invalid", str(error)[:1000]
     lines = [f"{_place(f.filename)}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
     message = f"{type(error).__name__}: {_place(str(error))}"[:1000]
     return "failed", "\n".join([*lines[-_TRACEBACK_LINES:], message])
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    is_cpu = isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)  # torch has no class for it
+    return is_cpu or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 def _place(text: str) -> str:

@@ -22,6 +22,7 @@ from lightning_modules.tasks import FineTuning, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.shapes.shape import Head
+from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
 
@@ -191,7 +192,7 @@ def finetune(
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
     torch.manual_seed(run.seed)  # dropout
     lightning = trainer(recorder, folder)
-    lightning.fit(module, run.data, ckpt_path=checkpoint if checkpoint.exists() else None)
+    lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
         lightning.validate(module, run.data, verbose=False)
     cost = _cost(run, batches, module, recorder.elapsed())

@@ -5,7 +5,10 @@ atomic nor safe on a full disk, and it saves no random state. This module adds b
 """
 
 import ast
+import os
 import random
+import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,47 @@ class AtomicCheckpoints(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Writes a checkpoint; an interrupted or failed write leaves the previous one intact."""
         write_atomically(Path(path), lambda file: torch.save(checkpoint, file))
+
+
+def resumable(path: Path, module: pl.LightningModule) -> Path | None:
+    """The checkpoint to go on from; None if there is none.
+
+    One that is damaged, or of another network, is renamed to ``damaged.ckpt`` with a word on standard error: the
+    training starts anew and ends in the same numbers. PyTorch alone reads altered weights without a word.
+
+    Args:
+        path: The file of the last checkpoint.
+        module: What is trained, at its beginning.
+    """
+    if not (path.exists() or path.is_symlink()):
+        return None
+    try:
+        _check(path, module)
+    except MemoryError:
+        raise
+    except Exception as error:  # a file of any content: zip, pickle and torch have errors of many kinds
+        aside = path.with_name("damaged.ckpt")
+        os.replace(path, aside)
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(
+            f"{path.name} cannot be used ({reason}): it is now {aside.name}, the training starts anew", file=sys.stderr
+        )
+        return None
+    return path
+
+
+def _check(path: Path, module: pl.LightningModule) -> None:
+    with zipfile.ZipFile(path) as archive:
+        if (altered := archive.testzip()) is not None:
+            raise ValueError(f"{altered} is not as it was written")
+    held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    shapes = [
+        {name: tensor.shape for name, tensor in state.items()} for state in (held["state_dict"], module.state_dict())
+    ]
+    if shapes[0] != shapes[1]:
+        raise ValueError("its weights have other names or shapes")
+    if absent := {"callbacks", "loops", "optimizer_states", "lr_schedulers"} - held.keys():
+        raise ValueError(f"it lacks {', '.join(sorted(absent))}")
 
 
 class RandomState(pl.Callback):

@@ -1,8 +1,10 @@
 """How a run can end badly, what is recorded of it, and whether it is tried again."""
 
+import mmap
 import os
 import signal
 
+import numpy as np
 import pytest
 import torch
 
@@ -65,6 +67,20 @@ def test_out_of_memory_names_the_bytes_and_is_tried_on_the_next_launch_only(monk
     assert (summary.outcomes, calls, summary.complete) == ({"oom": 1}, 1, False)
     assert "2.00 GiB" in record.detail
     assert planned(cached, records).counts == {"oom": 1}
+    assert len(planned(cached, records).pending) == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda: torch.empty(1 << 50), lambda: np.empty(1 << 50), lambda: mmap.mmap(-1, 1 << 50)],
+    ids=["torch", "numpy", "the system"],
+)
+def test_exhausted_memory_of_the_processor_is_out_of_memory_too(monkeypatch, cached, records, ask):
+    with pytest.raises((RuntimeError, MemoryError, OSError)) as raised:
+        ask()
+    summary, record, calls = run_with(monkeypatch, cached, records, raised.value)
+    assert (summary.outcomes, calls, summary.complete) == ({"oom": 1}, 1, False)
+    assert "allocate" in record.detail
     assert len(planned(cached, records).pending) == 1
 
 
