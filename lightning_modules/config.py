@@ -41,18 +41,23 @@ class ConfigError(ValueError):
 _MOST_LISTED = 40  # names; of more, only the nearest help
 
 
+def nearest(word: str, allowed: Iterable[str]) -> str | None:
+    """The allowed word that is most similar; None if nothing is similar."""
+    return next(iter(difflib.get_close_matches(str(word), sorted(map(str, allowed)), n=1, cutoff=0.6)), None)
+
+
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """`` Did you mean 'rate'?``, or the whole list if nothing is similar. Starts with a space.
 
     Of a list too long to read, the nearest names and how many there are.
     """
     names = sorted(map(str, allowed))
-    near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
+    near = nearest(word, names)
     if near:
-        return f" Did you mean '{near[0]}'?"
+        return f" Did you mean '{near}'?"
     if len(names) > _MOST_LISTED:
-        nearest = difflib.get_close_matches(str(word), names, n=3, cutoff=0.0)
-        return f" The nearest of {len(names)}: {', '.join(nearest)}."
+        few = difflib.get_close_matches(str(word), names, n=3, cutoff=0.0)
+        return f" The nearest of {len(names)}: {', '.join(few)}."
     return f" Allowed: {', '.join(names)}." if names else ""
 
 
@@ -262,14 +267,18 @@ def problems(error: ValidationError, cls: type[Settings], what: str = "knob") ->
             siblings = [p.rpartition(".")[2] for p in known if p.rpartition(".")[0] == parent]
             message = f"there is no such {what}.{did_you_mean(path.rpartition('.')[2], siblings)}"
         elif item["type"] == "literal_error":
-            allowed = [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
-            message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed)}"
+            message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed_words(item))}"
         elif item["type"] == "too_short":
             message = "is empty; it needs at least one entry"
         elif item["type"] != "value_error":
             message = f"{_SHAPES.get(item['type'], message)}, not {item['input']!r}"
         readable.append(Problem(path, message))
     return readable
+
+
+def allowed_words(item: Mapping[str, Any]) -> list[str]:
+    """The words that pydantic's error about a literal allows."""
+    return [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
 
 
 def canonical(value: Any) -> str:

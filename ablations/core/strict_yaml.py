@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import ConfigError, Problem, did_you_mean, nearest
 
 _LARGEST_FILE = 1 << 20  # bytes; a grid has a few thousand
 _MOST_NODES = 20_000  # values of a file with its aliases expanded
@@ -29,12 +29,26 @@ Path_ = tuple[str | int, ...]
 
 @dataclass
 class Document:
-    """The data of a file, and the line of each of its parts (path of keys -> line, from 1)."""
+    """The data of a file, its problems, and the line of each of its parts.
+
+    After a problem the data may be mended, so that the rest is checked as well: a wrong word is read as the nearest
+    allowed one (`mend`), or a part is left out (`drop`). Places are always told as the file has them.
+
+    Attributes:
+        file: The file.
+        data: Its data.
+        lines: Path of keys -> line, from 1.
+        problems: Line and problem, in the order in which they were found.
+        slips: Words that are not mended yet: path, whether it is a key, nearest allowed word.
+        kept: Path of a list that lost items -> the indices of the others in the file.
+    """
 
     file: Path
     data: Any = None
     lines: dict[Path_, int] = field(default_factory=dict)
-    problems: list[tuple[int, Problem]] = field(default_factory=list)
+    problems: list[tuple[float, Problem]] = field(default_factory=list)
+    slips: list[tuple[Path_, bool, str | None]] = field(default_factory=list)
+    kept: dict[Path_, list[int]] = field(default_factory=dict)
 
     def line(self, path: Path_) -> int:
         """The line of a part, or of the nearest part around it that has one."""
@@ -44,14 +58,13 @@ class Document:
 
     def rename(self, path: Path_, old: str, new: str) -> None:
         """Reads the key ``old`` of a mapping as ``new``, which must not be there as well."""
-        part = self.data
-        for key in path:
-            part = part.get(key) if isinstance(part, dict) else None
+        part = self.part(path)
         if not isinstance(part, dict) or old not in part:
             return
         if new in part:
             self.complain((*path, old), f"is another word for '{new}', which is given too; leave one of them out")
         part[new] = part.pop(old)
+        path = self.written(path)
         before, place = (*path, old), len(path)
         self.lines = {
             (*path, new, *where[place + 1 :]) if where[: place + 1] == before else where: line
@@ -60,10 +73,67 @@ class Document:
 
     def complain(self, path: Path_, message: str, line: int | None = None) -> None:
         """Adds a problem as ``file:line: path: message``."""
+        path = self.written(path)
         at = line or self.line(path)
         dotted = ".".join(map(str, path))
         where = f"{self.file.name}:{at}" + (f": {dotted}" if dotted else "")
         self.problems.append((at, Problem(where, message)))
+
+    def slip(self, path: Path_, message: str, allowed: Iterable[str], value: str | None = None) -> None:
+        """Adds a problem with a word that is not allowed, with the nearest allowed one.
+
+        `mend` then reads the nearest in its place; without a similar word it leaves the key or the value out.
+
+        Args:
+            path: Where the word is.
+            message: What is wrong, as a sentence.
+            allowed: The allowed words.
+            value: The word, if it is the value at ``path``; by default it is the last key of ``path``.
+        """
+        names, word = list(allowed), str(path[-1]) if value is None else value
+        self.complain(path, message + did_you_mean(word, names))
+        self.slips.append((path, value is None, nearest(word, names)))
+
+    def mend(self) -> bool:
+        """Mends all slips so far; returns whether there were any."""
+        slips, self.slips = self.slips, []
+        for path, is_key, near in reversed(slips):  # parts before what holds them, later items before earlier ones
+            around = self.part(path[:-1])
+            if near is None or (is_key and near in around):
+                self.drop(path)
+            elif is_key:
+                self.rename(path[:-1], str(path[-1]), near)
+            else:
+                around[path[-1]] = near
+        return bool(slips)
+
+    def drop(self, path: Path_) -> None:
+        """Leaves out a key of a mapping or an item of a list."""
+        around, last = self.part(path[:-1]), path[-1]
+        if isinstance(around, list) and isinstance(last, int):
+            indices = self.kept.setdefault(self.written(path[:-1]), list(range(len(around))))
+            del around[last], indices[last]
+        elif isinstance(around, dict):
+            around.pop(last, None)
+
+    def part(self, path: Path_) -> Any:
+        """The data at a path; None if there are none."""
+        part = self.data
+        for key in path:
+            if isinstance(part, dict):
+                part = part.get(key)
+            elif isinstance(part, list) and isinstance(key, int) and key < len(part):
+                part = part[key]
+            else:
+                return None
+        return part
+
+    def written(self, path: Path_) -> Path_:
+        """A path of the data as the file has it, where lists have all their items."""
+        parts: Path_ = ()
+        for part in path:
+            parts = (*parts, self.kept[parts][part] if isinstance(part, int) and parts in self.kept else part)
+        return parts
 
     def check(self) -> None:
         """Raises all problems so far, in the order of the file.

@@ -1,6 +1,5 @@
 """Checks of a well-formed grid: knobs exist, values build, references resolve."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -38,17 +37,80 @@ _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
 
 
-def check(grid: Grid, document: Document) -> None:
-    """Adds the problems of a well-formed grid to ``document``."""
-    names_known = _check_names(grid, document)
-    names_known &= _check_references(grid, document)
+def variants(grid: Grid, document: Document) -> None:
+    """Adds the problems with names of axes of variants, which need not be knobs."""
+    for axis in grid.variants:
+        if "." in axis or axis == SYSTEM_AXIS:
+            document.slip(("variants", axis), "an axis of variants needs a name without a dot other than 'system'", ())
+        elif axis not in grid.axes:
+            document.slip(("variants", axis), "is not an axis of this grid.", grid.axes)
+
+
+def names(grid: Grid, document: Document) -> None:
+    """Adds the problems with names of knobs, systems, tasks and metrics."""
+    if grid.base not in SYSTEMS:
+        document.slip(("base",), f"there is no system '{grid.base}'.", SYSTEMS, grid.base)
+    for axis, named in grid.variants.items():
+        for name, knobs in named.items():
+            for path in knobs:
+                _check_knob(grid, ("variants", axis, name, path), path, document)
+    _check_tasks(grid, document)
+    for path in grid.axes:
+        _check_knob(grid, ("axes", path), path, document, axis=True)
+    for path in grid.set:
+        _check_knob(grid, ("set", path), path, document)
+    for name, scale in grid.scales.items():
+        for path in scale.set:
+            _check_knob(grid, ("scales", name, "set", path), path, document)
+    for where, path, values in _axis_values(grid):
+        _check_names_of(where, path, values, names_of(grid, path), document)
     _check_metrics(grid, document)
+
+
+def references(grid: Grid, document: Document) -> None:
+    """Adds the problems with axes and metrics that other sections than ``axes`` and ``metrics`` mention."""
+    for where, path in _mentioned(grid):
+        if path not in grid.axes:
+            is_key = where[-1] == path
+            message = f"{'' if is_key else repr(path) + ' '}is not an axis of this grid."
+            document.slip(where, message, grid.axes, None if is_key else path)
     for n, claim in enumerate(grid.claims):
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
         if claim.official:
             _check_measured(grid, ("claims", n, "official"), claim.official, document)
+    for n, name in enumerate(grid.figure.metrics if grid.figure else ()):
+        place: Path_ = ("figure", "y") if isinstance(grid.figure.y, str) else ("figure", "y", n)
+        _check_measured(grid, place, name, document)
+
+
+def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
+    """Every axis that a section mentions, with its place in the file."""
+    yield from ((("baseline", path), path) for path in grid.baseline)
+    for name, scale in grid.scales.items():
+        yield from ((("scales", name, "axes", path), path) for path in scale.axes)
+        yield from ((("scales", name, "stands_for", path), path) for path in scale.stands_for)
+    for n, rule in enumerate(grid.exclude):
+        yield from ((("exclude", n, "when", path), path) for path in rule.when)
+    for n, claim in enumerate(grid.claims):
+        yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
+    for n, source in enumerate(grid.published):
+        yield from ((("published", n, "match", column), path) for column, path in source.match.items())
+    for n, group in enumerate(grid.zip):
+        yield from ((("zip", n, m), path) for m, path in enumerate(group))
+    if grid.figure:
+        yield ("figure", "x"), grid.figure.x
+
+
+def values(grid: Grid, document: Document) -> None:
+    """Adds the problems with values, one by one and together."""
     claim_checks.check(grid, document)
-    if not names_known or not _check_zips(grid, document):
+    _check_published(grid, document)
+    if not _check_axes(grid, document):
+        return
+    if not _check_zips(grid, document):
+        grid = grid.model_copy(update={"zip": ()})  # each axis alone can still be checked
+        for scale in grid.scales:
+            _check_settings(grid, scale, layout(grid, scale), document)
         return
     _check_stand_ins(grid, document)
     layouts = {scale: layout(grid, scale) for scale in grid.scales}
@@ -61,54 +123,30 @@ def check(grid: Grid, document: Document) -> None:
             _check_cells(grid, scale, plan, document)
 
 
-def _check_names(grid: Grid, document: Document) -> bool:
-    """Names of knobs, systems, tasks and axes that the grid varies or sets."""
-    before = len(document.problems)
-    if grid.base not in SYSTEMS:
-        document.complain(("base",), f"there is no system '{grid.base}'.{did_you_mean(grid.base, SYSTEMS)}")
-    _check_variants(grid, document)
-    _check_tasks(grid, document)
-    for path in grid.axes:
-        _check_knob(grid, ("axes", path), path, document, axis=True)
-    for path in grid.set:
-        _check_knob(grid, ("set", path), path, document)
-    for name, scale in grid.scales.items():
-        for path in scale.set:
-            _check_knob(grid, ("scales", name, "set", path), path, document)
-    zipped = {path for group in grid.zip for path in group}
-    for where, path, values in _axis_values(grid):
-        _check_values(where, path, values, names_of(grid, path), document)
-        for index, value in enumerate(() if path in zipped else values):
-            if any(same(value, earlier) for earlier in values[:index]):
-                document.complain((*where, index), f"{value!r} is listed twice")
-    return len(document.problems) == before
-
-
 def _axis_values(grid: Grid) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
     yield from ((("axes", path), path, values) for path, values in grid.axes.items())
     for name, scale in grid.scales.items():
         yield from ((("scales", name, "axes", path), path, values) for path, values in scale.axes.items())
 
 
-def _check_values(
+def _check_names_of(
     where: Path_, path: str, values: tuple[Any, ...], names: list[str] | None, document: Document
 ) -> None:
-    if not values:
-        document.complain(where, "an axis needs at least one value")
     for index, value in enumerate(values):
         if names is not None and value not in names:
-            document.complain((*where, index), f"there is no {path} {value!r}.{did_you_mean(str(value), names)}")
+            document.slip((*where, index), f"there is no {path} {value!r}.", names, str(value))
 
 
-def _check_variants(grid: Grid, document: Document) -> None:
-    for axis, variants in grid.variants.items():
-        if axis not in grid.axes:
-            document.complain(("variants", axis), f"is not an axis of this grid.{did_you_mean(axis, grid.axes)}")
-        if "." in axis or axis == SYSTEM_AXIS:
-            document.complain(("variants", axis), "an axis of variants needs a name without a dot other than 'system'")
-        for name, knobs in variants.items():
-            for path in knobs:
-                _check_knob(grid, ("variants", axis, name, path), path, document)
+def _check_axes(grid: Grid, document: Document) -> bool:
+    """An axis has a value, and none twice; returns whether all have a value."""
+    zipped = {path for group in grid.zip for path in group}
+    for where, path, values in _axis_values(grid):
+        if not values and where not in document.kept:  # else it has values, all of them wrong
+            document.complain(where, "an axis needs at least one value")
+        for index, value in enumerate(() if path in zipped else values):
+            if any(same(value, earlier) for earlier in values[:index]):
+                document.complain((*where, index), f"{value!r} is listed twice")
+    return all(values for _, _, values in _axis_values(grid))
 
 
 def _check_tasks(grid: Grid, document: Document) -> None:
@@ -117,72 +155,35 @@ def _check_tasks(grid: Grid, document: Document) -> None:
     for where, tasks in places:
         for n, task in enumerate(tasks):
             if task not in TASKS:
-                document.complain((*where, n), f"there is no task '{task}'.{did_you_mean(task, TASKS)}")
+                document.slip((*where, n), f"there is no task '{task}'.", TASKS, task)
 
 
 def _check_knob(grid: Grid, where: Path_, path: str, document: Document, axis: bool = False) -> None:
     known = known_knobs()
-    if axis and path in grid.variants:
+    if axis and (path in grid.variants or path == SYSTEM_AXIS):
         return
     if path == SYSTEM_AXIS:
-        if not axis:
-            document.complain(where, "cannot be set; choose a system with 'base' or an axis 'system'")
+        document.slip(where, "cannot be set; choose a system with 'base' or an axis 'system'", ())
     elif not _KNOB.fullmatch(path):
-        document.complain(where, "a knob must be lower-case letters, digits, _ and dots, and start with a letter")
+        document.slip(where, "a knob must be lower-case letters, digits, _ and dots, and start with a letter", ())
     elif path not in known:
-        document.complain(where, f"there is no such knob.{did_you_mean(path, known)}")
+        document.slip(where, "there is no such knob.", known)
     elif axis and (known[path].json_schema_extra or {}).get("label"):
-        document.complain(where, "is a label and changes no number; remove this axis")
+        document.slip(where, "is a label and changes no number; remove this axis", ())
     elif axis and path == STEPS and grid.budget.equal != "steps":
-        document.complain(
-            where, f"the budget (equal: {grid.budget.equal}) sets the steps; remove this axis or the budget"
-        )
-
-
-def _check_axis(grid: Grid, where: Path_, path: str, document: Document) -> None:
-    if path not in grid.axes:
-        subject = "" if where[-1] == path else f"'{path}' "
-        document.complain(where, f"{subject}is not an axis of this grid.{did_you_mean(path, grid.axes)}")
-
-
-def _check_references(grid: Grid, document: Document) -> bool:
-    """Axes that other sections than ``axes`` mention."""
-    before = len(document.problems)
-    mentioned: list[tuple[Path_, str]] = [(("baseline", path), path) for path in grid.baseline]
-    for name, scale in grid.scales.items():
-        mentioned += [(("scales", name, "axes", path), path) for path in scale.axes]
-    for n, rule in enumerate(grid.exclude):
-        mentioned += [(("exclude", n, "when", path), path) for path in rule.when]
-    for n, claim in enumerate(grid.claims):
-        mentioned += [((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side]
-    for n, source in enumerate(grid.published):
-        mentioned += [(("published", n, "match", column), path) for column, path in source.match.items()]
-    for name, scale in grid.scales.items():
-        mentioned += [(("scales", name, "stands_for", path), path) for path in scale.stands_for]
-    if grid.figure:
-        mentioned.append((("figure", "x"), grid.figure.x))
-    fine = {SYSTEM_AXIS, *grid.variants, *known_knobs()}
-    misspelt = {path for path in grid.axes if path not in fine}
-    for where, path in mentioned:
-        if misspelt.isdisjoint(difflib.get_close_matches(path, grid.axes, n=1)):  # else the axis itself is misspelt
-            _check_axis(grid, where, path, document)
-    return len(document.problems) == before
+        text = f"the budget (equal: {grid.budget.equal}) sets the steps; remove this axis or the budget"
+        document.slip(where, text, ())
 
 
 def _check_metrics(grid: Grid, document: Document) -> None:
-    names = [metric.name for metric in grid.metrics]
-    for n, name in enumerate(names):
+    listed = [metric.name for metric in grid.metrics]
+    for n, name in enumerate(listed):
         if name not in known_metrics() and not name.startswith("train."):
-            hint = did_you_mean(name, known_metrics())
-            document.complain(("metrics", n, "name"), f"there is no metric '{name}'.{hint}")
-        if name in names[:n]:
+            document.slip(("metrics", n, "name"), f"there is no metric '{name}'.", known_metrics(), name)
+        if name in listed[:n]:
             document.complain(("metrics", n, "name"), f"'{name}' is listed twice")
         if name in DERIVED and not any(possible(name, tasks_at(grid, scale)) for scale in grid.scales):
             document.complain(("metrics", n, "name"), missing(name, grid.tasks))
-    if grid.figure:
-        for name in grid.figure.metrics:
-            _check_measured(grid, ("figure", "y"), name, document)
-    _check_published(grid, document)
 
 
 def _check_published(grid: Grid, document: Document) -> None:
@@ -214,9 +215,9 @@ def known_knobs() -> dict[str, Any]:
 
 
 def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> None:
-    names = [metric.name for metric in grid.metrics]
-    if name not in names:
-        document.complain(where, f"'{name}' is not among the metrics.{did_you_mean(name, names)}")
+    listed = [metric.name for metric in grid.metrics]
+    if name not in listed:
+        document.slip(where, f"'{name}' is not among the metrics.", listed, name)
 
 
 def _check_stand_ins(grid: Grid, document: Document) -> None:
@@ -233,7 +234,6 @@ def _check_zips(grid: Grid, document: Document) -> bool:
     placed: set[str] = set()
     for n, group in enumerate(grid.zip):
         for m, path in enumerate(group):
-            _check_axis(grid, ("zip", n, m), path, document)
             if path in placed:
                 document.complain(("zip", n, m), f"'{path}' is in two groups; keep it in one")
             placed.add(path)

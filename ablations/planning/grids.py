@@ -1,5 +1,6 @@
 """Finds and reads grid files, and reports all problems of a file at once."""
 
+import math
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -7,9 +8,8 @@ from typing import Any
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
-from ablations.planning import asked_claims, scales, search_checks
-from ablations.planning.grid_checks import check
-from ablations.planning.shapes import shaped
+from ablations.planning import asked_claims, grid_checks, scales, search_checks
+from ablations.planning.shapes import keyed, shaped
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import own
@@ -87,28 +87,54 @@ def _read(file: Path, state: tuple[tuple[Path, int, int], ...]) -> Grid:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", file.stem):
         document.complain((), "the file needs another name: lower-case letters, digits and _, with a letter first")
     grid = _shaped(document)
-    if grid is not None:
-        grid = scales.filled(grid)
+    for check in _CHECKS if grid is not None else ():
         check(grid, document)
-        search_checks.check(grid, document)
+        if document.mend():  # wrong names are read as the nearest ones, so that their values are checked as well
+            grid = shaped(document, Grid, _STAND_IN, quiet=True)
+            if grid is None:
+                break
+            grid = _filled(grid, document)
     document.check()
+    assert grid is not None  # what it lacks has raised an error
     return grid
 
 
+_CHECKS = (
+    grid_checks.variants,
+    grid_checks.names,
+    search_checks.names,
+    grid_checks.references,
+    grid_checks.values,
+    search_checks.values,
+)
+_STAND_IN = {"question": "-"}
+
+
 def _shaped(document: Document) -> Grid | None:
-    """The grid of a document; after complaints, the grid of its valid part."""
+    """The grid of a document; after complaints, the grid of the mended document."""
     for place in ((), *(("scales", name) for name in _scale_names(document))):
         document.rename(place, "tune", "search")  # its earlier name
-    data = {"name": "unnamed", **document.data}
-    if re.fullmatch(r"[a-z][a-z0-9_]*", document.file.stem):
-        data["name"] = document.file.stem
     if "name" in document.data:
         document.complain(("name",), "the file's name is the grid's name; leave this out")
-    if "claims" in data:
-        data["claims"] = asked_claims.join(document)
-    if isinstance(data.get("scales"), dict):
-        data["scales"] = {name: _entry(document, name, entry) for name, entry in data["scales"].items()}
-    return shaped(document, data, Grid)
+    document.data["name"] = document.file.stem if re.fullmatch(r"[a-z][a-z0-9_]*", document.file.stem) else "unnamed"
+    keyed(document, Grid)
+    if "claims" in document.data:
+        document.data["claims"] = asked_claims.join(document)
+    if isinstance(document.data.get("scales"), dict):
+        entries = document.data["scales"].items()
+        document.data["scales"] = {name: _entry(document, name, entry) for name, entry in entries}
+    grid = shaped(document, Grid, _STAND_IN)
+    return grid and _filled(grid, document)
+
+
+def _filled(grid: Grid, document: Document) -> Grid:
+    """The grid with its scales completed from their files; adds the problems of these files."""
+    try:
+        return scales.filled(grid)
+    except ConfigError as error:
+        others = [problem for _, problem in document.problems]
+        document.problems += [(math.inf, problem) for problem in error.problems if problem not in others]
+        return grid
 
 
 def _scale_names(document: Document) -> list[str]:

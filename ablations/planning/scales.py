@@ -19,7 +19,7 @@ from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
 from ablations.planning.cells import finetuning, has_part, varied
 from ablations.planning.grid_checks import known_knobs
-from ablations.planning.shapes import shaped
+from ablations.planning.shapes import keyed, shaped
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem, did_you_mean
@@ -104,7 +104,9 @@ def _read(name: str) -> tuple[ScaleFile, Document]:
         document.complain((), "the file needs another name: lower-case letters, digits, _ and -, with a letter first")
     if "name" in document.data:
         document.complain(("name",), "the file's name is the scale's name; leave this out")
-    file = shaped(document, {**document.data, "name": name if _NAME.fullmatch(name) else "unnamed"}, ScaleFile)
+    document.data["name"] = name if _NAME.fullmatch(name) else "unnamed"
+    keyed(document, ScaleFile)
+    file = shaped(document, ScaleFile, {"description": "-"})
     if file is not None:
         _check_names(file, document)
     document.check()

@@ -1,5 +1,6 @@
 """Checks of the search of a grid: its knobs can be searched, and its metric can choose."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from ablations.planning.grid_checks import known_knobs, known_metrics
 from ablations.planning.search import combinations, search_at, tasks_behind
 from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid, Search
 from ablations.schema.scale import ScaleSearch
-from lightning_modules.config import ConfigError, canonical, did_you_mean
+from lightning_modules.config import ConfigError, canonical
 from lightning_modules.tasks import TASKS
 
 _MEASURING = (
@@ -23,8 +24,8 @@ _TOKENS_A_STEP = ("training.batch_size", "format.sequence_length")
 _MOST_BUILT = 500  # systems per scale that reading a grid builds; a plan builds all its systems
 
 
-def check(grid: Grid, document: Document) -> None:
-    """Adds the problems of ``search`` to ``document``; builds systems only if there is no other problem."""
+def names(grid: Grid, document: Document) -> None:
+    """Adds the problems with names of knobs and of the metric in ``search``."""
     if grid.search is None:
         for name, scale in grid.scales.items():
             if scale.search not in (None, ScaleSearch()):
@@ -33,13 +34,33 @@ def check(grid: Grid, document: Document) -> None:
                 )
         return
     for path in grid.search.axes:
+        if path not in known_knobs() and path not in grid.axes and path != SYSTEM_AXIS:
+            document.slip(("search", "axes", path), "there is no such knob.", known_knobs())
+    for name, scale in grid.scales.items():
+        for path in scale.search.axes if scale.search else ():
+            if path not in grid.search.axes:
+                place = ("scales", name, "search", "axes", path)
+                document.slip(place, "is not searched by this grid.", grid.search.axes)
+    metrics = {**known_metrics(), **{metric.name: metric.better for metric in grid.metrics}}
+    if not grid.search.metric.startswith(COST) and grid.search.metric not in metrics:
+        message = f"there is no metric '{grid.search.metric}'."
+        document.slip(("search", "metric"), message, metrics, grid.search.metric)
+
+
+def values(grid: Grid, document: Document) -> None:
+    """Adds the problems with the values and the metric of ``search``."""
+    if grid.search is None:
+        return
+    faults = len(document.problems)
+    for path in grid.search.axes:
         _check_knob(grid, grid.search, path, document)
-    for where, path, values in _values(grid, grid.search):
-        _check_values(grid.search, where, path, values, document)
-    if _check_metric(grid, grid.search, document) and not document.problems:
-        for scale in grid.scales:
-            if search := search_at(grid, scale):
-                _check_systems(grid, scale, search, document)
+    for where, _, options in _values(grid, grid.search):
+        _check_values(where, options, document)
+    if _check_metric(grid, grid.search, document) and len(document.problems) == faults:
+        with contextlib.suppress(ConfigError):  # of axes that cannot be zipped, which is reported already
+            for scale in grid.scales:
+                if search := search_at(grid, scale):
+                    _check_systems(grid, scale, search, document)
 
 
 def _values(grid: Grid, search: Search) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
@@ -49,9 +70,7 @@ def _values(grid: Grid, search: Search) -> Iterable[tuple[Path_, str, tuple[Any,
         yield from ((("scales", name, "search", "axes", path), path, values) for path, values in own.items())
 
 
-def _check_values(search: Search, where: Path_, path: str, values: Sequence[Any], document: Document) -> None:
-    if path not in search.axes:
-        document.complain(where, f"is not searched by this grid.{did_you_mean(path, search.axes)}")
+def _check_values(where: Path_, values: Sequence[Any], document: Document) -> None:
     if not values:
         document.complain(where, "a search needs at least one value")
     for n, value in enumerate(values):
@@ -69,8 +88,6 @@ def _check_knob(grid: Grid, search: Search, path: str, document: Document) -> No
     elif path in grid.axes or by_variants:
         named = f"the axis '{path if path in grid.axes else by_variants[0]}'"
         document.complain(where, f"is varied by {named}; a knob is either compared or searched")
-    elif path not in known:
-        document.complain(where, f"there is no such knob.{did_you_mean(path, known)}")
     elif (known[path].json_schema_extra or {}).get("label"):
         document.complain(where, "is a label and changes no number; leave it out")
     elif path == STEPS:
@@ -103,9 +120,6 @@ def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
         document.complain(
             ("search", "metric"), f"'{search.metric}' is a cost and would choose the cheapest combination; use a score"
         )
-    elif search.metric not in {**known_metrics(), **listed}:
-        hint = did_you_mean(search.metric, known_metrics())
-        document.complain(("search", "metric"), f"there is no metric '{search.metric}'.{hint}")
     elif search.metric not in listed and search.better is None:
         text = f"'{search.metric}' is not among the grid's metrics; set 'better' to 'lower' or 'higher'"
         document.complain(("search",), text)
@@ -132,6 +146,7 @@ def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -
     workshop, tasks = Workshop(grid, scale, start.baseline), tasks_behind(search.metric, tasks_at(grid, scale))
     few = list(probes(grid, scale))
     reported: set[tuple[Path_, str]] = set()
+    others = bool(document.problems)  # which need not be searched knobs' and are reported already
     for values in [*few, *(row for row in start.kept[: _MOST_BUILT // len(tried)] if row not in few)]:
         for combination in tried:
             try:
@@ -139,8 +154,9 @@ def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -
             except ConfigError as error:
                 for problem in error.problems:
                     where = _written(grid, scale, combination, problem.path)
-                    if (where, problem.message) not in reported:
-                        reported.add((where, problem.message))
+                    is_new = (where, problem.message) not in reported
+                    reported.add((where, problem.message))
+                    if is_new and not (others and where == ("search",)):
                         named = label({**values, **combination})
                         example = f" (for example with {named})" if where[-1] == "search" else ""
                         document.complain(where, f"{problem}{example}" if example else problem.message)
