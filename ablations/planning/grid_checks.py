@@ -101,6 +101,14 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
         yield ("figure", "x"), grid.figure.x
 
 
+def baseline(grid: Grid, document: Document) -> None:
+    """Adds the problems with names of variants and systems in the baseline."""
+    for path, value in grid.baseline.items():
+        known = names_of(grid, path)
+        if known is not None and value not in known:
+            document.slip(("baseline", path), f"there is no {path} {value!r}.", known, str(value))
+
+
 def values(grid: Grid, document: Document) -> None:
     """Adds the problems with values, one by one and together."""
     claim_checks.check(grid, document)

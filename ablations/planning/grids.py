@@ -104,6 +104,7 @@ _CHECKS = (
     grid_checks.names,
     search_checks.names,
     grid_checks.references,
+    grid_checks.baseline,
     grid_checks.values,
     search_checks.values,
 )

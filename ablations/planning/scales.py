@@ -199,7 +199,7 @@ def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs of a scale that affect a grid and that the grid neither sets nor varies."""
     tasks = grid.tasks if entry.tasks is None else entry.tasks
     names = entry.axes.get(SYSTEM_AXIS, grid.axes.get(SYSTEM_AXIS, (grid.base,)))
-    systems = [SYSTEMS[name] for name in names if name in SYSTEMS]
+    systems = [SYSTEMS[name] for name in names if isinstance(name, str) and name in SYSTEMS]
     taken = varied(grid) | grid.set.keys()
     kept = {}
     for path, value in knobs.items():

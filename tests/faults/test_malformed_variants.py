@@ -52,6 +52,10 @@ CASES = {
         ("[single, pairs]", "[single, {a: 1}]"),
         [says("g.yaml:5: axes.objective.1", "{'a': 1}", "pairs", "single"), says("g.yaml:30: claims.0.a", "pairs")],
     ),
+    "baseline that is no variant": (
+        ("baseline: {objective: single", "baseline: {objective: singel"),
+        [says("g.yaml:11: baseline.objective", "'singel'", near="single")],
+    ),
     "variants of a misspelt axis": (
         ("variants:\n  objective:", "variants:\n  objectve:"),
         [says("g.yaml:8: variants.objectve", near="objective")],
