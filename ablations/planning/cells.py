@@ -3,7 +3,8 @@
 import functools
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from lightning_modules.tasks.protocols import PROTOCOLS
 
 Values = dict[str, Any]
 PROTOCOL = "protocol"  # after FINETUNING: the name of a paper's fine-tuning settings
+_MOST_COMBINATIONS = 100_000  # of axes; more take minutes to list and no machine runs them
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,14 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
     return directions
 
 
+def too_many(counts: Iterable[int]) -> str:
+    """What is wrong with the product of some numbers of values; empty if nothing is."""
+    combinations = math.prod(counts)
+    if combinations <= _MOST_COMBINATIONS:
+        return ""
+    return f"{combinations:,} combinations; at most {_MOST_COMBINATIONS:,} are allowed: use fewer values, or zip axes"
+
+
 def agrees(values: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
     """Whether a combination has the values of a pattern; a list stands for any of its items."""
     return all(path in values and _is_one_of(values[path], options) for path, options in pattern.items())
@@ -152,12 +162,15 @@ def layout(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = No
     """Every combination of a grid at a scale.
 
     Raises:
-        ConfigError: For unknown axes, or axes that cannot be zipped.
+        ConfigError: For unknown axes, axes that cannot be zipped, and more combinations than anybody runs.
     """
     values = axes_at(grid, scale, axes)
+    directions = dimensions(values, grid.zip)
+    if problem := too_many(map(len, directions)):
+        raise ConfigError([Problem("axes", problem)])
     home = {path: options[0] for path, options in values.items()} | own_values(grid, scale, grid.baseline)
     plan = Layout(values, baseline=home)
-    for parts in itertools.product(*dimensions(values, grid.zip)):
+    for parts in itertools.product(*directions):
         row = {path: value for part in parts for path, value in part.items()}
         row = {path: row[path] for path in values}
         reason = next((rule.reason for rule in grid.exclude if agrees(row, rule.when)), None)

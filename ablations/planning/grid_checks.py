@@ -25,6 +25,7 @@ from ablations.planning.cells import (
     own_values,
     probes,
     tasks_at,
+    too_many,
 )
 from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, knob, paths
@@ -115,8 +116,11 @@ def values(grid: Grid, document: Document) -> None:
     _check_published(grid, document)
     if not _check_axes(grid, document):
         return
-    if not _check_zips(grid, document):
-        grid = grid.model_copy(update={"zip": ()})  # each axis alone can still be checked
+    fits = _check_zips(grid, document)
+    grid = grid if fits else grid.model_copy(update={"zip": ()})  # each axis alone can still be checked
+    if not _check_size(grid, document):
+        return
+    if not fits:
         for scale in grid.scales:
             _check_settings(grid, scale, layout(grid, scale), document)
         return
@@ -253,6 +257,14 @@ def _check_zips(grid: Grid, document: Document) -> bool:
         except ConfigError as error:
             for problem in error.problems:
                 document.complain(("zip",), f"at scale '{scale}': {problem.message}")
+    return len(document.problems) == before
+
+
+def _check_size(grid: Grid, document: Document) -> bool:
+    before = len(document.problems)
+    for name, scale in grid.scales.items():
+        if problem := too_many(map(len, dimensions(axes_at(grid, name), grid.zip))):
+            document.complain(("scales", name, "axes") if scale.axes else ("axes",), f"at scale '{name}': {problem}")
     return len(document.problems) == before
 
 

@@ -20,12 +20,16 @@ from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost
 from ablations.planning.order import ordered
 from ablations.planning.resolve import Resolver
+from ablations.planning.search import search_at, tasks_behind
 from ablations.planning.states import SETTLED, State, run_states
 from ablations.schema.cell import Cell
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
+
+_MOST_RUNS = 50_000  # half a minute of planning
+
 
 _RECORD_BYTES = 8_000
 
@@ -204,13 +208,15 @@ def plan(
         records: Finished runs; None means that every run is missing.
 
     Raises:
-        ConfigError: For unknown scales, axes or values, each with the nearest valid spelling.
+        ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for more seeds or runs
+            than anybody makes.
     """
     grid = scales.added(grid, scale)
     _check_arguments(grid, scale, seeds, filters)
     grid = _with(grid, scale, set or {})
     layout = grid_cells.layout(grid, scale, axes)
     kept = _kept(layout, scale, filters or {})
+    _check_size(grid, scale, len(kept), seeds)
     surveyed = dict(records.survey()) if records else {}
     with _no_collection():
         sound = {run_id: record for run_id, record in surveyed.items() if isinstance(record, Record)}
@@ -260,16 +266,29 @@ def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping
     if scale not in grid.scales:
         known = {*grid.scales, *scales.available()}
         wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, known)}"))
-    if seeds is not None and seeds < 1:
-        wrong.append(Problem("seeds", f"must be at least 1, not {seeds}"))
-    if seeds is not None and seeds > FIRST_SEARCH_SEED and grid.search is not None:
-        text = f"{seeds} overlaps with the seeds of the search; use at most {FIRST_SEARCH_SEED}"
+    if seeds is not None and (isinstance(seeds, bool) or not isinstance(seeds, int)):
+        wrong.append(Problem("seeds", f"must be a whole number, the number of seeds, not {seeds!r}"))
+    elif seeds is not None and not 1 <= seeds <= FIRST_SEARCH_SEED:
+        text = f"must be from 1 to {FIRST_SEARCH_SEED:,}, not {seeds:,}: it is the number of seeds, which start at 0"
         wrong.append(Problem("seeds", text))
     for path in filters or {}:
         if path not in grid.axes:
             wrong.append(Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, grid.axes)}"))
     if wrong:
         raise ConfigError(wrong)
+
+
+def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
+    """Checks that a plan has no more runs than anybody makes: their ids alone would take minutes."""
+    tasks, search = grid_cells.tasks_at(grid, scale), search_at(grid, scale)
+    count = seeds or grid.scales[scale].seeds or grid.seeds
+    runs = cells * count * (1 + len(tasks))
+    if search:
+        trials = math.prod(map(len, search.axes.values()))
+        runs += cells * trials * search.seeds * (1 + len(tasks_behind(search.metric, tasks)))
+    if runs > _MOST_RUNS:
+        text = f"{runs:,} runs ({cells:,} cells, {count:,} seeds); a plan has at most {_MOST_RUNS:,}: use fewer seeds"
+        raise ConfigError([f"{text} or values, or keep part of the grid with a filter"])
 
 
 def _with(grid: Grid, scale: str, knobs: Mapping[str, Any]) -> Grid:

@@ -8,7 +8,7 @@ from ablations.core.metrics import COST
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED, possible
-from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at
+from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at, too_many
 from ablations.planning.grid_checks import known_knobs, known_metrics
 from ablations.planning.search import combinations, search_at, tasks_behind
 from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid, Search
@@ -56,8 +56,11 @@ def values(grid: Grid, document: Document) -> None:
         _check_knob(grid, grid.search, path, document)
     for where, _, options in _values(grid, grid.search):
         _check_values(where, options, document)
+    for name in grid.scales:
+        if (search := search_at(grid, name)) and (problem := too_many(map(len, search.axes.values()))):
+            document.complain(("search", "axes"), f"at scale '{name}': {problem}")
     if _check_metric(grid, grid.search, document) and len(document.problems) == faults:
-        with contextlib.suppress(ConfigError):  # of axes that cannot be zipped, which is reported already
+        with contextlib.suppress(ConfigError):  # of axes that make no cells, which is reported already
             for scale in grid.scales:
                 if search := search_at(grid, scale):
                     _check_systems(grid, scale, search, document)

@@ -128,7 +128,7 @@ def test_no_seed_both_chooses_and_judges(tmp_path, seeds):
     (cell,) = plan(grid, "smoke", seeds=seeds, records=records).cells
     assert {run.seed for run in cell.runs} == set(range(seeds))
     assert not {run.seed for trial in cell.search for run in trial.runs} & {run.seed for run in cell.runs}
-    with pytest.raises(ConfigError, match=naming("1001", "search", "1000")):
+    with pytest.raises(ConfigError, match=naming("seeds", "1,001", "1,000")):
         plan(grid, "smoke", seeds=1001)
 
 
