@@ -50,6 +50,7 @@ nb_execution_mode = "off"
 nb_render_markdown_format = "gfm"
 nb_ipywidgets_js = {}  # no script from another host
 smartquotes = False
+highlight_language = "text"  # of blocks that name none
 
 autodoc_default_options = {
     "members": True,

@@ -35,7 +35,8 @@
     [...table.tHead.rows[0].cells].forEach((heading, column) => {
       const lengths = rows.map((row) => text(row, column).length).filter(Boolean);
       const mean = lengths.reduce((sum, length) => sum + length, 0) / (lengths.length || 1);
-      heading.classList.toggle("sentences", mean > SENTENCE);
+      if (mean <= SENTENCE) return;
+      for (const row of [table.tHead.rows[0], ...rows]) row.cells[column]?.classList.add("sentences");
     });
   }
 
@@ -65,6 +66,7 @@
   /** The columns with few values, each with these values: those of which it makes sense to choose one. */
   function choices(rows, headings) {
     return headings.flatMap((heading, column) => {
+      if (rows[0].cells[column]?.classList.contains("sentences")) return [];
       const values = [...new Set(rows.map((row) => text(row, column)))].filter(Boolean);
       const few = values.length > 1 && values.length <= Math.min(MOST_CHOICES, rows.length / 4);
       const words = values.filter((value) => Number.isNaN(number(value))).length;
