@@ -285,13 +285,14 @@ def new(
     axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
     base: Annotated[str, typer.Option(help="The system to start from.")] = "mask15_large",
     question: Annotated[str | None, typer.Option(help="The question of the grid.")] = None,
+    knobs: Annotated[list[str] | None, typer.Option("--set", help="PATH=V: a knob of every cell. Repeatable.")] = None,
     form: As = Format.table,
 ) -> None:
     """Writes and checks a new grid, ready to run at every scale."""
     from ablations.planning import new_grid
 
     with reporting_errors():
-        path = new_grid.write(name, axis, _system(base), question)
+        path = new_grid.write(name, axis, _system(base), question, values(knobs, "--set"))
         people = f"wrote {path}", f"next:  ablations plan {name} --scale laptop"
         tell({"grid": name, "file": path}, form, "grid", *people)
 

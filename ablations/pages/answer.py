@@ -57,4 +57,4 @@ def _to_beat(measured: Measurements, metric: Metric) -> list[str]:
 
 def _plateau(measured: Measurements, means: Means) -> list[str]:
     flags = [bool(run.metrics.get(PLATEAU)) for cell, _ in means for run in measured.finished(cell).values()]
-    return ["No run is better than counts of the neighbouring words."] if flags and all(flags) else []
+    return ["No run is better than the bigram baseline."] if flags and all(flags) else []

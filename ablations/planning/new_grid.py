@@ -1,6 +1,7 @@
 """Writes a new grid file: a question, a base, axes, and the usual scales."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -16,7 +17,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TEMPLATE = Path(__file__).with_name("new_grid.yaml")
 
 
-def write(name: str, axes: list[str], base: System, question: str | None = None) -> Path:
+def write(
+    name: str, axes: list[str], base: System, question: str | None = None, knobs: Mapping[str, Any] | None = None
+) -> Path:
     """Writes ``<name>.yaml`` to the folder of new grids and checks it.
 
     Args:
@@ -24,6 +27,7 @@ def write(name: str, axes: list[str], base: System, question: str | None = None)
         axes: Each as ``PATH=V1,V2,...``.
         base: The system that cells start from.
         question: The question; by default "What does <knob> change?".
+        knobs: Knob -> its value in every cell.
 
     Raises:
         ConfigError: With every problem; the file is removed.
@@ -44,24 +48,25 @@ def write(name: str, axes: list[str], base: System, question: str | None = None)
         raise ConfigError(wrong)
     path = grids.home() / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(_text(values, base, question), encoding="utf-8")
+    path.write_text(_text(values, base, question, knobs or {}), encoding="utf-8")
     try:
         grids.read(name)
-    except ConfigError:
+    except ConfigError as error:
         path.unlink()
-        raise
+        raise ConfigError(dict.fromkeys(error.problems)) from None  # each scale has the same ones
     return path
 
 
-def _text(axes: dict[str, list[Any]], base: System, question: str | None) -> str:
-    knobs = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
+def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:
+    varied = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
     template = Template(_TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(
-        question=yaml.safe_dump(question or f"What does {knobs} change?").removesuffix("...\n").strip(),
+        question=yaml.safe_dump(question or f"What does {varied} change?").removesuffix("...\n").strip(),
         base=base.name,
         axes=_block(axes),
         baseline=_block({path: values[0] for path, values in axes.items()}),
         x=next(iter(axes)),
+        knobs=f"set:\n{_block(dict(knobs))}\n" if knobs else "",
     )
 
 

@@ -208,8 +208,7 @@ def plan(
         records: Finished runs; None means that every run is missing.
 
     Raises:
-        ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for more seeds or runs
-            than anybody makes.
+        ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for too many runs.
     """
     grid = scales.added(grid, scale)
     _check_arguments(grid, scale, seeds, filters)

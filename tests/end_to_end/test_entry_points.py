@@ -79,14 +79,29 @@ def test_a_slip_is_answered_with_what_was_meant(command, words, hint):
     assert "Traceback" not in result.output
 
 
+def test_a_new_grid_on_ones_own_text(command, monkeypatch, tmp_path, text_file):
+    monkeypatch.setattr(grids, "FOLDER", tmp_path / "grids")
+    corpus = f'data.corpora=["text:{text_file.parent}/*.txt"]'
+    made = command("new", "mine", "--axis", "model.num_layers=1,2", "--set", corpus, "--set", "training.steps=6")
+    assert made.exit_code == 0, made.output
+    cells = Study("mine", "smoke", results_dir=tmp_path).resolve().cells
+    assert {cell.system.data.corpora for cell in cells} == {(f"text:{text_file.parent}/*.txt",)}
+    assert {cell.system.training.steps for cell in cells} == {6}
+    wrong = command("new", "other", "--axis", "model.num_layers=1,2", "--set", "model.hiden_size=3")
+    assert wrong.exit_code == 2
+    assert wrong.stderr.count("hiden_size") == 1, "once, not once a scale"
+    assert "model.hidden_size" in wrong.stderr
+
+
 def test_a_new_grid_runs_without_another_edit(command, monkeypatch, tmp_path):
     folder = tmp_path / "grids"
     shutil.copytree(grids.FOLDER, folder)
     monkeypatch.setattr(grids, "FOLDER", folder)
+    results = ["--results-dir", tmp_path / "results"]
     made = command("new", "depth_vs_width", "--axis", "model.num_layers=1,2", "--axis", "model.hidden_size=16,32")
     assert made.exit_code == 0, made.output
     assert command("check", "depth_vs_width").exit_code == 0
-    assert "8 of 8 runs to train" in command("plan", "depth_vs_width", "--scale", "smoke").output
+    assert "8 of 8 runs to train" in command("plan", "depth_vs_width", *results, "--scale", "smoke").output
     options = ["--scale", "smoke", "--no-notebook", "--executor", "inline", "--results-dir", tmp_path / "results"]
     first = command("run", "depth_vs_width", *options, "--filter", "model.hidden_size=16")
     assert first.exit_code == 0, first.output

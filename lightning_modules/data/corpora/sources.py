@@ -55,12 +55,14 @@ class Origin:
             may have wildcards; the first match counts.
         hub: The same data on the hub; None if the hub lacks them or has another text.
         otherwise: An alternative when the data are missing, as a sentence.
+        form: What the files must be like, to follow their names.
     """
 
     what: str
     files: Mapping[str, tuple[str, ...]]
     hub: Hub | None = None
     otherwise: str = "The task 'bigram_shift' works offline."
+    form: str = "as published"
 
     def find(self, part: str) -> list[Path]:
         """The files of a part in order; empty unless all of them exist."""
@@ -131,7 +133,7 @@ class Origin:
     @property
     def advice(self) -> str:
         """How to get the data, as a sentence without full stop."""
-        return f"Set ABLATIONS_DATA to a folder that holds {', '.join(self.every_file)} as published"
+        return f"Set ABLATIONS_DATA to a folder that holds {', '.join(self.every_file)} {self.form}"
 
     @property
     def every_file(self) -> tuple[str, ...]:

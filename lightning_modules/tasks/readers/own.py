@@ -1,6 +1,6 @@
 """Your own data as a task: JSON lines of any shape, with a dev file or with a part of the examples held out.
 
-A module in ``tasks/datasets`` needs one row; ``docs/own_data.md`` has the keys of a line for each shape.
+A module in ``tasks/datasets`` needs one row; ``docs/how-to/data_set.md`` has the keys of a line for each shape.
 
 >>> from lightning_modules.tasks.shapes.choice import Choice
 >>> ROWS = (own("trivia", "Trivia: which answer is right?", Choice(options=3), train="trivia.jsonl"),)
@@ -52,7 +52,11 @@ class Own:
     @property
     def origin(self) -> Origin:
         """Where the files are."""
-        return Origin(f"The data set {self.name}", {"train": (self.train,), "dev": (self.dev or self.train,)})
+        files = {"train": (self.train,), "dev": (self.dev or self.train,)}
+        keys = ", ".join(self.shape.line.model_fields)
+        return Origin(
+            f"The data set {self.name}", files, None, f"A line may have {keys}.", "with one JSON object a line"
+        )
 
     def __call__(self, split: Split) -> Iterator[Any]:
         """The examples of a split, in the order of the file.

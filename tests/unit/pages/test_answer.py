@@ -42,7 +42,7 @@ def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once
     metrics = [{"name": "heldout.loss", "better": better, "label": "loss"}]
     line = _lead(make_grid(metrics=metrics, claims=[]), cells, records)
     assert line.partition("best ")[2].startswith(first)
-    assert line.count("baseline") == 1
+    assert line.count("the baseline") == 1
 
 
 def test_simple_methods_stand_beside_the_best_cell():
@@ -57,7 +57,7 @@ def test_a_page_on_the_plateau_says_so():
     grid = make_grid(claims=[])
     flat = {"heldout.loss": 6.0, "heldout.plateau": 1.0}
     records = losses(cells[0], [6.0, 6.0], metrics=flat) | losses(cells[1], [6.0, 6.0], metrics=flat)
-    assert "No run is better than counts of the neighbouring words." in _lead(grid, cells, records)
+    assert "No run is better than the bigram baseline." in _lead(grid, cells, records)
     one_above = records | losses(cells[1], [4.0, 4.0], metrics={"heldout.loss": 4.0, "heldout.plateau": 0.0})
     assert "No run is better" not in _lead(grid, cells, one_above)
 

@@ -22,7 +22,7 @@ from tests.messages import names
 SETTINGS = FineTuning().but(
     **{"epochs": 1, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
 )
-DOCUMENT = project() / "docs" / "own_data.md"
+DOCUMENT = project() / "docs" / "how-to" / "data_set.md"
 
 
 def words(number, most=6):
