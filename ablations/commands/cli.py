@@ -133,7 +133,7 @@ def run(  # noqa: PLR0913, a command's options
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir)
         with aside(form):
             typer.echo(cost_line(study.resolve()))
-            study.run(executor=executor, retries=retries)
+            summary = study.run(executor=executor, retries=retries)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
@@ -143,6 +143,8 @@ def run(  # noqa: PLR0913, a command's options
             _print_paths(study)
         else:
             tell({**_numbers(study), "page": study.folder}, form, "page")
+        for trouble in (*summary.failures, *summary.problems):
+            typer.secho(str(trouble), err=True, fg="red")
         if not study.resolve().is_finished:
             raise typer.Exit(1)
 

@@ -138,7 +138,7 @@ def _unfinished(measured: Measurements, cell: Cell) -> tuple[str, ...]:
         if outcome != "done":
             outcome += f" on {run.task}" * bool(run.task)
             count[outcome] += 1
-            details.setdefault(outcome, printable(record.detail)[:60] if record else "")
+            details.setdefault(outcome, printable(record.detail.partition("\n")[0])[:60] if record else "")
     for run in cell.awaited:
         count["not run" + f" on {run.task}" * bool(run.task) + " (search unfinished)"] += 1
     return tuple(

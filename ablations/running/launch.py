@@ -4,11 +4,13 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from filelock import Timeout
 
+from ablations.core.formatting import markdown_text
 from ablations.core.provenance import now
 from ablations.core.store import Damage, Records
 from ablations.planning.plan import Plan
@@ -50,6 +52,42 @@ class Event:
 OnEvent = Callable[[Event], None]
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why a run has no result; other runs may have ended in the same way.
+
+    Attributes:
+        label: Its cell and seed.
+        outcome: How it ended.
+        detail: What happened, the type and the message first, then where.
+        run_id: Its id.
+        log: The log of its attempts on this machine.
+        others: Number of other runs that ended in the same way.
+    """
+
+    label: str
+    outcome: str
+    detail: str
+    run_id: str
+    log: Path
+    others: int = 0
+
+    @property
+    def named(self) -> str:
+        """The run, and how many ended like it."""
+        return f"{self.label} {self.outcome}" + (f", and {self.others} more in the same way" if self.others else "")
+
+    def __str__(self) -> str:
+        message, *places = self.detail.splitlines() or [""]
+        where = [f"  at {place}" for place in places[:1]]
+        return "\n".join([f"{self.named}: {message}", *where, f"  log: {self.log}"])
+
+    def markdown(self) -> str:
+        """An item of a list without paths of this machine."""
+        message = markdown_text(self.detail.partition("\n")[0])
+        return f"* {markdown_text(self.named)}: {message} (`ablations logs {self.run_id}`)"
+
+
 @dataclass
 class Summary:
     """The result of executing a plan.
@@ -60,6 +98,7 @@ class Summary:
         elsewhere: Runs that another launcher finished meanwhile.
         problems: Problems beyond single runs (disk full), one sentence each.
         seconds: Wall time.
+        failures: Why runs of the plan have no result, each reason once.
     """
 
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -67,14 +106,18 @@ class Summary:
     elsewhere: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
 
     def __str__(self) -> str:
+        return "\n".join([self._counted(), *map(str, self.failures)])
+
+    def _repr_markdown_(self) -> str:
+        return "\n".join([self._counted(), "", *(failure.markdown() for failure in self.failures)]).strip()
+
+    def _counted(self) -> str:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())) or "no runs"
         trained = f"{self.executed} trained here" if self.executed else "nothing to train"
         return ". ".join([f"{counts}; {trained}", *self.problems]) + "."
-
-    def _repr_markdown_(self) -> str:
-        return str(self)
 
     def then(self, later: "Summary") -> "Summary":
         """This execution and the one after it, of the same grid."""
@@ -84,6 +127,7 @@ class Summary:
             self.elsewhere + later.elsewhere,
             [*self.problems, *later.problems],
             self.seconds + later.seconds,
+            later.failures,
         )
 
     @property
@@ -222,11 +266,18 @@ class Launch:
     def finish(self) -> Summary:
         """The summary, read from the store."""
         names: dict[str, str] = {}
+        failures: dict[tuple[str, str], Failure] = {}
         for run in self.plan.runs:
             record = self.records.examine(run.id)
             is_orphan = any(names.get(parent) in ("diverged", "invalid", "orphaned") for parent in run.parents)
             absent = "orphaned" if is_orphan else "missing"
             names[run.id] = "newer" if isinstance(record, Damage) else record.outcome if record else absent
+            if isinstance(record, Record) and record.outcome not in ("done", "diverged"):
+                like = failures.get((record.outcome, record.detail))
+                log = self.records.work_folder(run.id) / worker.LOG
+                first = Failure(self.plan.label(run.id), record.outcome, record.detail, run.id, log)
+                failures[record.outcome, record.detail] = replace(like, others=like.others + 1) if like else first
+        self.summary.failures = list(failures.values())
         self.summary.outcomes = dict(Counter(names.values()))
         self.summary.seconds = time.monotonic() - self.started
         return self.summary

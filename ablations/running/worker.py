@@ -139,7 +139,7 @@ def _attempt(
     except Exception as error:
         if is_full(error):
             raise
-        traceback.print_exc()
+        _note(folder, traceback.format_exc().rstrip())
         outcome, detail = outcome_of(error)
         result = {"outcome": outcome, "detail": detail}
     keep(run, records, result, started, attempts)
@@ -248,7 +248,10 @@ def keep(run: Run, records: Records, result: dict[str, Any], started: str, attem
 
 
 def outcome_of(error: Exception) -> tuple[Outcome, str]:
-    """The outcome of an exception, and its detail without paths of this machine."""
+    """The outcome of an exception, and its detail without paths of this machine.
+
+    The detail of a failure has the type and the message in its first line, then the places, the innermost first.
+    """
     from lightning_modules.training.recorder import Diverged
 
     if isinstance(error, Diverged):
@@ -258,8 +261,8 @@ def outcome_of(error: Exception) -> tuple[Outcome, str]:
     if isinstance(error, ConfigError):
         return "invalid", str(error)[:1000]
     lines = [f"{_place(f.filename)}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
-    message = f"{type(error).__name__}: {_place(str(error))}"[:1000]
-    return "failed", "\n".join([*lines[-_TRACEBACK_LINES:], message])
+    message = f"{type(error).__name__}: {' '.join(_place(str(error)).split())}"[:1000]
+    return "failed", "\n".join([message, *lines[: -_TRACEBACK_LINES - 1 : -1]])
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -17,6 +17,7 @@ from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from tests import tiny
 from tests.faults.support import attempts, family
+from tests.messages import names
 
 
 @pytest.fixture
@@ -93,8 +94,18 @@ def test_a_configuration_that_cannot_work_is_final(monkeypatch, cached, records)
 def test_a_failure_is_tried_again_and_its_record_says_where(monkeypatch, cached, records):
     summary, record, calls = run_with(monkeypatch, cached, records, ValueError("of no use"), retries=2)
     assert (summary.outcomes, calls, record.provenance["attempts"]) == ({"failed": 1}, 3, 3)
-    assert record.detail.splitlines()[-1] == "ValueError: of no use"
+    message, place, *_ = record.detail.splitlines()
+    assert message == "ValueError: of no use"
+    assert place.startswith("tests/faults/test_outcomes.py:")
     assert "ablations/running/worker.py:" in record.detail
+    message, place, log = str(summary).splitlines()[1:]
+    assert message == "rate=0.15 seed 0 failed: ValueError: of no use"
+    assert place.startswith("  at tests/faults/test_outcomes.py:")
+    assert log == f"  log: {records.work_folder(record.id) / 'log.txt'}"
+    assert "ValueError: of no use" in (records.work_folder(record.id) / "log.txt").read_text()
+    shown = summary._repr_markdown_()
+    assert names(shown, "ValueError: of no use", f"ablations logs {record.id}")
+    assert str(cached) not in shown
     assert str(cached) not in record.detail
     assert not any(line.startswith("/") for line in record.detail.splitlines())
 

@@ -168,7 +168,7 @@ def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, record
     assert (records.work_folder(pretrained.id) / WEIGHTS).exists() == (outcome == "done")
     assert not (records.work_folder(pretrained.id) / CHECKPOINT).exists()  # or the next attempt would go on from it
     if outcome == "failed":
-        assert record.detail.splitlines()[-1] == (
+        assert record.detail.splitlines()[0] == (
             f"NotReproducedError: run {pretrained.id}, trained again for its weights, ended at a loss of 4.1500 "
             "but its record says 4.5000"
         )
