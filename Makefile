@@ -37,10 +37,11 @@ quick: $(VENV)/.installed ## the tests that neither train nor start processes, i
 test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there is none they are skipped and say so
 	$(BIN)/python -m pytest tests/gpu -m gpu -n 0 -rs
 
-lint: $(VENV)/.installed ## style, imports between packages, notebooks
+lint: $(VENV)/.installed ## style, imports between packages, notebooks, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.installed ## put everything in shape
 	$(BIN)/ruff check --fix .

@@ -259,7 +259,8 @@ class Study:
         target = math.ceil(max(finals) * 100) / 100 if loss is None else loss
         rows = tables.tokens_to_reach(measured, target)
         shown = pd.DataFrame({"cell": rows["cell"]})
-        shown["reached it"] = [f"{row.reached} of {row.done}" for row in rows.itertuples()]
+        ended = zip(rows["reached"], rows["done"], strict=True)
+        shown["reached it"] = [f"{reached} of {done}" for reached, done in ended]
         shown[f"tokens to a held-out loss of {target:.2f} nats"] = [_tokens(row) for row in rows.itertuples()]
         return Shown(_frame_table(shown), rows)
 
@@ -317,7 +318,9 @@ def _against(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
 def _finetuning_changes(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
     """How fine-tuning differs between two cells, on the first task."""
     pairs = zip(baseline.finetunings[:1], cell.finetunings[:1], strict=False)
-    return {FINETUNING + path: both for a, b in pairs for path, both in diff(a.finetuning, b.finetuning).items()}
+    settings = ((a.finetuning, b.finetuning) for a, b in pairs)
+    changes = (diff(a, b) for a, b in settings if a is not None and b is not None)
+    return {FINETUNING + path: both for change in changes for path, both in change.items()}
 
 
 def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:

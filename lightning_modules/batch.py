@@ -51,7 +51,10 @@ class Unsupported(ValueError):
 class Vocabulary(Protocol):
     """The part of a tokenizer's vocabulary that objectives use."""
 
-    mask: int  # id of [MASK]
+    @property
+    def mask(self) -> int:
+        """The id of [MASK]."""
+        ...
 
     @property
     def size(self) -> int:

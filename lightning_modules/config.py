@@ -278,7 +278,7 @@ def problems(error: ValidationError, cls: type[Settings], what: str = "knob") ->
 
 def allowed_words(item: Mapping[str, Any]) -> list[str]:
     """The words that pydantic's error about a literal allows."""
-    return [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
+    return [word.strip(" '") for word in item.get("ctx", {}).get("expected", "").replace(" or ", ",").split(",")]
 
 
 def canonical(value: Any) -> str:

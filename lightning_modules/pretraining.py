@@ -7,7 +7,7 @@ import torch
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.baselines.bigram import prefix
-from lightning_modules.data.loader import PretrainingData
+from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.measures.final_metrics import layer_similarity, measures
 from lightning_modules.system import System
 from lightning_modules.training.checkpoint import resumable
@@ -86,7 +86,7 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     """
     count = system.evaluation.pairs
     metrics = {f"heldout.{name}": value for name, value in data.pair_baselines(count).items()}
-    for name, negatives in (("nsp", "random"), ("sop", "swapped")):
+    for name, negatives in QUESTIONS.items():
         examples = data.heldout_pairs(negatives, count, system.prepare_pairs())
         measured = measures(module, examples, bf16)
         accuracy = measured.pop("sentence_accuracy", None)

@@ -185,7 +185,9 @@ class System(Settings):
     @property
     def heldout_objective(self) -> Objective:
         """The objective that corrupts held-out text, as the system's own corrupting objective says."""
-        return self.objectives.corrupter.held_out(self.evaluation.objective)
+        objective = self.objectives.corrupter.held_out(self.evaluation.objective)
+        assert objective is not None, "Objectives refuses those that are not measured"
+        return objective
 
     @property
     def looks(self) -> Direction:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from string import ascii_lowercase
+from typing import Any
 
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
@@ -140,7 +141,8 @@ def with_parts(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
 def _claim(cells: Sequence[str], where: str) -> PublishedClaim:
     row = {name: cell.strip() for name, cell in zip(COLUMNS, cells, strict=True)}
     lists = {name: tuple(part.strip() for part in row.pop(name).split(";") if part.strip()) for name in _LISTS}
-    return PublishedClaim(**row, **lists, place=where)
+    entries: dict[str, Any] = {**row, **lists, "place": where}
+    return PublishedClaim(**entries)
 
 
 def _faults(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> list[str]:

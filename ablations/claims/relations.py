@@ -20,6 +20,7 @@ spread       a depends less on the seed than b                   ``|b - median o
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 from scipy import stats
@@ -296,8 +297,9 @@ def agreement(claim: Claim, values: Values) -> list[float]:
     """Kendall's tau of each seed's values with the claimed order, best first: 1 for the order, -1 for its reverse."""
     sign = -1.0 if claim.better == "lower" else 1.0
     claimed = list(range(len(values)))[::-1]
-    taus = (stats.kendalltau(claimed, [sign * side[seed] for side in values]).statistic for seed in sorted(values[0]))
-    return [float(tau) for tau in taus if tau == tau]
+    found = (stats.kendalltau(claimed, [sign * side[seed] for side in values]) for seed in sorted(values[0]))
+    taus = (float(cast(Any, tau).statistic) for tau in found)
+    return [tau for tau in taus if tau == tau]
 
 
 def _mean(contrast: Contrast) -> float:

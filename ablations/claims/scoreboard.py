@@ -115,7 +115,8 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
     metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
     other = verdict.claim.against or metric
     b = [record.metrics.get(other) for _, id in _pairs(verdict) if (record := measured.get(id)) is not None]
-    floor = float(np.mean([float(value) for value in b])) if b and None not in b else None
+    known = [float(value) for value in b if value is not None]
+    floor = float(np.mean(known)) if known and len(known) == len(b) else None
     shares: list[float | None] = [None, None, None]
     interval = verdict.adjusted
     if floor is not None and verdict.claim.relation in (">", "~"):

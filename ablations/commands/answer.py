@@ -24,19 +24,20 @@ def command(
     from lightning_modules.finetuning.run import FinetuningRun, finetuned
     from lightning_modules.tasks.reading.passages import Question
     from lightning_modules.tasks.shapes.span import Spans
+    from lightning_modules.tasks.table import task_named
 
     with reporting_errors():
         records = Records(results_dir)
         record = finished(run, records, "finetune")
         made = record.run()
-        finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)
-        spans = finetuning_run.data.task.shape
-        if not isinstance(spans, Spans):
+        settings, spans = made.finetuning, task_named(made.task).shape
+        if settings is None or not isinstance(spans, Spans):
             raise ConfigError(
                 [f"{record.id} was fine-tuned on '{made.task}', which is no reading task; name a run on SQuAD"]
             )
+        finetuning_run = FinetuningRun(made.system, made.task, settings, made.seed, None)
         example = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
         with aside(form):
             networks = finetuned(finetuning_run, weights(record, records, train))
-        text = answer(networks, finetuning_run.data.encoder, spans, made.finetuning.max_length, example)
+        text = answer(networks, finetuning_run.data.encoder, spans, settings.max_length, example)
         tell({"answer": text}, form, "answer", text or "(the passage does not say)")

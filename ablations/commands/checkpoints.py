@@ -176,8 +176,9 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     system = checkpoint.system
     encoder = interop.own_encoder(request.source, checkpoint.family.name, system.data.tokenizer.vocab_size)
     request.settings.check_length(system.model.max_positions)
-    for note in checkpoint.notes if say else ():
-        say(f"{request.source}: {note}")
+    if say:
+        for note in checkpoint.notes:
+            say(f"{request.source}: {note}")
     what = _determining(request, encoder.path)
     name = f"{request.source.resolve().name}-{request.task}-{request.seed}-{identity(what)[:8]}"
     work = request.output / name

@@ -12,6 +12,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import pins as text_pins
 from lightning_modules.tasks import Task, task_named
 from lightning_modules.tasks import pins as task_pins
+from lightning_modules.tasks.task import SPLITS
 
 
 @dataclass(frozen=True)
@@ -69,15 +70,15 @@ def _examine_corpus(item: Item) -> Finding:
 
 def _examine_task(task: Task) -> Finding:
     with _logged() as notes:
-        examples = {split: task.examples(split) for split in PARTS["task"]}
+        examples = {split: task.examples(split) for split in SPLITS}
     parts = {split: task_pins.Part.of(part) for split, part in examples.items()}
     pins = task_pins.pinned().get(task.name, {})
     wrong = _differences(parts, pins, "examples")
-    for split, size in zip(PARTS["task"], task.official or (None, None), strict=True):
+    for split, size in zip(SPLITS, task.official or (None, None), strict=True):
         if size is not None and len(examples[split]) != size:
             kind = "partial" if len(examples[split]) < size else "larger than published"
             wrong.append(f"{split} is {kind}: it has {len(examples[split]):,} examples instead of {size:,}")
-    common = _common(*(examples[split].items_for_pin() for split in PARTS["task"]))
+    common = _common(*(examples[split].items_for_pin() for split in SPLITS))
     if common == len(examples["dev"]):
         wrong.append("every dev example is also a training example")
     elif common:

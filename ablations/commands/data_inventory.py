@@ -43,7 +43,7 @@ class Item:
     group: str
     title: str
     found: str
-    sizes: tuple[int, int] | None
+    sizes: tuple[int, ...] | None
     fingerprint: str
     pinned: bool
     own_split: str
@@ -103,7 +103,7 @@ def items(names: Sequence[str] = (), hub: bool = False) -> list[Item]:
 def _corpus(corpus: Corpus) -> Item:
     parts = text_pins.pinned().get(corpus.name)
     description, *rest = corpus.description.split("; ")
-    if corpus.package:
+    if corpus.origin is None:
         found = PACKAGE if find_spec(corpus.package) else NOWHERE
         how = f"pip install {corpus.package}"
     else:
@@ -141,7 +141,7 @@ def _task(task: Task, hub: bool) -> Item:
         pinned=pinned,
         own_split=task.own_split,
         licence=task.licence,
-        how="" if found in (FOLDER, HUB, MADE) else _how(task.origin),
+        how=_how(task.origin) if task.origin and found not in (FOLDER, HUB) else "",
         problem=problem,
     )
 

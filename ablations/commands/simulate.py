@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,7 +48,7 @@ def write(folder: Path, grids: int | None = None) -> list[Path]:
     from ablations.figures import simulation as drawings
     from ablations.figures import style
 
-    count = {} if grids is None else {"grids": grids}
+    count: dict[str, Any] = {} if grids is None else {"grids": grids}
     rows = {
         "coverage": simulation.coverage(**count) + simulation.coverage_of_examples(**count),
         "family_wise_error": simulation.family_wise_error(**count),

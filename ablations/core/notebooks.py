@@ -100,7 +100,7 @@ def axis_parameters(source: Path) -> dict[str, str]:
     if not isinstance(argument, ast.Dict):
         return {}
     return {
-        path.value: value.id
+        str(path.value): value.id
         for path, value in zip(argument.keys, argument.values, strict=True)
         if isinstance(path, ast.Constant) and isinstance(value, ast.Name)
     }

@@ -5,7 +5,7 @@ from its own stream, so the numbers depend only on the settings.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,11 @@ def bca(values: np.ndarray, draws: np.random.Generator, level: float = LEVEL) ->
     return np.concatenate([end.low for end in ends]), np.concatenate([end.high for end in ends])
 
 
+def _joined(parts: Sequence[Edges]) -> Edges:
+    low, high = zip(*parts, strict=True)
+    return np.concatenate(low), np.concatenate(high)
+
+
 def _covered(edges: Edges, truth: float = 0.0) -> Row:
     low, high = edges
     bounded = np.isfinite(low) & np.isfinite(high)
@@ -133,10 +138,7 @@ def coverage_of_examples(grids: int = GRIDS // 2, examples: int = EXAMPLES) -> l
     rows: list[Row] = []
     for kind, seeds, draws in _conditions("examples", RUNS):
         parts = [_of_answers(draws, (part.size, seeds, examples), RUNS[kind]) for part in _split(grids, 100)]
-        methods = {
-            method: tuple(np.concatenate(edges) for edges in zip(*(part[method] for part in parts), strict=True))
-            for method in parts[0]
-        }
+        methods = {method: _joined([part[method] for part in parts]) for method in parts[0]}
         rows += [
             {"noise": f"{examples} answers, {kind}", "seeds": seeds, "method": method} | _covered(edges)
             for method, edges in methods.items()

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 from scipy import optimize, stats
@@ -85,7 +86,7 @@ class Contrast:
         """Two-sided exact p of Wilcoxon's signed-rank test; None below six pairs, where it cannot reach 0.05."""
         if self.n < RANK_TEST_PAIRS or not any(self.differences):
             return None
-        return float(stats.wilcoxon(self.differences).pvalue)
+        return float(cast(Any, stats.wilcoxon(self.differences)).pvalue)
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -193,7 +194,8 @@ def _standardised_effect(n: int, level: float, power: float) -> float:
     high = 1.0
     while paired_power(high, 1.0, n, level) < power:
         high *= 2
-    return float(optimize.brentq(lambda effect: paired_power(effect, 1.0, n, level) - power, 0.0, high, xtol=1e-13))
+    root = optimize.brentq(lambda effect: paired_power(effect, 1.0, n, level) - power, 0.0, high, xtol=1e-13)
+    return cast(float, root)  # a tuple only with full_output
 
 
 def seeds_needed(

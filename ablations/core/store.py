@@ -49,7 +49,7 @@ class _Flawed(Exception):
 
     def __init__(self, flaw: Flaw, message: str) -> None:
         super().__init__(message)
-        self.flaw = flaw
+        self.flaw: Flaw = flaw
 
 
 @dataclass(frozen=True)

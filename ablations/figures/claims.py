@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -54,7 +55,7 @@ def board(entries: Sequence[Entry], scale: str) -> Figure | None:
     return figure
 
 
-def _count(axes: mpl.axes.Axes, start: np.ndarray, width: np.ndarray, outcome: str) -> None:
+def _count(axes: Axes, start: np.ndarray, width: np.ndarray, outcome: str) -> None:
     ink = "white" if outcome in (REPLICATES, CONTRADICTS) else INK
     for row, (left, count) in enumerate(zip(start, width, strict=True)):
         if count:
@@ -82,13 +83,18 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
         axes = figure.add_subplot()
         axes.axvline(0, color=FAINT, lw=1, zorder=1)
         answers = [answer for _, answer in rows]
-        limit = _limit([a.removed for a in answers] + [a.published for a in answers if a.published])
+        marks = [a.removed for a in answers] + [a.published for a in answers if a.published]
+        limit = _limit(np.array(marks, dtype=float))
         for y, answer in enumerate(answers):
             colour = COLOURS[answer.outcome]
-            axes.plot(np.clip([answer.low, answer.high], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
-            axes.plot(np.clip(answer.removed, -limit, limit), y, "o", color=colour, ms=5, zorder=3)
+            ends, effect, printed = (
+                np.clip(np.array(marks, dtype=float), -limit, limit)
+                for marks in ([answer.low, answer.high], [answer.removed], [answer.published])
+            )
+            axes.plot(ends, [y, y], "-", color=colour, lw=2, zorder=2)
+            axes.plot(effect, [y], "o", color=colour, ms=5, zorder=3)
             if answer.published is not None:
-                axes.plot(np.clip(answer.published, -limit, limit), y, "D", mfc="none", mec=PAPER, ms=5, zorder=4)
+                axes.plot(printed, [y], "D", mfc="none", mec=PAPER, ms=5, zorder=4)
         axes.set_yticks(range(len(rows)), [_named(answer.asked, answer.metric) for answer in answers], fontsize=7.5)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlim(-1.04 * limit, 1.04 * limit)
@@ -103,7 +109,7 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     return figure
 
 
-def _limit(values: Sequence[float]) -> float:
+def _limit(values: np.ndarray) -> float:
     """The edge of the x axis: it shows nine in ten of the marks, and at least a tenth."""
     return float(max(0.1, 1.3 * np.quantile(np.abs(values), 0.9)))
 

@@ -122,7 +122,12 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
         return
     gap = min(0.052, 0.9 / len(order))
     heights = spread([(end[1] - bottom) / (top - bottom) for end in order], gap)
-    beside = {"textcoords": "axes fraction", "va": "center", "ha": "left", "fontsize": min(9.0, 170 * gap)}
+    beside: dict[str, Any] = {
+        "textcoords": "axes fraction",
+        "va": "center",
+        "ha": "left",
+        "fontsize": min(9.0, 170 * gap),
+    }
     for (x, y, colour, name), height in zip(order, heights, strict=True):
         leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1}
         axes.annotate(
@@ -141,5 +146,5 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
             xytext=(1.035, heights[-1] + 0.6 * gap),
             xycoords="axes fraction",
             color=FAINT,
-            **(beside | {"va": "bottom"}),
+            **{**beside, "va": "bottom"},
         )

@@ -212,7 +212,8 @@ def _points(cells: Sequence[Cell], metric: str, measured: Measurements, axis: _K
 def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: str) -> None:
     """Over numbers: a thin line per seed, which shows the pairs, and the mean in its band. Over names: bars."""
     intervals = [mean_interval(list(values.values())) for _, values in points]
-    x, means, half = [p for p, _ in points], [i.mean for i in intervals], [i.half or 0.0 for i in intervals]
+    x, half = [p for p, _ in points], [i.half or 0.0 for i in intervals]
+    means = np.array([i.mean for i in intervals], dtype=float)
     for seed in sorted({seed for _, values in points for seed in values}):
         line = [(position, values[seed]) for position, values in points if seed in values]
         at, seen = [p for p, _ in line], [value for _, value in line]
@@ -225,7 +226,15 @@ def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: s
         axes.plot(x, means, "-", color=colour, lw=2.4, label=label, zorder=4)
         axes.fill_between(x, np.subtract(means, half), np.add(means, half), color=colour, alpha=0.13, lw=0)
     else:
-        bars = {"fmt": "D", "ms": 5, "capsize": 3, "lw": 1.5, "color": colour, "label": label, "zorder": 4}
+        bars: dict[str, Any] = {
+            "fmt": "D",
+            "ms": 5,
+            "capsize": 3,
+            "lw": 1.5,
+            "color": colour,
+            "label": label,
+            "zorder": 4,
+        }
         axes.errorbar(np.add(x, 0.02), means, half, **bars)
 
 
@@ -261,7 +270,9 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> lis
     by_metric: dict[str, _Series] = {}
     for source in grid.published:
         column = next((name for name, path in source.match.items() if path == axis.path), None)
-        for row in chosen(source) if column else ():
+        if column is None:
+            continue
+        for row in chosen(source):
             text = row.columns[column]
             position = places.get(text) if own or not axis.is_numeric else axis.at(_number(text))
             line = _line_of(lines, source.match, row)

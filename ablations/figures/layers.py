@@ -68,7 +68,8 @@ def _draw(panel: Axes, seeds: Sequence[Sequence[float]], style: dict[str, Any], 
     if all(low is not None and high is not None for low, high in bounds):
         low, high = np.array(bounds, dtype=float).T
         panel.fill_between(numbers, np.maximum(low, 0), high, color=style["color"], alpha=0.13, lw=0)
-    panel.plot(numbers, [interval.mean for interval in intervals], lw=2, ms=5, label=name, **style)
+    means = np.array([interval.mean for interval in intervals], dtype=float)
+    panel.plot(numbers, means, lw=2, ms=5, label=name, **style)
 
 
 def _styles(cells: Sequence[Cell]) -> list[dict[str, Any]]:

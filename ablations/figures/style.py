@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -17,13 +17,17 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from ablations.core.formatting import printable
 from ablations.core.store import write
 
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
+
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, FAINT, PAPER = "#222222", "#8a8a8a", "#7a5195"
-STYLE: dict[str, Any] = {
+STYLE: "dict[RcKeyType, Any]" = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "text.parse_math": False,
@@ -72,7 +76,7 @@ def _laid_out(figure: Figure) -> Iterator[None]:
     if engine is None:
         yield
         return
-    figure.dpi = FigureCanvasSVG(figure).fixed_dpi
+    figure.dpi = FigureCanvasSVG(figure).fixed_dpi or dpi
     engine.execute(figure)
     figure.set_layout_engine(None)  # with any other engine savefig draws twice
     try:
@@ -108,9 +112,7 @@ def shown(text: str, limit: int = 60) -> str:
 
 def blank(height: float) -> Drawing:
     """An empty figure of the usual width and a height in inches, with room at its edges."""
-    figure = Drawing(figsize=(7.6, height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
-    return figure
+    return Drawing(figsize=(7.6, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
 
 
 def titles(figure: Figure, question: str, subtitle: str) -> None:

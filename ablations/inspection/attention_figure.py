@@ -53,8 +53,8 @@ def all_heads(weights: np.ndarray, prior: np.ndarray, subtitle: str = "") -> Fig
     with mpl.rc_context(STYLE):
         figure = blank(1.1 + rows * (side + 0.1))
         panels = figure.subplots(rows, columns, squeeze=False)
-        for layer, head in np.ndindex(layers, heads):
-            axes = panels[head, layer] if is_turned else panels[layer, head]
+        by_layer = panels.T if is_turned else panels
+        for (layer, head), axes in zip(np.ndindex(layers, heads), by_layer.flat, strict=True):
             image = _picture(axes, weights[layer, head], prior[layer, head])
             axes.set_xticks([])
             axes.set_yticks([])

@@ -264,8 +264,8 @@ class Inspection:
             raise ConfigError([f"there are no sentences with '{word}'; give `sentences`, or choose one of: {known}"])
         kinds = [kind for kind, listed in by_sense.items() for _ in listed]
         texts = [text for listed in by_sense.values() for text in listed]
-        both = (word_states(side, self.encoder, texts, word) for side in (self.module, self.untrained))
-        return SVG(svg(embedding_figure.senses(*both, kinds, word, self._small)))
+        trained, untrained = (word_states(side, self.encoder, texts, word) for side in (self.module, self.untrained))
+        return SVG(svg(embedding_figure.senses(trained, untrained, kinds, word, self._small)))
 
     # --- probes
 
@@ -304,9 +304,12 @@ class Inspection:
             if not (is_reader and cached.is_sound(path)):
                 continue
             made = record.run()
-            finetuning_run = FinetuningRun(made.system, made.task, made.finetuning, made.seed, None)
-            example, spans = Question("asked", question, passage, ()), finetuning_run.data.task.shape
-            text = answer(finetuned(finetuning_run, path), self.encoder, spans, made.finetuning.max_length, example)
+            settings, spans = made.finetuning, TASKS[made.task].shape
+            if settings is None or not isinstance(spans, Spans):
+                continue
+            networks = finetuned(FinetuningRun(made.system, made.task, settings, made.seed, None), path)
+            example = Question("asked", question, passage, ())
+            text = answer(networks, self.encoder, spans, settings.max_length, example)
             return Markdown(f"*{markdown_text(question)}* {markdown_text(text or '(the passage does not say)')}")
         hint = "train one with `ablations run` and a grid with a reading task such as `squad`"
         return Markdown(f"*No question-answering run of this model found; {hint}.*")

@@ -3,6 +3,7 @@
 ``ablations/published/configurations.yaml`` is read strictly, like grids: every problem has its file and line.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -83,17 +84,17 @@ def read(file: Path = FILE) -> Catalogue:
     if shapes != expected:
         document.complain((), "must have exactly the keys sources (a mapping), configurations and absent (lists)")
         document.check()
-    entries = {
-        key: [
-            (place, item) for place, item in enumerate(_items(document, key, kind, data["sources"])) if item is not None
-        ]
-        for key, kind in (("configurations", Configuration), ("absent", Absent))
-    }
-    _check_ids(document, entries)
-    for place, item in entries["configurations"]:
+    configurations = _items(document, "configurations", Configuration, data["sources"])
+    absent = _items(document, "absent", Absent, data["sources"])
+    _check_ids(document, {"configurations": configurations, "absent": absent})
+    for place, item in configurations:
         _check_system(document, ("configurations", place), item)
     document.check()
-    return Catalogue(sources=data["sources"], **{key: tuple(item for _, item in rows) for key, rows in entries.items()})
+    return Catalogue(
+        sources=data["sources"],
+        configurations=tuple(item for _, item in configurations),
+        absent=tuple(item for _, item in absent),
+    )
 
 
 def named(id: str, catalogue: Catalogue | None = None) -> Configuration:
@@ -117,23 +118,23 @@ def named(id: str, catalogue: Catalogue | None = None) -> Configuration:
 Item = TypeVar("Item", Configuration, Absent)
 
 
-def _items(document: Document, key: str, kind: type[Item], sources: dict[str, Any]) -> list[Item | None]:
-    """The entries of a list; None for each invalid one."""
-    items: list[Item | None] = []
+def _items(document: Document, key: str, kind: type[Item], sources: dict[str, Any]) -> list[tuple[int, Item]]:
+    """The valid entries of a list, each with its place."""
+    items: list[tuple[int, Item]] = []
     for place, entry in enumerate(document.data[key]):
-        item = None
         try:
             item = kind.model_validate(entry)
         except ValidationError as error:
             for problem in problems(error, kind):
                 document.complain((key, place, *problem.path.split(".")), problem.message)
-        if item and item.paper not in sources:
+            continue
+        if item.paper not in sources:
             document.complain((key, place, "paper"), f"is not a key of sources.{did_you_mean(item.paper, sources)}")
-        items.append(item)
+        items.append((place, item))
     return items
 
 
-def _check_ids(document: Document, entries: dict[str, list[tuple[int, Any]]]) -> None:
+def _check_ids(document: Document, entries: Mapping[str, Sequence[tuple[int, Any]]]) -> None:
     seen: dict[str, int] = {}
     for key, rows in entries.items():
         for place, item in rows:

@@ -92,7 +92,7 @@ def compare(configuration: Configuration) -> Comparison:
 def _pooler(system: System) -> int:
     with torch.device("meta"):
         head = SentencePair().heads(system.model.size(system.data.tokenizer.vocab_size))["pair"]
-    return sum(parameter.numel() for parameter in head.pooler.parameters())
+    return sum(parameter.numel() for parameter in head.get_submodule("pooler").parameters())
 
 
 def comparisons(catalogue: Catalogue | None = None) -> list[Comparison]:

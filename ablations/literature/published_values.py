@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
@@ -206,7 +206,7 @@ def same(knob: Any, printed: Any) -> bool:
     if isinstance(knob, (list, tuple)) and isinstance(printed, (list, tuple)):
         return len(knob) == len(printed) and all(map(same, knob, printed))
     try:
-        return math.isclose(float(knob), float(printed), rel_tol=1e-11, abs_tol=0.0)
+        return math.isclose(float(cast(Any, knob)), float(cast(Any, printed)), rel_tol=1e-11, abs_tol=0.0)
     except (TypeError, ValueError):
         return str(knob) == str(printed)
 

@@ -31,7 +31,7 @@ class Resampled:
     examples: int = 0
 
 
-def resampled(claim: Claim, contrast: Contrast, runs: Sequence[tuple[str, str]], measured: Measurements) -> Resampled:
+def resampled(claim: Claim, contrast: Contrast, runs: Sequence[Sequence[str]], measured: Measurements) -> Resampled:
     """Both intervals of a claim's contrast; positive means that side a is better.
 
     Examples are resampled if the metric is the mean of the example scores in every run, and all runs have the same

@@ -179,8 +179,8 @@ def summary(measured: Measurements) -> pd.DataFrame:
         row: dict[str, Any] = {"cell": item.cell.label, **item.cell.values}
         row |= {"planned": item.planned, "done": item.finished, "unfinished": "; ".join(item.unfinished)}
         row["plateau"] = item.plateau
-        for name, measured in item.metrics.items():
-            row |= {f"{name} {key}": value for key, value in numbers(measured).items()}
+        for name, metric in item.metrics.items():
+            row |= {f"{name} {key}": value for key, value in numbers(metric).items()}
         rows.append(row | {name: item.costs.get(name) for name in COSTS})
     return pd.DataFrame(rows)
 

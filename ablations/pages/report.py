@@ -39,11 +39,30 @@ _SECTIONS = {"tasks": "Task by task", "equal_compute": "At equal compute", "sear
 class Planned(Protocol):
     """The part of a plan that a page needs."""
 
-    grid: Grid
-    scale: str
-    cells: Sequence[Cell]
-    excluded: Sequence[tuple[Mapping[str, Any], str]]
-    folder_name: str
+    @property
+    def grid(self) -> Grid:
+        """The grid."""
+        ...
+
+    @property
+    def scale(self) -> str:
+        """The name of the scale."""
+        ...
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """The cells, in order."""
+        ...
+
+    @property
+    def excluded(self) -> Sequence[tuple[Mapping[str, Any], str]]:
+        """Values of cells that are left out, with the reason."""
+        ...
+
+    @property
+    def folder_name(self) -> str:
+        """The scale; another name if the grid was overridden."""
+        ...
 
 
 def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Path]:

@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -86,13 +86,20 @@ def write(snapshot: Snapshot, pages: Iterable[Row], keep: Callable[[str, str], b
     return path
 
 
+def _of_cells(line: list[str]) -> Row:
+    cells: list[Any] = list(line)
+    place = Row._fields.index("seed")
+    cells[place] = int(cells[place])
+    return Row(*cells)
+
+
 def _present(path: Path) -> Iterator[Row]:
     """The rows of pages in the file; none if it is missing or is not such a table."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             lines = list(csv.reader(file))
         if lines and tuple(lines[0]) == Row._fields:
-            rows = [Row(*line)._replace(seed=int(line[Row._fields.index("seed")])) for line in lines[1:]]
+            rows = [_of_cells(line) for line in lines[1:]]
             yield from (row for row in rows if row.grid)
     except (OSError, ValueError, TypeError, csv.Error):
         return

@@ -104,7 +104,7 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
         rows.append([paper, len(of_paper), testable, with_grid, measured, *outcomes])
     total: list[Entry] = ["all"]
     for column in range(1, len(rows[0]) if rows else 0):
-        total.append(sum(int(row[column] or 0) for row in rows))  # type: ignore[arg-type]
+        total.append(sum(int(row[column] or 0) for row in rows))
     headings = ["paper", "claims", "testable on a laptop", "with a grid", "measured"]
     return Sheet([*headings, REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED], [*rows, total] if rows else [])
 

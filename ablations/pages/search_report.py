@@ -54,8 +54,12 @@ def numbers(measured: Measurements) -> dict[str, list[Entry]]:
     if not any(cell.search for cell in cells):
         return {}
     costs = [spent(cell, measured) for cell in cells]
-    chosen = {f"chosen {path}": [_entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)}
-    return chosen | {f"search {name}": [cost[name] for cost in costs] for name in ("runs", "ended", *_COSTS)}
+    entries: dict[str, list[Entry]] = {
+        f"chosen {path}": [_entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)
+    }
+    for name in ("runs", "ended", *_COSTS):
+        entries[f"search {name}"] = [cost[name] for cost in costs]
+    return entries
 
 
 def _entry(value: Any) -> Entry:

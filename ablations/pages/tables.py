@@ -112,7 +112,8 @@ def _reading(
         headings.append(cost)
         columns.append([quantity(item.costs.get(cost)) for item in summaries])
     headings += [f"published: {_metric(published, metric)}" for metric in printed]
-    columns += [[row[metric].value if metric in row else "" for row in published] for metric in printed]
+    for metric in printed:
+        columns.append([row[metric].value if metric in row else "" for row in published])
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
     rows += _reference_rows(measured, metrics, headings)
     return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, metrics, summaries, published))

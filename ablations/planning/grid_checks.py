@@ -79,8 +79,11 @@ def references(grid: Grid, document: Document) -> None:
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
         if claim.official:
             _check_measured(grid, ("claims", n, "official"), claim.official, document)
-    for n, name in enumerate(grid.figure.metrics if grid.figure else ()):
-        place: Path_ = ("figure", "y") if isinstance(grid.figure.y, str) else ("figure", "y", n)
+    figure = grid.figure
+    if figure is None:
+        return
+    for n, name in enumerate(figure.metrics):
+        place: Path_ = ("figure", "y") if isinstance(figure.y, str) else ("figure", "y", n)
         _check_measured(grid, place, name, document)
 
 

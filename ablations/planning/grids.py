@@ -87,13 +87,13 @@ def _read(file: Path, state: tuple[tuple[Path, int, int], ...]) -> Grid:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", file.stem):
         document.complain((), "the file needs another name: lower-case letters, digits and _, with a letter first")
     grid = _shaped(document)
-    for check in _CHECKS if grid is not None else ():
+    for check in _CHECKS:
+        if grid is None:
+            break
         check(grid, document)
         if document.mend():  # wrong names are read as the nearest ones, so that their values are checked as well
-            grid = shaped(document, Grid, _STAND_IN, quiet=True)
-            if grid is None:
-                break
-            grid = _filled(grid, document)
+            mended = shaped(document, Grid, _STAND_IN, quiet=True)
+            grid = _filled(mended, document) if mended is not None else None
     document.check()
     assert grid is not None  # what it lacks has raised an error
     return grid

@@ -58,11 +58,12 @@ def missing(plan: Plan, records: Lookup) -> list[str]:
     """What each open search waits for, a sentence per cell."""
     notes = []
     for cell in plan.open:
-        scores = [score(trial, plan.grid.search.metric, records) for trial in cell.search] if plan.grid.search else []
+        metric = plan.grid.search.metric if plan.grid.search else ""
+        scores = [score(trial, metric, records) for trial in cell.search] if metric else []
         runs = {run.id: run for result in scores for run in result.unended}
         waiting = [f"{plan.label(id)} ({plan.states[id]})" for id in runs]
         lacking = [
-            f"{trial.label} search {seed} (done, without {plan.grid.search.metric})"
+            f"{trial.label} search {seed} (done, without {metric})"
             for trial, result in zip(cell.search, scores, strict=True)
             for seed in result.unmeasured
         ]

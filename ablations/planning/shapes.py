@@ -85,7 +85,7 @@ def _complain(document: Document, error: ValidationError, known: set[Path_], cls
                 continue  # it was left out because it was wrong
             message = "is required and missing"
         elif item["type"] == "string_pattern_mismatch":
-            message = f"{item['input']!r} does not match {item['ctx']['pattern']}"
+            message = f"{item['input']!r} does not match {item.get('ctx', {}).get('pattern')}"
         document.complain(item["loc"], message)
 
 

@@ -150,9 +150,9 @@ class _Pass:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
             kept = self()
         allocated = highest = 0
-        for event in profiled.profiler.kineto_results.events():  # type: ignore[union-attr]
+        for event in profiled.profiler.kineto_results.events():  # pyright: ignore[reportOptionalMemberAccess]
             if event.name() == "[memory]":
-                allocated += event.nbytes()
+                allocated += event.nbytes()  # pyright: ignore[reportAttributeAccessIssue]  # torch's types lack it
                 highest = max(highest, allocated)
         del kept
         return float(weights + highest)

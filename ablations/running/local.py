@@ -6,6 +6,7 @@ imports our own code anew, and nothing that starts a parallel region may run bef
 
 import json
 import multiprocessing
+import multiprocessing.context
 import os
 import sys
 import time

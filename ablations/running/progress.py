@@ -74,8 +74,10 @@ class Display:
     @property
     def left(self) -> str:
         """The time left for the whole grid."""
-        seconds = self.last.seconds_left if self.last else None
-        return f"{duration(seconds)} left" if seconds is not None and self.last.done < self.last.total else ""
+        last = self.last
+        if last is None or last.seconds_left is None or last.done >= last.total:
+            return ""
+        return f"{duration(last.seconds_left)} left"
 
     def line(self) -> str:
         """The current state in one line."""
@@ -122,6 +124,8 @@ class Terminal(Display):
 
     def show(self, kind: str) -> None:
         """Updates the bar."""
+        if self.last is None:
+            return
         parts = sum(p["step"] / p["steps"] for _, p in self.active.values())
         self.bar.update(
             self.task,

@@ -11,12 +11,13 @@ from torch import nn
 from lightning_modules.batch import Encoded, Target
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder, as_example
+from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.loader import InOrder, TaskData
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.shapes.shape import Inputs
+from lightning_modules.tasks.shapes.shape import Head, Inputs
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.pretrain import Pretrain
 from lightning_modules.training.weights import load_weights
@@ -70,7 +71,7 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
     example.targets["mlm"] = Target(where, torch.zeros_like(where))
     try:
         with torch.no_grad():
-            logits = objective.logits(module.heads["mlm"], module(example), example)
+            logits = objective.logits(own_heads(module.heads, "mlm"), module(example), example)
     except ValueError as error:  # the position table is too short
         raise ConfigError([f"the text is too long: {error}"]) from None
     best = torch.softmax(logits.float(), 1).topk(min(count, vocabulary.size))
@@ -202,8 +203,9 @@ def probe_layers(
 
 def _classes(data: TaskData) -> list[np.ndarray]:
     """The class of each training and each dev example."""
-    labels = [getattr(inputs, "labels", None) for inputs in (data.train, data.dev)]
-    if any(part is None or part.dtype.kind not in "iu" or part.ndim != 1 for part in labels):
+    found = [getattr(inputs, "labels", None) for inputs in (data.train, data.dev)]
+    labels = [part for part in found if part is not None and part.dtype.kind in "iu" and part.ndim == 1]
+    if len(labels) < len(found):
         raise ConfigError(
             [f"'{data.task.name}' cannot be probed: probes need one class per text; choose a text classification task"]
         )
@@ -211,9 +213,7 @@ def _classes(data: TaskData) -> list[np.ndarray]:
 
 
 @torch.no_grad()
-def answer(
-    networks: tuple[nn.Module, nn.Module], encoder: Encoder, spans: Spans, length: int, question: Question
-) -> str:
+def answer(networks: tuple[nn.Module, Head], encoder: Encoder, spans: Spans, length: int, question: Question) -> str:
     """The words of a passage that answer a question; empty if the model predicts no answer.
 
     Args:

@@ -37,14 +37,14 @@ class WordVectors:
     @classmethod
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
         """The words of a pretrained model: pieces that start a word and contain only letters."""
-        vocabulary, table = encoder.vocabulary, module.backbone.embeddings.word.weight.detach().float().numpy()
+        vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
         names = [piece.removeprefix("Ġ") for piece in vocabulary.pieces]
         kept = [
             number
             for number, name in enumerate(names)
             if vocabulary.begins_word[number] and name.isalpha() and vocabulary.pieces[number] not in SPECIALS
         ]
-        return cls(tuple(names[number] for number in kept), table[kept])
+        return cls(tuple(names[number] for number in kept), table.detach().float().numpy()[kept])
 
     @cached_property
     def number(self) -> dict[str, int]:

@@ -26,6 +26,7 @@ class Embeddings(nn.Module):
             self.tables["segment"] = nn.Embedding(settings.segment_types, e)
         self.position = nn.Embedding(settings.max_positions, e) if settings.positions == "learned" else None
         fixed = sinusoids(settings.max_positions, e) if settings.positions == "sinusoidal" else None
+        self.fixed: Tensor | None
         self.register_buffer("fixed", fixed, persistent=False)
         self.norm = nn.LayerNorm(e, eps=settings.norm_eps)
         self.dropout = Dropout(settings.embedding_dropout)
@@ -37,6 +38,7 @@ class Embeddings(nn.Module):
         for name, table in self.tables.items():
             # Without ids for this table its first row is used throughout, as in BERT; a table of one row serves all
             # segments, as in RoBERTa's released checkpoints.
+            assert isinstance(table, nn.Embedding)
             numbered = name in tokens.tables and table.num_embeddings > 1
             x = x + (table(tokens.tables[name]) if numbered else table.weight[0])
         rows = self.fixed if self.position is None else self.position.weight

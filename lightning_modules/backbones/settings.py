@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from lightning_modules.batch import Direction, Size
 from lightning_modules.config import Settings, knob, once
+from lightning_modules.layers.activations import Activation
 
 HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
 
@@ -29,7 +30,7 @@ class StackSettings(Settings):
     num_heads: int | None = knob(None, f"Attention heads h; by default hidden_size / {HEAD_SIZE}.", ge=1)
     ffn_size: int | None = knob(None, "Inner width of the feed-forward sub-layers; by default 4 x hidden_size.", ge=1)
     norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
-    activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
+    activation: Activation = knob(
         "gelu",
         "Activation function; gelu is exact (BERT's first release), gelu_tanh approximate (from February 2019).",
     )
@@ -84,11 +85,21 @@ class StackSettings(Settings):
                 "embedding_size": None if self.embedding_size == self.hidden_size else self.embedding_size,
                 "sharing": "none" if alone else self.sharing,
                 "sharing_groups": 1 if alone else self.sharing_groups,
-                "num_heads": self.num_heads or _default_heads(self.hidden_size),
-                "ffn_size": self.ffn_size or 4 * self.hidden_size,
+                "num_heads": self.heads,
+                "ffn_size": self.inner_size,
                 "max_positions": self.max_positions if self.positions in ("learned", "sinusoidal") else 0,
             }
         )
+
+    @property
+    def heads(self) -> int:
+        """Attention heads of a layer."""
+        return self.num_heads or _default_heads(self.hidden_size)
+
+    @property
+    def inner_size(self) -> int:
+        """Inner width of a feed-forward sub-layer."""
+        return self.ffn_size or 4 * self.hidden_size
 
     @property
     def stacks(self) -> int:
@@ -132,7 +143,7 @@ class StackSettings(Settings):
 
     def flops_per_sequence(self, length: int) -> float:
         """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
-        d, f = self.hidden_size, self.ffn_size or 4 * self.hidden_size
+        d, f = self.hidden_size, self.inner_size
         e = None if self.embedding_size == d else self.embedding_size
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
         projected = 0 if e is None else 2 * e * d

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import StackSettings
-from lightning_modules.batch import Encoded, Example
+from lightning_modules.batch import Direction, Encoded, Example
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
 from lightning_modules.layers.dropout import Dropout
@@ -26,8 +26,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: StackSettings) -> None:
         super().__init__()
-        self.expand = nn.Linear(settings.hidden_size, settings.ffn_size)
-        self.contract = nn.Linear(settings.ffn_size, settings.hidden_size)
+        self.expand = nn.Linear(settings.hidden_size, settings.inner_size)
+        self.contract = nn.Linear(settings.inner_size, settings.hidden_size)
         self.activation = ACTIVATIONS[settings.activation]
 
     def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
@@ -59,7 +59,7 @@ class SubLayer(nn.Module):
 def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
     if kind == "ffn":
         return SubLayer(FeedForward(settings), settings)
-    return SubLayer(MultiHeadAttention(settings.hidden_size, settings.num_heads, settings.attention_dropout), settings)
+    return SubLayer(MultiHeadAttention(settings.hidden_size, settings.heads, settings.attention_dropout), settings)
 
 
 class TransformerEncoder(nn.Module):
@@ -71,7 +71,8 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
-        self.direction, self.supports = settings.direction, settings.supports
+        self.direction: Direction = settings.direction
+        self.supports = settings.supports
         self.embeddings = Embeddings(settings, vocab_size)
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
@@ -80,7 +81,7 @@ class TransformerEncoder(nn.Module):
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
-        self.register_buffer("slopes", slopes and slopes(settings.num_heads, settings.direction), persistent=False)
+        self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example) -> Encoded:
@@ -92,11 +93,16 @@ class TransformerEncoder(nn.Module):
         bias = self._attention_bias(example, x)
         layers = [x]
         for owners in self.owners:
-            x = self.blocks[owners["attention"]]["attention"](x, bias)
-            x = self.blocks[owners["ffn"]]["ffn"](x)
+            x = self._sub_layer(owners, "attention")(x, bias)
+            x = self._sub_layer(owners, "ffn")(x)
             layers.append(x)
         last = x if self.final_norm is None else self.final_norm(x)
         return Encoded(layers=layers, last=last, unembed=self.unembed)
+
+    def _sub_layer(self, owners: dict[str, int], kind: str) -> nn.Module:
+        block = self.blocks[owners[kind]]
+        assert isinstance(block, nn.ModuleDict)
+        return block[kind]
 
     def _attention_bias(self, example: Example, x: Float[Tensor, "b t d"]) -> Float[Tensor, "#b #h t s"] | None:
         """The bias that every layer adds to its scores, computed once in the precision that attention runs in."""

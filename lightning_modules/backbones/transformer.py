@@ -5,8 +5,6 @@ embeddings are summed, followed by LayerNorm, dropout, and layers of attention a
 section 3.1 make the embeddings narrower than the stream and let layers share parameters.
 """
 
-from torch import nn
-
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.backbones.two_way import TwoWayEncoder
@@ -15,7 +13,7 @@ from lightning_modules.backbones.two_way import TwoWayEncoder
 class Transformer(StackSettings):
     """The encoder of a system: one stack of layers, or one per direction."""
 
-    def build(self, vocab_size: int) -> nn.Module:
+    def build(self, vocab_size: int) -> TransformerEncoder | TwoWayEncoder:
         """The encoder, initialised from torch's current generator."""
         encoder = TwoWayEncoder if self.direction == "two_way" else TransformerEncoder
         return encoder(self.resolved(), vocab_size)

@@ -3,14 +3,13 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 import pytorch_lightning as pl
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.baselines import bag_of_words, bigram
 from lightning_modules.data.corpora.registry import Split
-from lightning_modules.data.formats.input_format import InputFormat
+from lightning_modules.data.formats.input_format import InputFormat, Negatives
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.order.batches import Batches
@@ -19,6 +18,9 @@ from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import open_store
+
+# question about a pair -> the pairs that ask it: does the second segment follow (NSP), are both in order (SOP)?
+QUESTIONS: dict[str, Negatives] = {"nsp": "random", "sop": "swapped"}
 
 
 @dataclass(eq=False, repr=False)
@@ -81,9 +83,7 @@ class PretrainingData(pl.LightningDataModule):
         size = self.micro_batch_size or self.batch_size
         return HeldOut(sequences, self.heldout_sequences, size, self.prepare_heldout)
 
-    def heldout_pairs(
-        self, negatives: Literal["random", "swapped"], count: int, prepare: Prepare | None = None
-    ) -> HeldOut:
+    def heldout_pairs(self, negatives: Negatives, count: int, prepare: Prepare | None = None) -> HeldOut:
         """Held-out segment pairs of one construction, the same for every run of this data and sequence length.
 
         They have full length and consist of at least two sentences, so about half of them are
@@ -100,10 +100,10 @@ class PretrainingData(pl.LightningDataModule):
         pairs = self._pairs("heldout", negatives)
         return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
 
-    def _pairs(self, split: Split, negatives: Literal["random", "swapped"]) -> PairSequences:
+    def _pairs(self, split: Split, negatives: Negatives) -> PairSequences:
         length = self.format.sequence_length
         form = InputFormat(kind="segment_pairs", sequence_length=length, negatives=negatives, short_fraction=0.0)
-        pairs = form.arrange(open_store(self.data, split)).of_several_sentences()
+        pairs = form.arrange_pairs(open_store(self.data, split)).of_several_sentences()
         if not len(pairs):
             raise ConfigError([f"the text of {pairs.store.folder} has no pair of at least two sentences."])
         return pairs
@@ -137,8 +137,8 @@ class PretrainingData(pl.LightningDataModule):
         (shared words) or ``majority``.
         """
         shares = {}
-        for name, negatives in (("nsp", "random"), ("sop", "swapped")):
-            pairs = self.heldout_pairs(negatives, count)
-            baseline = bag_of_words.cached_baseline(self._pairs("train", negatives), pairs.sequences, pairs.chosen)
+        for name, negatives in QUESTIONS.items():
+            pairs, chosen = self._pairs("heldout", negatives), self.heldout_pairs(negatives, count).chosen
+            baseline = bag_of_words.cached_baseline(self._pairs("train", negatives), pairs, chosen)
             shares |= {f"{name}_{kind}": share for kind, share in asdict(baseline).items()}
         return shares

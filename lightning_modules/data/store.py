@@ -155,7 +155,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     with open(building / "ids.bin", "wb") as file:
         for sentences, sizes in _batches(data, split):
             ids, counts = encoder(sentences)
-            file.write(np.ascontiguousarray(ids, dtype=vocabulary.dtype))
+            file.write(np.ascontiguousarray(ids, dtype=vocabulary.dtype).data)
             lengths.append(counts)
             documents += (documents[-1] + np.cumsum(sizes)).tolist()
             words += sum(sentence.count(" ") + 1 for sentence in sentences)

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from lightning_modules import NUMERICS, cached
 from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.stack import TransformerEncoder
+from lightning_modules.backbones.two_way import TwoWayEncoder
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.layers.bilstm import BiLSTM
 from lightning_modules.layers.scalar_mix import ScalarMix
@@ -48,7 +50,7 @@ class FrozenFeatures(nn.Module):
         ConfigError: When the encoder has too few layers.
     """
 
-    def __init__(self, encoder: nn.Module, model: Transformer, settings: Features) -> None:
+    def __init__(self, encoder: TransformerEncoder | TwoWayEncoder, model: Transformer, settings: Features) -> None:
         super().__init__()
         self._frozen, self.model = (
             (encoder.requires_grad_(False).eval(),),
@@ -62,7 +64,7 @@ class FrozenFeatures(nn.Module):
         self.bilstm = BiLSTM(mixed, size, layers) if layers else None
 
     @property
-    def encoder(self) -> nn.Module:
+    def encoder(self) -> TransformerEncoder | TwoWayEncoder:
         """The frozen backbone, always without dropout."""
         return self._frozen[0]
 

@@ -21,7 +21,7 @@ from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import baselines
-from lightning_modules.tasks.shapes.shape import Head
+from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
@@ -63,7 +63,12 @@ class FinetuningRun:
         common = (self.system.data, task_named(self.task), settings, self.seed, self.encoder)
         if self.settings.features is None:
             return TaskData(*common)
-        return FeatureData(*common, frozen=lambda: self.networks()[0])
+        return FeatureData(*common, frozen=self._frozen)
+
+    def _frozen(self) -> FrozenFeatures:
+        backbone, _ = self.networks()
+        assert isinstance(backbone, FrozenFeatures)
+        return backbone
 
     def build(self) -> Finetune:
         """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
@@ -78,7 +83,7 @@ class FinetuningRun:
         settings.check_length(self.system.model.resolved().max_positions)
         backbone, head = self.networks()
         if self.word_vectors is not None:
-            self.word_vectors.place(backbone.embeddings.word.weight)
+            self.word_vectors.place(backbone.get_parameter("embeddings.word.weight"))
         steps, clip = len(self.data.train_dataloader()), settings.clip_norm
         return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
 
@@ -114,7 +119,8 @@ class FinetuningRun:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             encoder = system.model.build(system.data.tokenizer.vocab_size)
-            backbone, width, features = encoder, system.model.width, settings.features
+            width, features = system.model.width, settings.features
+            backbone: nn.Module = encoder
             if settings.bilstm_layers:
                 backbone = BiLSTMOnTop(encoder, width, settings.bilstm_layers)
                 width = backbone.width
@@ -195,17 +201,19 @@ def finetune(
     lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
         lightning.validate(module, run.data, verbose=False)
+    scored = module.scored
+    assert scored is not None, "the last step is evaluated"
     cost = _cost(run, batches, module, recorder.elapsed())
     curve = {_named(name, run.task): values for name, values in recorder.curve.items()}
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
     keep_weights(module, folder)
-    _keep_predictions(module, folder)
-    return Fitted(metrics=metrics | _baselines(run.task), curve=curve, cost=cost, examples=module.scored.kept)
+    _keep_predictions(scored, folder)
+    return Fitted(metrics=metrics | _baselines(run.task), curve=curve, cost=cost, examples=scored.kept)
 
 
-def _keep_predictions(module: Finetune, folder: Path) -> None:
-    if module.scored.predictions is not None:
-        text = json.dumps(module.scored.predictions, ensure_ascii=False)
+def _keep_predictions(scored: Scored, folder: Path) -> None:
+    if scored.predictions is not None:
+        text = json.dumps(scored.predictions, ensure_ascii=False)
         write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
 
 

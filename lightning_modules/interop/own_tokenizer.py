@@ -122,7 +122,7 @@ def _wordpiece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _byte_bpe(path: Path, merges: Path) -> dict[str, Any]:
     """The tokenizer of GPT-2's two files: pieces with their ids, and merges in order."""
     lines = [line for line in text(merges).split("\n") if line and not line.startswith("#version")]
-    pairs = [tuple(line.split(" ")) for line in lines]
+    pairs: list[Any] = [tuple(line.split(" ")) for line in lines]  # the package refuses those that are no pairs
     try:
         fast = tokenizers.Tokenizer(models.BPE(json_object(path), pairs))
     except Exception as error:  # the package raises bare Exception

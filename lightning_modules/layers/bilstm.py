@@ -58,7 +58,7 @@ class BiLSTMOnTop(nn.Module):
     @property
     def embeddings(self) -> nn.Module:
         """The embeddings of the encoder."""
-        return self.encoder.embeddings
+        return self.encoder.get_submodule("embeddings")
 
     def forward(self, example: Example) -> Encoded:
         encoded = self.encoder(example)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import torch
@@ -23,7 +23,7 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
         ``distance``: L2 distance of a layer's output from its input; ``angle``: the angle between the two in degrees.
         One number per layer; the first layer's input is the output of the (projected) embeddings.
     """
-    sums: dict[str, Counter[int]] = {"distance": Counter(), "angle": Counter()}
+    sums: dict[str, defaultdict[int, float]] = {name: defaultdict(float) for name in ("distance", "angle")}
     tokens = 0
 
     def add(encoded: Encoded, example: Example) -> None:
@@ -41,8 +41,8 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
 
 def measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
     """Exact means of the held-out measures of every objective whose target the examples carry."""
-    totals: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
+    totals: defaultdict[str, float] = defaultdict(float)
+    counts: defaultdict[str, float] = defaultdict(float)
 
     def add(encoded: Encoded, example: Example) -> None:
         for name, (total, count) in module.objectives.measure(module.heads, encoded, example).items():

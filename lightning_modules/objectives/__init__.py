@@ -16,7 +16,7 @@ from lightning_modules.draws import Draws
 from lightning_modules.objectives.language_model import LanguageModel
 from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking
-from lightning_modules.objectives.objective import Objective
+from lightning_modules.objectives.objective import Objective, own_heads
 from lightning_modules.objectives.sentence_pair import SentencePair
 
 __all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "SentencePair"]
@@ -94,7 +94,7 @@ class Objectives(Settings):
         terms: dict[str, tuple[Tensor, float, float]] = {}
         for name, objective in self.present():
             counts = objective.counts(example)
-            for term, total in objective.loss(heads[name], encoded, example).items():
+            for term, total in objective.loss(own_heads(heads, name), encoded, example).items():
                 if term not in counts:
                     raise Unsupported(
                         f"objectives.{name}: loss term '{term}' has no declared count; name it in "
@@ -108,5 +108,5 @@ class Objectives(Settings):
         measures: dict[str, tuple[Tensor, Tensor]] = {}
         for name, objective in self.present():
             if example.targets.keys() & set(objective.targets):
-                measures |= objective.measure(heads[name], encoded, example)
+                measures |= objective.measure(own_heads(heads, name), encoded, example)
         return measures

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import STEP, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
+from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
 
@@ -42,7 +43,7 @@ class LanguageModel(Objective):
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right", "Direction of reading; model.direction must be the same."
     )
-    activation: Literal["gelu", "gelu_tanh", "relu"] = knob("gelu", "Activation function of the head.", neutral="gelu")
+    activation: Activation = knob("gelu", "Activation function of the head.", neutral="gelu")
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     @property

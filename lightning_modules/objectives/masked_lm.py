@@ -1,7 +1,7 @@
 """Masked language modelling (Devlin et al. 2019, section 3.1, task 1)."""
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
+from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives.masking import Masking
 from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
@@ -23,7 +24,7 @@ class MaskedLM(Objective):
     targets: ClassVar[tuple[str, ...]] = ("mlm",)
 
     masking: Masking = Masking()
-    activation: Literal["gelu", "gelu_tanh", "relu"] = knob(
+    activation: Activation = knob(
         "gelu",
         "Activation function of the head; published checkpoints may have another than the encoder.",
         neutral="gelu",

@@ -10,6 +10,13 @@ from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 
 
+def own_heads(heads: nn.ModuleDict, name: str) -> nn.ModuleDict:
+    """The heads of one objective among those of all."""
+    own = heads[name]
+    assert isinstance(own, nn.ModuleDict)
+    return own
+
+
 class Objective(Settings, ABC):
     """A pretraining objective: targets, a head and a summed loss.
 

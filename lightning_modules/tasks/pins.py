@@ -18,7 +18,7 @@ from lightning_modules.files import write_atomically
 from lightning_modules.places import cache
 from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.table import task_named
-from lightning_modules.tasks.task import Split, Task
+from lightning_modules.tasks.task import SPLITS, Split, Task
 
 _PINS = Path(__file__).with_name("pins.json")
 
@@ -40,7 +40,7 @@ class Part:
 
 def measured(name: str) -> dict[str, Part]:
     """Reads a task and returns the fingerprints of its two splits."""
-    return {split: Part.of(task_named(name).examples(split)) for split in ("train", "dev")}
+    return {split: Part.of(task_named(name).examples(split)) for split in SPLITS}
 
 
 def pinned() -> dict[str, dict[str, Part]]:
@@ -76,7 +76,7 @@ def at_hand(name: str) -> bool:
     task = task_named(name)
     if name in pinned() or task.origin is None or cached.is_sound(_kept(task)):
         return True
-    return all(task.origin.find(split) for split in ("train", "dev"))
+    return all(task.origin.find(split) for split in SPLITS)
 
 
 def _kept(task: Task) -> Path:
@@ -86,9 +86,14 @@ def _kept(task: Task) -> Path:
 
 def _state(task: Task) -> list:
     """What shows, without reading it, that a data set has changed: file sizes and times, its name on the hub."""
-    files = [path for split in ("train", "dev") for path in task.origin.find(split)]
+    origin = task.origin
+    files = [path for split in SPLITS for path in origin.find(split)] if origin else []
     stats = [(path, path.stat()) for path in files]
-    return [task.name, str(task.origin.hub), [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]]
+    return [
+        task.name,
+        str(origin and origin.hub),
+        [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats],
+    ]
 
 
 def fingerprint(name: str) -> str:

@@ -8,6 +8,7 @@ from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks.shapes.shape import Scored, Shape
 
 Split = Literal["train", "dev"]
+SPLITS: tuple[Split, Split] = ("train", "dev")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -78,7 +78,7 @@ class RandomState(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The generators of torch (all devices), numpy and Python."""
-        kind, keys, *rest = np.random.get_state()
+        kind, keys, *rest = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
         state = {
             "torch": torch.get_rng_state(),
             "numpy": [kind, torch.from_numpy(keys.astype(np.int64)), *rest],

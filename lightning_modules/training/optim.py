@@ -1,5 +1,7 @@
 """Optimisers, schedules and parameter groups of the papers."""
 
+# torch's own optimisers use its _foreach functions, which it does not export
+# pyright: reportPrivateImportUsage=false
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -121,13 +123,13 @@ class Lamb(torch.optim.Optimizer):
                 torch._foreach_add_(parameters, updates, alpha=-group["lr"])
         return loss
 
-    def _updates(self, group: dict[str, Any], parameters: list[Tensor]) -> list[Tensor]:
+    def _updates(self, group: dict[str, Any], parameters: list[Tensor]) -> tuple[Tensor, ...]:
         """Adam's steps at a learning rate of 1, weight decay included."""
         for p in parameters:
             if not self.state[p]:
                 self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
         (beta1, beta2), step, corrected = group["betas"], group["step"], group["bias_correction"]
-        gradients = [p.grad for p in parameters]
+        gradients = [p.grad for p in parameters if p.grad is not None]
         first, second = ([self.state[p][name] for p in parameters] for name in ("exp_avg", "exp_avg_sq"))
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
@@ -143,7 +145,7 @@ class Lamb(torch.optim.Optimizer):
         return updates
 
 
-def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
+def _trust_ratios(parameters: list[Tensor], updates: tuple[Tensor, ...]) -> list[Tensor]:
     """The norm of each parameter divided by that of its update."""
     weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
     return list(torch.where((weight > 0) & (update > 0), weight / update, 1.0).unbind())

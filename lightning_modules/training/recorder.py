@@ -4,14 +4,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, cast
 
 import pytorch_lightning as pl
 
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 
 CHECKPOINT = "last.ckpt"
-_PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
+_PRECISION: dict[str, Literal["32-true", "bf16-mixed"]] = {"fp32": "32-true", "bf16": "bf16-mixed"}
+
+
+class Trained(Protocol):
+    """What a recorder needs of a module."""
+
+    def training_loss(self) -> dict[str, float]:
+        """Mean training losses since the last call."""
+        ...
 
 
 @dataclass
@@ -133,7 +141,7 @@ class Recorder(pl.Callback):
             raise Interrupted
 
     def _read(self, step: int, module: pl.LightningModule) -> None:
-        losses = module.training_loss()
+        losses = cast(Trained, module).training_loss()
         for name, value in losses.items():
             if not value - value == 0.0:  # NaN or infinite
                 raise Diverged(step)

@@ -8,8 +8,9 @@ the same in either order.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from scipy import sparse
@@ -47,15 +48,19 @@ class Counted:
         """Counts the tokens of each segment in the sequences with these numbers, without special tokens."""
         parts = [_counts(pairs, part) for part in np.array_split(chosen, -(-len(chosen) // _AT_ONCE))]
         a, b, labels = zip(*parts, strict=True)
-        return cls(sparse.vstack(a, format="csr"), sparse.vstack(b, format="csr"), np.concatenate(labels))
+        return cls(_stacked(a), _stacked(b), np.concatenate(labels))
 
     def digest(self) -> bytes:
         """A hash of counts and labels."""
         digest = hashlib.sha256(self.labels.tobytes())
         for counts in (self.a, self.b):
             for array in (counts.indptr, counts.indices, counts.data):
-                digest.update(np.ascontiguousarray(array))
+                digest.update(np.ascontiguousarray(array).data)
         return digest.digest()
+
+
+def _stacked(parts: Sequence[sparse.csr_matrix]) -> sparse.csr_matrix:
+    return cast(sparse.csr_matrix, sparse.vstack(parts, format="csr"))
 
 
 def _counts(pairs: PairSequences, chosen: np.ndarray) -> tuple[sparse.csr_matrix, sparse.csr_matrix, np.ndarray]:
@@ -87,15 +92,17 @@ def _learned(train: Counted, heldout: Counted, *, shared_only: bool = False) -> 
     from sklearn.model_selection import GridSearchCV
 
     weights = TfidfTransformer(sublinear_tf=True).fit(sparse.vstack([train.a, train.b]))
-
-    def features(pairs: Counted) -> sparse.csr_matrix:
-        a, b = weights.transform(pairs.a), weights.transform(pairs.b)  # rows of norm 1
-        shared = [a.minimum(b), sparse.csr_matrix(a.multiply(b).sum(1))]
-        return sparse.hstack(shared if shared_only else [a, b, *shared], format="csr")
-
+    seen, asked = (_features(weights, pairs, shared_only) for pairs in (train, heldout))
     regression = LogisticRegression(solver="liblinear", random_state=0)
     search = GridSearchCV(regression, {"C": _STRENGTHS}, cv=_FOLDS)
-    return float(search.fit(features(train), train.labels).score(features(heldout), heldout.labels))
+    return cast(float, search.fit(seen, train.labels).score(asked, heldout.labels))
+
+
+def _features(weights: Any, pairs: Counted, shared_only: bool) -> sparse.csr_matrix:
+    """What the regression reads, by a fitted ``TfidfTransformer``, whose types do not say what it returns."""
+    a, b = weights.transform(pairs.a), weights.transform(pairs.b)  # rows of norm 1
+    shared = [a.minimum(b), sparse.csr_matrix(a.multiply(b).sum(1))]
+    return cast(sparse.csr_matrix, sparse.hstack(shared if shared_only else [a, b, *shared], format="csr"))
 
 
 def cached_baseline(train: PairSequences, heldout: PairSequences, chosen: np.ndarray) -> Baseline:

@@ -173,7 +173,7 @@ def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "ml
     for example in heldout:
         predicted = example.targets[target]
         for tensor in (example.inputs.ids, example.inputs.special, predicted.where, predicted.ids):
-            digest.update(np.ascontiguousarray(tensor.numpy()))
+            digest.update(np.ascontiguousarray(tensor.numpy()).data)
     path = train.folder / f"baseline-{digest.hexdigest()[:16]}.json"
 
     def compute(file: BinaryIO) -> None:

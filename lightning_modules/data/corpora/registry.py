@@ -35,7 +35,7 @@ class Corpus:
 
     def documents(self, split: Split) -> Iterator[list[str]]:
         """The documents of a split as lists of sentences, streamed in a fixed order."""
-        from sentencex import segment
+        from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # its types do not name it
 
         for paragraphs in self.paragraphs(split):
             pieces = (" ".join(piece.split()) for text in paragraphs for piece in segment("en", text))

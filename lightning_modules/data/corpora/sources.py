@@ -163,7 +163,7 @@ def loaded(*place: str | None, **options: Any) -> Any:
 
 def _called(function: str, *place: str | None, **options: Any) -> Any:
     try:
-        import datasets
+        import datasets  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
         raise Unavailable("needs the package datasets: `pip install -e .[hub]`") from None
     try:

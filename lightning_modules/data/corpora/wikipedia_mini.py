@@ -63,7 +63,7 @@ def articles() -> Iterator[list[str]]:
                 "Run `pip install -e .`, or use your own text: 'text:<glob>'."
             ]
         ) from None
-    yield from _articles(reader, datapath(_DUMP))
+    yield from _articles(reader, datapath(_DUMP))  # pyright: ignore[reportArgumentType]  # modules have hashes
 
 
 @cache  # a tokenizer, both token stores and a task are made from it in turn; it is 2.5 MB, and seconds to clean

@@ -15,6 +15,8 @@ from lightning_modules.data.store import TokenStore
 
 LABELS = {"full_sentences": frozenset[str](), "segment_pairs": frozenset({"sentence"})}  # by kind of format
 
+Negatives = Literal["random", "swapped"]  # where the second segment of a pair that does not follow comes from
+
 
 class InputFormat(Settings):
     """One segment of running text, or two segments that may or may not belong together.
@@ -37,7 +39,7 @@ class InputFormat(Settings):
         "Whether sequences end at sentence boundaries (sentences) or at a fixed length (none).",
         neutral="sentences",
     )
-    negatives: Literal["random", "swapped"] = knob(
+    negatives: Negatives = knob(
         "random",
         "Segment pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
         "swapped has the two segments in reverse order (ALBERT).",
@@ -90,11 +92,15 @@ class InputFormat(Settings):
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
         if self.kind == "segment_pairs":
-            index = self._cached(store, "pairs", pairs.RECIPE, functools.partial(pairs.arrange, store, self.resolved()))
-            return PairSequences(store, index, self.sequence_length)
+            return self.arrange_pairs(store)
         whole, length = self.break_mode == "sentences", self.sequence_length
         make = functools.partial(running_text.arrange, store, length, whole_sentences=whole)
         return Sequences(store, self._cached(store, "sequences", running_text.RECIPE, make), length)
+
+    def arrange_pairs(self, store: TokenStore) -> PairSequences:
+        """The sequences of a store in the format of segment pairs, as `arrange`."""
+        index = self._cached(store, "pairs", pairs.RECIPE, functools.partial(pairs.arrange, store, self.resolved()))
+        return PairSequences(store, index, self.sequence_length)
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         path = store.folder / f"{name}-{identity([self.essence(), recipe])[:12]}.npy"

@@ -4,7 +4,7 @@ Either whole sentences, packed across documents until the next does not fit (FUL
 4.2), or stretches of a fixed length.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -73,6 +73,7 @@ class Sequences:
     store: TokenStore
     bounds: np.ndarray
     length: int
+    _starts: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_starts", _inner_starts(self.store))

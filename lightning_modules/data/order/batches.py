@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
@@ -101,7 +101,7 @@ def _as_is(examples: list[Example]) -> list[Example]:
     return examples
 
 
-class _Steps:
+class _Steps(Dataset[list[Example]]):
     """The steps of a loader as a map-style data set, for torch's worker processes."""
 
     def __init__(self, batches: Batches) -> None:

@@ -23,6 +23,8 @@ from lightning_modules.places import cache
 
 if TYPE_CHECKING:
     import tokenizers
+    from tokenizers.models import Model
+    from tokenizers.trainers import Trainer
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 .. 4 of every vocabulary
 TRAINING_WORDS = 6_000_000  # approximate maximum words for training a tokenizer
@@ -107,7 +109,7 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
     return _shell(settings, models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]]))
 
 
-def _wordpiece(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
+def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "tuple[tokenizers.Tokenizer, Trainer]":
     """An empty WordPiece tokenizer and its trainer, with its letters in a fixed order."""
     from tokenizers import models, trainers
 
@@ -132,7 +134,7 @@ def _wordpiece(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.T
     return _shell(settings, models.WordPiece(unk_token="[UNK]")), trainer
 
 
-def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.Tokenizer", object]:
+def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "tuple[tokenizers.Tokenizer, Trainer]":
     """An empty byte-level BPE tokenizer and its trainer; the alphabet includes every byte."""
     from tokenizers import models, trainers
     from tokenizers.pre_tokenizers import ByteLevel
@@ -147,7 +149,7 @@ def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> tuple["tokenizers.To
     return _shell(settings, models.BPE()), trainer
 
 
-def _shell(settings: Tokenizer, model: object) -> "tokenizers.Tokenizer":
+def _shell(settings: Tokenizer, model: "Model") -> "tokenizers.Tokenizer":
     from tokenizers import Tokenizer as Fast
     from tokenizers import decoders, normalizers, pre_tokenizers
 
@@ -184,7 +186,7 @@ def _letters(settings: Tokenizer, sentences: list[str]) -> tuple[list[str], list
     return letters, [letter for letter in letters if inside[letter]]
 
 
-def _empty_model() -> object:
+def _empty_model() -> "Model":
     from tokenizers import models
 
     return models.WordPiece(unk_token="[UNK]")
@@ -214,4 +216,4 @@ def fingerprint(path: Path) -> str:
 def sampled(number: int, share: float) -> bool:
     """Whether document ``number`` belongs to the fixed sample of ``share`` of the documents."""
     block, place = divmod(number, 100)
-    return permutation(0, "tokenizer documents", block, 100)[place] < 100 * share
+    return bool(permutation(0, "tokenizer documents", block, 100)[place] < 100 * share)

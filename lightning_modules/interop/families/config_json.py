@@ -4,12 +4,13 @@ A setting without a knob is rejected unless it has the one value that our models
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.folder import CONFIG
+from lightning_modules.layers.activations import Activation
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "relu": "relu",
@@ -66,7 +67,7 @@ def checked(config: Mapping[str, Any], *, needs_padding: bool) -> int:
         wrong.append(Problem(f"{CONFIG}: pad_token_id", f"must be a small whole number, not {str(pad)[:80]}"))
     if wrong:
         raise ConfigError(wrong)
-    return pad
+    return cast(int, pad)
 
 
 def unknown(key: str, value: Any, allowed: Mapping[str, Any]) -> Problem:

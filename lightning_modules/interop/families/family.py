@@ -9,6 +9,7 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.families.config_json import ACTIVATIONS, KNOBS, checked
 from lightning_modules.interop.folder import CONFIG
+from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives import MaskedLM, Objectives, SentencePair
 from lightning_modules.system import System
 
@@ -70,7 +71,7 @@ class Family:
     init: str = "truncated_normal"
     pieces: Literal["wordpiece", "byte_bpe"] = "wordpiece"
     negatives: Literal["random", "swapped"] = "random"
-    head_activation: str | None = None
+    head_activation: Activation | None = None
     segment_types: int = 2
     positions_after_padding: bool = False
     layer: str = "encoder.layer.{}"
@@ -104,7 +105,7 @@ class Family:
         """
         values = {**self.defaults, **config}
         values["pad_token_id"] = checked(values, needs_padding=self.positions_after_padding)
-        model = {knob: values[key] for knob, key in KNOBS.items()} | {"init": self.init}
+        model: dict[str, Any] = {knob: values[key] for knob, key in KNOBS.items()} | {"init": self.init}
         model["activation"] = ACTIVATIONS[values["hidden_act"]]
         model["max_positions"] = values["max_position_embeddings"] - self.offset(values["pad_token_id"])
         if self.factorised:

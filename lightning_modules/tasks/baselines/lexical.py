@@ -1,7 +1,7 @@
 """A TF-IDF baseline for multiple choice: a model that reads should beat it."""
 
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -9,19 +9,27 @@ from sklearn.linear_model import LogisticRegression
 
 
 class Options(Protocol):
-    """The texts of multiple-choice questions.
+    """The texts of multiple-choice questions."""
 
-    Attributes:
-        context: Number of each question's context ``[n]``; None where contexts are hidden.
-        rows: Number of each option among the texts ``[n k]``.
-        labels: Number of the right option ``[n]``.
-        questions: Question and options, not joined ``n x (question, options)``.
-    """
+    @property
+    def context(self) -> np.ndarray | None:
+        """Number of each question's context ``[n]``; None where contexts are hidden."""
+        ...
 
-    context: np.ndarray | None
-    rows: np.ndarray
-    labels: np.ndarray
-    questions: list[tuple[str, tuple[str, ...]]]
+    @property
+    def rows(self) -> np.ndarray:
+        """Number of each option among the texts ``[n k]``."""
+        ...
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Number of the right option ``[n]``."""
+        ...
+
+    @property
+    def questions(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Question and options, not joined ``n x (question, options)``."""
+        ...
 
     def __len__(self) -> int:
         """Questions."""
@@ -43,7 +51,7 @@ def by_words(train: Options, dev: Options) -> np.ndarray:
     No labels are used. Without contexts there is nothing to compare with: then a logistic regression on the
     differences between right and wrong options learns which words right options have.
     """
-    weigh = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]").fit(train.texts())
+    weigh = _weights(train)
     count = dev.rows.shape[1]
     options = weigh.transform(chain.from_iterable(options for _, options in dev.questions))
     if dev.context is None:
@@ -56,7 +64,12 @@ def by_words(train: Options, dev: Options) -> np.ndarray:
     return np.round(np.asarray(similarity), 9).reshape(-1, count).argmax(1)
 
 
-def _learned(weigh: TfidfVectorizer, train: Options) -> LogisticRegression:
+def _weights(train: Options) -> Any:
+    """A fitted ``TfidfVectorizer``, whose types do not say that it makes sparse matrices."""
+    return TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+|[^\w\s]").fit(train.texts())
+
+
+def _learned(weigh: Any, train: Options) -> LogisticRegression:
     """A logistic regression on the differences between right and wrong options, each in both directions."""
     count = train.rows.shape[1]
     options = weigh.transform(chain.from_iterable(options for _, options in train.questions))

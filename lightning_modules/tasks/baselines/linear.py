@@ -1,6 +1,6 @@
 """TF-IDF + logistic regression (ridge for real labels): the simplest text classifier worth beating."""
 
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
@@ -9,17 +9,22 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 
 class Labelled(Protocol):
-    """Texts with labels.
+    """Texts with labels."""
 
-    Attributes:
-        first: The texts ``[n]``.
-        second: The second texts of pairs ``[n]``; None where texts are single.
-        labels: Class numbers, or real numbers in regression ``[n]``.
-    """
+    @property
+    def first(self) -> list[str]:
+        """The texts ``[n]``."""
+        ...
 
-    first: list[str]
-    second: list[str] | None
-    labels: np.ndarray
+    @property
+    def second(self) -> list[str] | None:
+        """The second texts of pairs ``[n]``; None where texts are single."""
+        ...
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Class numbers, or real numbers in regression ``[n]``."""
+        ...
 
     def texts(self) -> list[str]:
         """First and second texts."""
@@ -40,11 +45,14 @@ def linear(train: Labelled, dev: Labelled) -> np.ndarray:
     return model.fit(_features(weigh, train), train.labels).predict(_features(weigh, dev))
 
 
-def _features(weigh: TfidfVectorizer, examples: Labelled) -> csr_matrix:
-    """TF-IDF weights of a text; for a pair their absolute differences, their products and their cosine."""
+def _features(weigh: Any, examples: Labelled) -> csr_matrix:
+    """TF-IDF weights of a text; for a pair their absolute differences, their products and their cosine.
+
+    ``weigh`` is a fitted ``TfidfVectorizer``, whose types do not say that it makes sparse matrices.
+    """
     first = weigh.transform(examples.first)
     if examples.second is None:
         return first
     second = weigh.transform(examples.second)
     both = first.multiply(second)
-    return hstack([abs(first - second), both, both.sum(1)], format="csr")
+    return cast(csr_matrix, hstack([abs(first - second), both, both.sum(1)], format="csr"))

@@ -33,8 +33,10 @@ def _mentioned(name: str, text: str, *rest: str) -> Mentioned:
     answer = a.upper(), b.upper()
     if answer not in _LABELS:
         raise Fault(f"A-coref is {answer[0]}, B-coref {answer[1]}; each must be TRUE or FALSE, at most one TRUE")
-    spans = tuple(_span(text, *fields) for fields in zip(_MENTIONS, mentions[:3], mentions[3:], strict=True))
-    return Mentioned(name, text, spans, _LABELS[answer])
+    pronoun, first, second = (
+        _span(text, *fields) for fields in zip(_MENTIONS, mentions[:3], mentions[3:], strict=True)
+    )
+    return Mentioned(name, text, (pronoun, first, second), _LABELS[answer])
 
 
 def _span(text: str, column: str, mention: str, offset: str) -> tuple[int, int]:

@@ -79,7 +79,7 @@ def _key(sentence: str) -> str:
 
 def segmented(context: str) -> list[tuple[int, int]]:
     """Start and end of each sentence of a passage."""
-    from sentencex import segment
+    from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # its types do not name it
 
     spans, place = [], 0
     for sentence in segment("en", context):

@@ -90,7 +90,8 @@ class Files:
         texts = [self.first] if self.second is None else [self.first, self.second]
         extra = [self.identifier] if self.identifier else []
         is_json = path.suffix == ".jsonl"
-        lines = objects(path, texts, self.label) if is_json else table(path, [*texts, *extra, self.label])
+        keys = list(map(str, texts))
+        lines = objects(path, keys, str(self.label)) if is_json else table(path, [*texts, *extra, self.label])
         seen: dict[str, int] = {}
         for line in self._kept(path, lines):
             place = f"{path}, line {line.number}"
@@ -123,6 +124,8 @@ class Files:
 
     def _from_hub(self, split: Split, parts: tuple[str, ...]) -> Iterator[Row]:
         hub, skipped = self.hub, 0
+        if hub is None:
+            raise self.origin.absent(split)
         for rows, part in zip(self.origin.from_hub(split), parts, strict=False):
             for number, row in enumerate(rows, 1):
                 place, columns = f"{hub}, row {number}", [hub.first, hub.label, *([hub.second] if hub.second else [])]

@@ -120,9 +120,10 @@ def table(path: Path, columns: Sequence[str | int], delimiter: str = "\t", quote
         ConfigError: When a heading is missing or repeated, or nothing follows the headings; and as `numbered`.
     """
     lines = numbered(path)
-    places, width = list(columns), None
-    if isinstance(columns[0], str):
-        places, width = _placed(path, next(lines), columns, delimiter, quoted)
+    headings, width = [name for name in columns if isinstance(name, str)], None
+    places = [place for place in columns if isinstance(place, int)]
+    if headings:
+        places, width = _placed(path, next(lines), headings, delimiter, quoted)
     needed, has_lines = width or max(places) + 1, False
     for whole in lines:
         line = _split(whole, delimiter, quoted)

@@ -4,7 +4,7 @@ The rules differ, so an average compares only with averages by the same rule. Th
 rebuilt one or an own split (``qnli_own``, ``mnli_own``, ``quora``) never replaces its official one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 # The columns of BERT's Table 1 (Devlin et al. 2019): matched and mismatched MNLI count separately, WNLI is left out.
 BERT = (
@@ -39,8 +39,12 @@ def mean(scores: Mapping[str, float], names: Iterable[str]) -> float | None:
     >>> mean({"rte.accuracy": 0.5, "cola.matthews": 0.0}, ["rte.accuracy", "cola.matthews"])
     0.25
     """
-    values = [scores.get(name) for name in names]
-    return None if not values or None in values else sum(values) / len(values)
+    return _mean([scores.get(name) for name in names])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def bert_average(scores: Mapping[str, float]) -> float | None:
@@ -53,5 +57,4 @@ def bert_average(scores: Mapping[str, float]) -> float | None:
 
 def glue_average(scores: Mapping[str, float]) -> float | None:
     """The average of GLUE; None if a score is missing. It uses dev sets, the paper test sets."""
-    tasks = [mean(scores, names) for names in GLUE]
-    return None if None in tasks else sum(tasks) / len(tasks)
+    return _mean([mean(scores, names) for names in GLUE])

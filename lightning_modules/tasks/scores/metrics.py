@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def f1(labels: np.ndarray, answers: np.ndarray) -> float:
     """The harmonic mean of precision and recall of class 1; 0 if it is never predicted correctly."""
     from sklearn.metrics import f1_score  # seconds to import, which planning does without
 
-    return float(f1_score(labels, answers, zero_division=0.0))
+    return float(f1_score(labels, answers, zero_division=0.0))  # pyright: ignore[reportArgumentType]  # floats too
 
 
 def matthews(labels: np.ndarray, answers: np.ndarray) -> float:
@@ -42,7 +43,7 @@ def spearman(labels: np.ndarray, answers: np.ndarray) -> float:
     """The correlation of ranks."""
     from scipy.stats import spearmanr
 
-    return 0.0 if np.ptp(answers) == 0 else float(spearmanr(labels, answers).statistic)
+    return 0.0 if np.ptp(answers) == 0 else float(cast(Any, spearmanr(labels, answers)).statistic)
 
 
 def pearson(labels: np.ndarray, answers: np.ndarray) -> float:

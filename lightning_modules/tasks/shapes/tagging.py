@@ -113,7 +113,8 @@ class TagInputs:
         places, own, outer, self.cut = [], [], [], 0
         first, last = _documents(examples)
         for number in examples.numbers.tolist():
-            windows = _windows(starts, *examples.bounds[number : number + 2].tolist(), room)
+            start, end = examples.bounds[number : number + 2].tolist()
+            windows = _windows(starts, start, end, room)
             self.cut += len(windows) > 1
             places += windows
             own += [(starts[start], min(starts[end], starts[start] + room)) for start, end in windows]
