@@ -118,7 +118,10 @@ def meaning(metric: str) -> Meaning:
 
 def unit(metric: str) -> str:
     """The unit of a metric; empty if no line matches, as for one that another version of the project measured."""
-    return next((line.unit for line in dictionary() if line.parts.fullmatch(metric)), "")
+    try:
+        return meaning(metric).unit
+    except KeyError:
+        return ""
 
 
 def lines() -> list[str]:
