@@ -43,6 +43,7 @@ def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once
     line = _lead(make_grid(metrics=metrics, claims=[]), cells, records)
     assert line.partition("best ")[2].startswith(first)
     assert line.count("the baseline") == 1
+    assert "; baseline" not in line
 
 
 def test_simple_methods_stand_beside_the_best_cell():

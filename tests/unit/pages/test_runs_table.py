@@ -53,8 +53,8 @@ def test_the_file_has_every_number_of_every_record(runs):
 
 
 def test_every_metric_is_in_the_dictionary_with_its_unit(runs):
-    for metric, said in runs[["metric", "unit"]].drop_duplicates().itertuples(index=False):
-        assert meaning(metric).unit == said
+    for metric, printed in runs[["metric", "unit"]].drop_duplicates().itertuples(index=False):
+        assert meaning(metric).unit == printed
 
 
 def test_the_document_has_the_dictionary_and_every_column():
@@ -72,6 +72,7 @@ def test_a_name_falls_under_its_own_line():
         if "<" not in one.pattern:
             assert meaning(one.pattern) == one
     assert meaning("stsb.dev_loss").unit == unit("stsb.dev_loss") == "squared error"
+    assert unit("of.another_version") == ""
     assert meaning("rte.dev_loss").unit == "nats"
     assert meaning("cola.matthews.tfidf").unit == "correlation"
     assert meaning("cost.seconds").unit == "s"
