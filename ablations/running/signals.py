@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -53,7 +54,7 @@ class Interruption:
         number: The signal that came; None until there is one.
     """
 
-    def __init__(self, usual: dict[int, Callable[[int, None], object]]) -> None:
+    def __init__(self, usual: dict[int, Callable[[int, FrameType | None], object]]) -> None:
         self.usual = usual
         self.number: int | None = None
 
