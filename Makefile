@@ -64,7 +64,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleaved in one run
-	$(PIP) install --quiet --constraint constraints.txt '.[bench]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/pretrain_vs_transformers.py
 
 clean: ## remove caches and unfinished runs; results stay
