@@ -93,6 +93,7 @@ class Study:
         """The question, the source, and how each cell differs from the baseline."""
         lines = [
             f"**{formatting.markdown_text(self.grid.question)}**",
+            *filter(None, [report.overridden(self._plan)]),
             *([f"Published: {formatting.markdown_text(self.grid.paper)}."] if self.grid.paper else []),
         ]
         baseline = self._plan.baseline

@@ -1,5 +1,6 @@
 """``ablations claims``: the scoreboard in a terminal."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def claims(
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of claims; by default all.")] = None,
     grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid tests.")] = None,
     paper: Annotated[str | None, typer.Option("--paper", "-p", help="Only claims of this paper.")] = None,
     scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only verdicts at this scale.")] = None,
@@ -23,19 +25,21 @@ def claims(
         from ablations.pages import scoreboard_page
 
         board = scoreboard_page.gathered(Records(results_dir).snapshot())
-        board = _chosen(board, grid, paper, scale)
+        board = _named(_chosen(board, grid, paper, scale), ids or ())
         if not board:
-            typer.secho(f"The grid '{grid}' tests no claim of '{paper}'.", err=True)
+            asked = {"the grid": grid, "the paper": paper, "the ids": ", ".join(ids or ())}
+            said = ", ".join(f"{name} '{value}'" for name, value in asked.items() if value)
+            typer.secho(f"No claim has {said}.", err=True)
         if form is Format.names:
             typer.echo("\n".join(entry.claim.id for entry in board))
         elif form is Format.json:
             _, numbers, runs = scoreboard_page.sheets(board)
             rows = [dict(zip(numbers.headings, row, strict=True)) for row in numbers.rows]
-            ids = {(claim["asked"], claim["grid"], claim["scale"]): claim["runs"] for claim in runs["claims"]}
-            keyed = [row | {"runs": ids.get((row["asked"], row["grid"], row["scale"]), ())} for row in rows]
+            made = {(claim["asked"], claim["grid"], claim["scale"]): claim["runs"] for claim in runs["claims"]}
+            keyed = [row | {"runs": made.get((row["asked"], row["grid"], row["scale"]), ())} for row in rows]
             listing(keyed, form, "claim")
         else:
-            _print(board, scale, narrowed=any((grid, paper, scale)))
+            _print(board, scale, narrowed=any((ids, grid, paper, scale)))
 
 
 def _chosen(board: "list[Entry]", grid: str | None, paper: str | None, scale: str | None) -> "list[Entry]":
@@ -62,6 +66,18 @@ def _chosen(board: "list[Entry]", grid: str | None, paper: str | None, scale: st
         answers = [a for a in entry.answers if scale in (None, a.scale) and grid in (None, a.grid)]
         kept.append(replace(entry, answers=tuple(answers)))
     return kept
+
+
+def _named(board: "list[Entry]", ids: Sequence[str]) -> "list[Entry]":
+    """The claims with some ids; a part of a claim is counted with the whole."""
+    from ablations.claims.published_claims import counted_as, unknown, with_parts
+    from lightning_modules.config import ConfigError
+
+    known = with_parts()
+    if wrong := [name for name in ids if name not in known]:
+        raise ConfigError(unknown(name, known) for name in wrong)
+    wanted = set(map(counted_as, ids))
+    return [entry for entry in board if entry.claim.id in wanted] if ids else board
 
 
 def _print(board: "list[Entry]", only: str | None, *, narrowed: bool) -> None:

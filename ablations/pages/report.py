@@ -64,6 +64,11 @@ class Planned(Protocol):
         """The scale; another name if the grid was overridden."""
         ...
 
+    @property
+    def overrides(self) -> Mapping[str, Any]:
+        """What differs from the grid at this scale."""
+        ...
+
 
 def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Path]:
     """Writes the tables, verdicts, figures and page of a grid at a scale.
@@ -139,7 +144,7 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
         "planned": planned,
         "verdicts": judging.tally(verdicts),
         "claims": [scoreboard.card(verdict, measured) for verdict in verdicts],
-    }
+    } | ({"overridden": overridden(plan)} if plan.overrides else {})
 
 
 def _page(
@@ -147,12 +152,10 @@ def _page(
 ) -> str:
     grid = plan.grid
     finished, planned = _counts(plan, measured)
-    overridden = " Axes, seeds or cells differ from those of the grid." if plan.folder_name != plan.scale else ""
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     lead = [
-        *filter(None, [answer.lead(measured, verdicts)]),
-        f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}."
-        + overridden,
+        *filter(None, [overridden(plan), answer.lead(measured, verdicts)]),
+        f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
     ]
     if grid.paper:
@@ -172,6 +175,24 @@ def _page(
     if (folder / "notebook.ipynb").exists():
         parts.append("Executed notebook: [notebook.ipynb](notebook.ipynb).")
     return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def overridden(plan: Planned) -> str:
+    """What a study overrides, as a sentence of Markdown; empty for the grid as it stands."""
+    changed = plan.overrides
+    parts = [f"`{path}` = {_values(path, value)} in every cell" for path, value in changed.get("set", {}).items()]
+    parts += [f"{path_text(path)} is {_values(path, values)}" for path, values in changed.get("axes", {}).items()]
+    if changed.get("seeds"):
+        parts.append(f"{changed['seeds']} seed{'s' * (changed['seeds'] > 1)}")
+    if changed.get("filters"):
+        kept = (f"{path_text(path)} {_values(path, values)}" for path, values in changed["filters"].items())
+        parts.append(f"only cells with {' and '.join(kept)}")
+    return f"**Overridden in this study:** {'; '.join(parts)}." if parts else ""
+
+
+def _values(path: str, values: Any) -> str:
+    listed = values if isinstance(values, (list, tuple)) else [values]
+    return markdown_text(", ".join(value_text(path, value) for value in listed))
 
 
 def _verdict_line(verdict: Verdict) -> str:
@@ -238,9 +259,13 @@ def _commits(records: Sequence[Record]) -> str:
 
 
 def _commands(plan: Planned) -> str:
+    command = f"ablations run {plan.grid.name} --scale {plan.scale}"
+    if plan.overrides:
+        options = ", ".join(f"{name}={value!r}" for name, value in plan.overrides.items())
+        command = f"ablations.open({plan.grid.name!r}, {plan.scale!r}, {options}).run()"
     return (
         "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
-        f"`ablations run {plan.grid.name} --scale {plan.scale}`."
+        f"`{command}`."
     )
 
 
@@ -254,7 +279,8 @@ def index(results_dir: Path) -> Path:
     for card in sorted(results_dir.glob("*/*/page.json")):
         page, where = json.loads(card.read_text(encoding="utf-8")), card.parent.relative_to(results_dir).as_posix()
         runs = f"{page['finished']} of {page['planned']}"
-        rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {markdown_text(page['question'])} | {runs} | "
+        question = " ".join(filter(None, [markdown_text(page["question"]), page.get("overridden")]))
+        rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {question} | {runs} | "
                     f"{markdown_text(page['verdicts'])} |")  # fmt: skip
         if page["claims"]:
             lines = map(_claim_line, page["claims"])

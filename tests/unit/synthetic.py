@@ -212,5 +212,6 @@ def publish_page(plan: Any, records: Any, folder: Path) -> dict[str, Path]:
 def make_plan(grid: Grid, cells: list[Cell], **changes: Any) -> Any:
     """What a page needs of a plan."""
     return SimpleNamespace(
-        **({"grid": grid, "scale": "laptop", "folder_name": "laptop", "cells": cells, "excluded": ()} | changes)
+        **{"grid": grid, "scale": "laptop", "folder_name": "laptop", "cells": cells, "excluded": (), "overrides": {}}
+        | changes
     )

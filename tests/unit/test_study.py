@@ -118,3 +118,22 @@ def test_the_example_for_analysts_runs(tmp_path):
     assert ended.stdout.split() == [*runs_table.Row._fields, "3", ended.stdout.split()[-1]]
     assert int(ended.stdout.split()[-1]) > 10
     assert (tmp_path / "size_and_loss.png").stat().st_size > 5000
+
+
+def test_what_is_overridden_stands_in_the_first_lines(tmp_path):
+    changes = {
+        "axes": {"objectives.mlm.masking.rate": [0.15, 0.8]},
+        "set": {"model.num_layers": 1, "training.micro_batch_size": None},
+        "seeds": 1,
+        "filters": {"objectives.mlm.masking.rate": 0.15},
+    }
+    study = Study("masking_ratio", "smoke", results_dir=tmp_path, **changes)
+    study.publish()
+    page, index = (study.folder / "README.md").read_text(), (tmp_path / "README.md").read_text()
+    rates, kept = "masking rate is 15 %, 80 %", "only cells with masking rate 15 %"
+    for text in (page.splitlines()[2], str(study.about()), index):
+        assert all(part in text for part in ("`model.num_layers` = 1 in every cell", rates, "1 seed", kept)), text
+    assert f"ablations.open('masking_ratio', 'smoke', axes={changes['axes']}, seeds=1, " in page
+    plain = Study("masking_ratio", "smoke", results_dir=tmp_path)
+    plain.publish()
+    assert "verridden" not in str(plain.about()) + (plain.folder / "README.md").read_text()

@@ -146,3 +146,17 @@ def test_a_choice_that_leaves_no_claim_says_so(tmp_path):
     ended = CliRunner().invoke(app, asked)
     assert ended.exit_code == 0
     assert names(ended.output, "'albert'", "'masking_ratio'")
+
+
+@pytest.mark.slow
+def test_claims_are_asked_by_id_and_a_slip_is_answered_with_the_nearest(tmp_path):
+    def asked(*words):
+        return CliRunner().invoke(app, ["claims", *words, "--results-dir", str(tmp_path)])
+
+    part = asked(ID, "mask15.r.falls_past_40", "--format", "names")
+    assert part.stdout.split() == [ID, "mask15.r.peak_then_decline"], "a part counts with its whole"
+    assert claims()[ID].statement in asked(ID).stdout
+    slip = asked(f"{ID}x")
+    assert slip.exit_code == 2
+    assert names(slip.output, f"'{ID}x'", f"'{ID}'?", "263")
+    assert len(slip.output) < 400

@@ -11,7 +11,6 @@ import pytest
 from ablations.pages import publishing, report
 from ablations.planning import grids
 from lightning_modules.config import ConfigError
-from tests.messages import names
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     make_claim,
@@ -65,11 +64,11 @@ def test_unfinished_grids_say_so(tmp_path):
     for run in cells[3].runs[:2]:
         records[run.id] = make_failure(run)
     del records[cells[0].runs[0].id]
-    publish_page(make_plan(grid, cells, folder_name="laptop-abc123"), records, tmp_path)
+    publish_page(make_plan(grid, cells, folder_name="laptop-abc123", overrides={"seeds": 5}), records, tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "**22 of 25 runs finished.** This page is incomplete." in page
     assert "2 diverged (loss is NaN at step 312)" in page
-    assert names(page, "Axes", "seeds", "differ")
+    assert "**Overridden in this study:** 5 seeds." in page
 
 
 def test_without_data_no_figure_is_written_and_an_old_one_goes(published):
