@@ -240,11 +240,11 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
 
 
 def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bool) -> "Fitted":
-    """Fine-tunes with a progress bar; Ctrl-C writes a checkpoint first."""
+    """Fine-tunes with a progress bar; a signal writes a checkpoint first."""
     import logging
     import warnings
 
-    from ablations.running.inline import patient_interrupt
+    from ablations.running.signals import ending, patient
     from lightning_modules import speed
     from lightning_modules.config import ConfigError
     from lightning_modules.finetuning.run import finetune
@@ -252,12 +252,12 @@ def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bo
 
     speed.settle()
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    with _bar(name, shown) as tell, patient_interrupt() as interrupt, warnings.catch_warnings():
+    with ending(), _bar(name, shown) as tell, patient() as interrupt, warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="pytorch_lightning")  # its own deprecations and advice
         try:
             return finetune(finetuning_run, work, on_progress=tell, stop=interrupt.is_set)
         except Interrupted:
-            raise KeyboardInterrupt from None
+            interrupt.raise_again()
         except Diverged as error:
             raise ConfigError([f"{error}; a smaller finetuning.optimizer.peak_lr may help"]) from None
 

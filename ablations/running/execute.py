@@ -10,6 +10,7 @@ from ablations.planning.search_text import missing
 from ablations.running.inline import Inline
 from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
 from ablations.running.local import Local
+from ablations.running.signals import ending
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_store
 from lightning_modules.tasks.pins import checked
@@ -44,13 +45,15 @@ def execute(
             task, with the ways to get it.
         KeyboardInterrupt: After Ctrl-C, once the active runs have written their checkpoints. Executing the plan again
             continues from there.
+        SystemExit: After SIGTERM (143) or SIGHUP (129), likewise.
     """
     if executor not in EXECUTORS:
         raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
     launch = Launch(plan, records, retries, deadline, on_event)
     _check_writable(records)
-    _prepare_text(plan)
-    EXECUTORS[executor]().run(launch)
+    with ending():
+        _prepare_text(plan)
+        EXECUTORS[executor]().run(launch)
     return launch.finish()
 
 
@@ -80,6 +83,7 @@ def execute_phases(
     Raises:
         ConfigError: See `execute`.
         KeyboardInterrupt: See `execute`.
+        SystemExit: See `execute`.
     """
     plan, whole = resolve(), Summary()
     while True:

@@ -1,5 +1,6 @@
 """What every executor shares: the work list, events for a watcher, the summary, records of crashed workers."""
 
+import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -169,9 +170,11 @@ class Launch:
         if progress:
             self.shares[run.id] = progress["step"] / progress["steps"]
         label, total = self.plan.label(run.id), len(self.plan.runs)
-        self.on_event(
-            Event(kind, run.id, label, self.settled, total, len(self.shares), self.seconds_left(), outcome, progress)
+        event = Event(
+            kind, run.id, label, self.settled, total, len(self.shares), self.seconds_left(), outcome, progress
         )
+        with contextlib.suppress(OSError):  # no training ends because a terminal or a pipe was closed
+            self.on_event(event)
 
     def begin(self, run: Run) -> None:
         """Registers the start of a run."""
@@ -292,4 +295,5 @@ class Executor(ABC):
 
         Raises:
             KeyboardInterrupt: After Ctrl-C, once the active runs have written checkpoints.
+            SystemExit: After SIGTERM or SIGHUP, likewise.
         """

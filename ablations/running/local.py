@@ -7,12 +7,14 @@ imports our own code anew, and nothing that starts a parallel region may run bef
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,6 +23,7 @@ from ablations.core.machine import cores
 from ablations.core.provenance import gpus
 from ablations.running import exit_codes, worker
 from ablations.running.launch import Executor, Launch
+from ablations.running.signals import ENDING
 from ablations.running.worker_process import main
 from ablations.schema.record import Record
 from ablations.schema.run import Run
@@ -60,12 +63,12 @@ class Local(Executor):
         self.active: list[_Active] = []
 
     def run(self, launch: Launch) -> None:
-        """See `Executor.run`. The first Ctrl-C waits for checkpoints, the second kills."""
+        """See `Executor.run`. The first signal waits for checkpoints, the second kills."""
         if sys.platform == "win32":
             raise OSError("the local executor needs Linux or macOS; use `--executor inline`")
         try:
             self._run(launch)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self._end_all(_PATIENCE)
             raise
         finally:
@@ -121,7 +124,7 @@ class Local(Executor):
             launch.conclude(run, exit_codes.DISK_FULL)
             return
         process = _context().Process(target=main, args=(str(path),), name=f"run {run.id}")
-        with _bare_main():
+        with _bare_main(), _signals_held():
             process.start()
         self.active.append(_Active(run, slot, process, time.monotonic(), progress))
         launch.begin(run)
@@ -159,7 +162,7 @@ class Local(Executor):
                 active.process.terminate()
             for active in self.active:
                 active.process.join(max(0.0, until - time.monotonic()))
-        finally:  # a second Ctrl-C jumps here at once
+        finally:  # a second signal jumps here at once
             for active in self.active:
                 if active.process.exitcode is None:
                     active.process.kill()
@@ -172,6 +175,21 @@ def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     return context
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Blocks the signals that end an execution while the fork server may start, which inherits that for its life.
+
+    Schedulers and closing terminals send them to all processes of a group. Without the fork server the launcher would
+    take its runs for dead before they have written their checkpoints.
+    """
+    resource_tracker.ensure_running()  # starting it unblocks SIGTERM
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

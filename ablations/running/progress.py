@@ -4,6 +4,7 @@ A terminal gets a bar, a notebook one line that updates itself (an executed note
 a log a line every ten seconds.
 """
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -42,7 +43,8 @@ class Display:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            self.close()
 
     def show(self, kind: str) -> None:
         """Shows the current state."""

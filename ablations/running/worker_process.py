@@ -28,13 +28,14 @@ def main(config_path: str) -> None:
 
 
 def _take_over_signals() -> threading.Event:
-    """SIGTERM writes a checkpoint and stops; SIGINT, which a terminal sends to all processes, is left to the launcher.
+    """SIGTERM writes a checkpoint and stops; what a terminal sends to all its processes is left to the launcher.
 
     SIGTERM is blocked and awaited in a thread rather than handled: Lightning's own handler would end a training in the
     middle of an evaluation without a checkpoint.
     """
     stop = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     def listen() -> None:

@@ -1,5 +1,7 @@
 """Recording and resuming of trainings: the Trainer, and the callback that keeps curve and checkpoints."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,6 +96,7 @@ class Recorder(pl.Callback):
         self._since = self._saved = time.monotonic()
         self._window: dict[str, list[float]] = {}
         self._first_step = self._step = 0
+        self._on_sigterm: Any = None
 
     def state_dict(self) -> dict[str, Any]:
         """The state that a resumed training needs."""
@@ -107,8 +110,18 @@ class Recorder(pl.Callback):
         """Seconds of training so far."""
         return self.seconds + time.monotonic() - self._since
 
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        """Remembers the handler of SIGTERM."""
+        self._on_sigterm = signal.getsignal(signal.SIGTERM)
+
+    def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Puts the handler of SIGTERM back: Lightning's ends a training in an evaluation, without a checkpoint."""
+        if callable(self._on_sigterm) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Starts the clock."""
+        self.on_validation_start(trainer, module)
         self._since = self._saved = time.monotonic()
         self._first_step = self._step = trainer.global_step
 

@@ -10,8 +10,10 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
 
-# a test run started in the background hands down an ignored Ctrl-C, which these tests are about
+# a test run started in the background hands down ignored signals, which these tests are about
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 
 torch.set_num_threads(1)  # as the processes of the local executor do
 grid, results, executor = sys.argv[1:4]

@@ -1,5 +1,6 @@
-"""Ctrl-C: once for a checkpoint, twice for an end."""
+"""Ctrl-C, SIGTERM and SIGHUP: once for a checkpoint, twice for an end."""
 
+import os
 import signal
 import time
 
@@ -9,6 +10,7 @@ from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
+from lightning_modules.training.pretrain import Pretrain
 from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, wait_for
 
@@ -42,24 +44,97 @@ def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch):
     assert not (folder / "last.ckpt").exists()
 
 
-def test_interrupted_inline_it_goes_on_as_well(cached):
+@pytest.mark.parametrize(
+    ("number", "error", "code"),
+    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143), (signal.SIGHUP, SystemExit, 129)],
+    ids=["SIGINT", "SIGTERM", "SIGHUP"],
+)
+def test_interrupted_inline_it_goes_on_as_well(cached, capfd, number, error, code):
     grid = tiny.grid(cached, rates="[0.15]", steps=STEPS, seeds=1)
     reference, records = Records(cached / "reference"), Records(cached / "results")
     execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
-    usual = signal.getsignal(signal.SIGINT)
+    usual = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def tell(event):
         if event.kind == "progress" and 0 < event.progress["step"] < STEPS:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     found = plan(grids.read(grid), "smoke", records=records)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error) as raised:
         execute(found, records, "inline", on_event=tell)
-    assert signal.getsignal(signal.SIGINT) is usual
+    assert getattr(raised.value, "code", None) == code
+    assert ("run the command again" in capfd.readouterr().err) == (code is not None)
+    assert {each: signal.getsignal(each) for each in usual} == usual
     assert list(records.all()) == []
     assert execute(found, records, "inline").outcomes == {"done": 1}
     assert contents(records) == contents(reference)
     assert [line.split(";")[0] for line in attempts(records)[found.runs[0].id]] == STORY
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
+def test_a_launcher_whose_whole_group_is_told_to_end_leaves_checkpoints_and_a_word(cached, launch, number, code):
+    """As schedulers and closing terminals do: the fork server and the runs get the signal too."""
+    grid = tiny.grid(cached, rates="[0.15]", steps=STEPS, seeds=1)
+    reference, records = Records(cached / "reference"), Records(cached / "results")
+    execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
+
+    process = launch(grid)
+    wait_for(process, "progress")
+    below = family(process.pid)
+    os.killpg(process.pid, number)
+    wait_for(process, f"ended by {number.name}")
+    assert process.wait(timeout=60) == code
+    assert gone(below) == []
+    (folder,) = records.work_folders()
+    assert (folder / "last.ckpt").exists()
+    assert list(records.all()) == []
+    assert not records.is_locked(folder.name)
+
+    process = launch(grid)
+    wait_for(process, "executed 1")
+    assert process.wait() == 0
+    assert contents(records) == contents(reference)
+    assert [line.split(";")[0] for line in attempts(records)[folder.name]] == STORY
+
+
+def test_an_ignored_signal_stays_ignored(cached, monkeypatch):
+    """As under nohup; and the caller's own handlers are back after an execution."""
+    records = Records(cached / "results")
+    handlers = {signal.SIGHUP: signal.SIG_IGN, signal.SIGTERM: signal.SIG_DFL}
+    usual = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        found = plan(grids.read(tiny.grid(cached, rates="[0.15]", steps=40, seeds=1)), "smoke", records=records)
+        sent = []
+
+        def tell(event):
+            if event.kind == "progress" and not sent:
+                sent.append(signal.raise_signal(signal.SIGHUP))
+
+        assert execute(found, records, "inline", on_event=tell).outcomes == {"done": 1}
+        assert sent
+        assert {number: signal.getsignal(number) for number in handlers} == handlers
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+def test_ended_inline_in_the_middle_of_a_measurement(cached, monkeypatch):
+    """Lightning has a handler of its own that would end it there, without a checkpoint."""
+    records, asked = Records(cached / "results"), []
+    step = Pretrain.validation_step
+
+    def validation_step(self, *arguments):
+        if not asked:
+            asked.append(signal.raise_signal(signal.SIGTERM))
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Pretrain, "validation_step", validation_step)
+    found = plan(grids.read(tiny.grid(cached, rates="[0.15]", steps=8, seeds=1)), "smoke", records=records)
+    with pytest.raises(SystemExit) as ended:
+        execute(found, records, "inline")
+    assert ended.value.code == 143
+    assert list(records.all()) == []
+    assert (records.work_folder(found.runs[0].id) / "last.ckpt").exists()
 
 
 def test_interrupted_twice_it_ends_at_once(cached, launch):

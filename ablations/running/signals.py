@@ -1,0 +1,97 @@
+"""Signals that end an execution: Ctrl-C, SIGTERM of `kill` and schedulers, SIGHUP of a terminal that is closed.
+
+The first lets the active runs write their checkpoints, a second ends at once. Exit codes are 128 + the signal's number,
+as shells report them.
+"""
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Makes SIGTERM and SIGHUP raise `SystemExit`, as Ctrl-C raises `KeyboardInterrupt`, with a word on standard error.
+
+    A signal that is ignored, as SIGHUP under ``nohup``, or that the caller handles, is left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def end(number: int, _: object) -> NoReturn:
+        received.append(number)
+        raise SystemExit(128 + number)
+
+    ours = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    except SystemExit:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            for number in received[:1]:
+                print(f"ended by {signal.Signals(number).name}; run the command again to continue", file=sys.stderr)
+        raise
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+class Interruption:
+    """Whether a signal has asked to end.
+
+    Attributes:
+        usual: What each signal usually does.
+        number: The signal that came; None until there is one.
+    """
+
+    def __init__(self, usual: dict[int, Callable[[int, None], object]]) -> None:
+        self.usual = usual
+        self.number: int | None = None
+
+    def __call__(self, number: int, _: object) -> None:
+        """Receives a signal, and lets the next one do what it usually does."""
+        self.number = number
+        self.restore()
+
+    def restore(self) -> None:
+        """Gives the signals their usual handlers back."""
+        for number, handler in self.usual.items():
+            signal.signal(number, handler)
+
+    def is_set(self) -> bool:
+        """Whether a signal has come."""
+        return self.number is not None
+
+    def raise_again(self) -> NoReturn:
+        """Lets the signal do what it usually does; if that ends nothing, raises `KeyboardInterrupt`."""
+        if self.number is not None:
+            self.usual[self.number](self.number, None)
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def patient() -> Iterator[Interruption]:
+    """Keeps the first signal that would raise an exception, so that the current step ends and a checkpoint is written.
+
+    The next one acts as usual.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield Interruption({})
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
+    interruption = Interruption({number: handler for number, handler in handlers.items() if callable(handler)})
+    for number in interruption.usual:
+        signal.signal(number, interruption)
+    try:
+        yield interruption
+    finally:
+        interruption.restore()
