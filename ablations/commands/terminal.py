@@ -51,7 +51,7 @@ def reporting_errors() -> Iterator[None]:
     from lightning_modules.files import is_full
 
     usual = warnings.showwarning
-    warnings.showwarning = functools.partial(_warn, usual)
+    warnings.showwarning = functools.partial(_warn, usual, set())
     try:
         yield
     except ConfigError as error:
@@ -72,11 +72,14 @@ def reporting_errors() -> Iterator[None]:
         warnings.showwarning = usual
 
 
-def _warn(usual: Callable[..., None], message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-    if category.__module__.startswith("ablations."):
-        typer.secho(f"warning: {message}", err=True, fg="yellow")
-    else:
+def _warn(
+    usual: Callable[..., None], told: set[str], message: Any, category: type[Warning], *place: Any, **more: Any
+) -> None:
+    if not category.__module__.startswith("ablations."):
         usual(message, category, *place, **more)
+    elif str(message) not in told:  # several parts of a command may read one damaged record
+        told.add(str(message))
+        typer.secho(f"warning: {message}", err=True, fg="yellow")
 
 
 def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:

@@ -28,7 +28,7 @@ _LARGEST_READ = 1_000_000  # bytes; a newer version may keep more in a record
 _DEEPEST = 40  # containers within each other; a configuration has about ten
 _ID = re.compile(r"[0-9a-f]{16}")
 _VERSION = Record.model_fields["schema_version"].default
-_REMEDY = "restore it from a copy, or delete it and run its grid again"
+_REMEDY = "restore it from a copy, or run its grid again, which replaces it"
 
 Flaw = Literal["unreadable", "empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced"]
 

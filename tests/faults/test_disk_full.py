@@ -126,7 +126,7 @@ def published(tmp_path, monkeypatch):
 
 
 def tables(folder):
-    return CliRunner().invoke(app, ["tables", "--results", str(folder)])
+    return CliRunner().invoke(app, ["tables", "--results-dir", str(folder)])
 
 
 def files(folder):

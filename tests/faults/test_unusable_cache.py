@@ -74,7 +74,9 @@ def unusable(request, tmp_path, monkeypatch):
 
 def said(study: Study, words: list[str]):
     given = {"GRID": study.source, "RUN": study.records.files()[0].stem}
-    done = CliRunner().invoke(app, [given.get(word, word) for word in words] + ["--results", str(study.records.folder)])
+    done = CliRunner().invoke(
+        app, [given.get(word, word) for word in words] + ["--results-dir", str(study.records.folder)]
+    )
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 
