@@ -47,4 +47,12 @@ def cache() -> Path:
 def data_home() -> Path | None:
     """The folder ``ABLATIONS_DATA`` with data sets in their official formats; None if it is not set."""
     path = os.environ.get("ABLATIONS_DATA")
-    return Path(path).expanduser().resolve() if path else None
+    return Path(os.path.realpath(os.path.expanduser(path))) if path else None
+
+
+def unusable_data_home() -> str:
+    """Why no data set is found in ``ABLATIONS_DATA``; empty if it names a folder."""
+    home = data_home()
+    if home is None:
+        return "ABLATIONS_DATA is not set"
+    return "" if home.is_dir() else f"ABLATIONS_DATA names {home}, which is no folder"

@@ -73,19 +73,10 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
 
 def _pretraining(prefix: str, records: "Records") -> "Run":
     """The finished pretraining whose id starts with a prefix."""
-    from ablations.core.store import Damage
-    from lightning_modules.config import ConfigError, did_you_mean
+    from ablations.inspection.trained import recorded
+    from lightning_modules.config import ConfigError
 
-    ids = [path.stem for path in records.files()]
-    matches = [name for name in ids if name.startswith(prefix)]
-    if len(matches) != 1:
-        some = ", ".join(matches[:6]) + (" ..." if len(matches) > 6 else "")
-        raise ConfigError(
-            [f"{len(matches)} runs start with '{prefix}'. {some or did_you_mean(prefix, ids[:200]).strip()}"]
-        )
-    record = records.examine(matches[0])
-    if record is None or isinstance(record, Damage):
-        raise ConfigError([str(record)])
+    record = recorded(prefix, records)
     run = record.run()
     if run.finetuning is not None:
         start = f"; it started from {run.parents[0]}" if run.parents else ""

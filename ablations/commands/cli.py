@@ -34,6 +34,7 @@ from ablations.commands.terminal import (
     Shown,
     aside,
     complain,
+    existing,
     listing,
     reporting_errors,
     show,
@@ -119,11 +120,14 @@ def run(  # noqa: PLR0913, a command's options
     """
     from ablations.core import notebooks
     from ablations.study import Study, cost_line
+    from lightning_modules.config import ConfigError, Problem
 
     with reporting_errors():
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": executor}
         common |= {"results_dir": results_dir}
+        if twice := [Problem("-p", f"{name} is given by {_GIVEN[name]}") for name in parameters if name in _GIVEN]:
+            raise ConfigError(twice)
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
             parameters = notebooks.checked(source, grid, common | parameters)
@@ -149,6 +153,16 @@ def run(  # noqa: PLR0913, a command's options
             raise typer.Exit(1)
 
 
+_GIVEN = {  # parameters of notebooks that the command states itself, for the training too
+    "grid": "the argument",
+    "scale": "--scale",
+    "seeds": "--seeds",
+    "filters": "--filter",
+    "executor": "--executor",
+    "results_dir": "--results-dir",
+}
+
+
 def _print_paths(study: Any) -> None:
     for name in ("README.md", "table.md", "knob.svg", "curves.svg", "notebook.ipynb"):
         if (study.folder / name).exists():
@@ -161,24 +175,23 @@ def tables(results_dir: Results = None, form: As = Format.table) -> None:
     from ablations.pages.publishing import republish
 
     with reporting_errors():
-        folders = republish(results_dir)
+        folders = republish(existing(results_dir).folder)
         tell({"pages": folders}, form, "pages", *map(str, folders))
 
 
 @app.command()
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
     """Checks every record and lists those that are damaged, altered or of another version."""
-    from ablations.core.store import Records
-
-    records = Records(results_dir)
-    damages, total = records.verify(), len(records.files())
-    for damage in damages if form is Format.table else ():
-        typer.secho(str(damage), err=True, fg="red")
-    found = {"records": total, "sound": total - len(damages), "damaged": [asdict(damage) for damage in damages]}
-    found["paths"] = [damage.path for damage in damages]
-    tell(found, form, "paths", f"{total - len(damages)} of {total} records are sound")
-    if damages:
-        raise typer.Exit(1)
+    with reporting_errors():
+        records = existing(results_dir)
+        damages, total = records.verify(), len(records.files())
+        for damage in damages if form is Format.table else ():
+            typer.secho(str(damage), err=True, fg="red")
+        found = {"records": total, "sound": total - len(damages), "damaged": [asdict(damage) for damage in damages]}
+        found["paths"] = [damage.path for damage in damages]
+        tell(found, form, "paths", f"{total - len(damages)} of {total} records are sound")
+        if damages:
+            raise typer.Exit(1)
 
 
 @app.command("show")
@@ -189,6 +202,7 @@ def show_record(
     form: As = Format.table,
 ) -> None:
     """Shows the record of a run, or the current table and verdicts of a grid."""
+    from ablations.inspection.trained import recorded
     from ablations.planning import grids
     from ablations.study import Study
 
@@ -200,7 +214,7 @@ def show_record(
             else:
                 tell(_numbers(study), form, "cells")
         else:
-            record = _record(what, results_dir).to_dict()
+            record = recorded(what, existing(results_dir)).to_dict()
             tell(record, form, "id", json.dumps(record, indent=1, ensure_ascii=False))
 
 
@@ -229,22 +243,6 @@ def logs(
             raise ConfigError([f"{len(matches)} runs with a log match '{run}'; runs on this machine: {names}"])
         text = (matches[0] / "log.txt").read_text(encoding="utf-8", errors="replace")
         tell({"run": matches[0].name, "log": text}, form, "run", text.removesuffix("\n"))
-
-
-def _record(prefix: str, results_dir: str | None) -> Any:
-    from ablations.core.store import Records
-    from ablations.planning import grids
-    from lightning_modules.config import ConfigError, did_you_mean
-
-    records = Records(results_dir)
-    ids = [path.stem for path in records.files() if path.stem.startswith(prefix)]
-    if len(ids) != 1:
-        hint = did_you_mean(prefix, [*grids.available(), *(path.stem for path in records.files())][:200])
-        raise ConfigError([f"{len(ids)} runs start with '{prefix}', and no grid has this name.{hint}"])
-    record = records.get(ids[0])
-    if record is None:
-        raise ConfigError([str(records.examine(ids[0]))])
-    return record
 
 
 @app.command()

@@ -21,6 +21,10 @@ def data(
     form: As = Format.table,
 ) -> None:
     """Lists every corpus and task with its place, sizes, fingerprint, split (official or own) and licence."""
+    from lightning_modules.places import data_home, unusable_data_home
+
+    if data_home() and (why := unusable_data_home()):
+        typer.secho(f"warning: {why}", err=True, fg="yellow")
     if context.invoked_subcommand is not None:
         return
     from ablations.commands.data_inventory import items

@@ -9,9 +9,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from ablations.core.store import Records
 
 WRONG = 2  # the exit code for wrong input
 _UNFOLDED = 10_000  # columns, wider than any listing
@@ -133,6 +136,21 @@ def _plain(data: Any) -> Any:
         return [_plain(value) for value in data]
     data = data.item() if hasattr(data, "item") else data  # a number of numpy
     return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def existing(results_dir: str | None) -> "Records":
+    """The records of a results folder that is there.
+
+    Raises:
+        ConfigError: If it is not; a new folder is made by what writes results, never by what reads them.
+    """
+    from ablations.core.store import Records
+    from lightning_modules.config import ConfigError, Problem
+
+    records = Records(results_dir)
+    if not records.folder.is_dir():
+        raise ConfigError([Problem("--results-dir", f"there is no folder {records.folder}; `ablations run` makes one")])
+    return records
 
 
 def show(*pieces: Any) -> None:

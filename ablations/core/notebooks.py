@@ -112,7 +112,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
     A failing notebook is kept too, with its error; the error is raised.
 
     Raises:
-        papermill.exceptions.PapermillExecutionError: From the failing cell.
+        ConfigError: For a cell that fails: which, with its error.
         StoreError: If ``output`` cannot be written; the old one is intact.
     """
     temporary = output.with_name(f".{output.stem}.{os.getpid()}.ipynb")
@@ -130,6 +130,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
 
 def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, output: Path) -> None:
     import papermill
+    from papermill.exceptions import PapermillExecutionError
 
     logging.getLogger("papermill").setLevel(logging.WARNING)
     try:
@@ -144,6 +145,9 @@ def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, outpu
         if not isinstance(error, OSError):
             with contextlib.suppress(FileNotFoundError, NotJSONError):  # not begun, or half written
                 _replace(temporary, source, output)
+        if isinstance(error, PapermillExecutionError):
+            said = f"cell {error.exec_count} failed with {error.ename}: {' '.join(str(error.evalue).split())}"
+            raise ConfigError([Problem(source.name, f"{said}. The executed notebook is {output}")]) from error
         raise
     _replace(temporary, source, output)
 

@@ -205,6 +205,8 @@ def value(text: str) -> Any:
     document = Document(Path("value"))
     try:
         node = yaml.compose(text, Loader=_Parser)
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError([f"{text!r} is not valid YAML: {error.problem or error.context}"]) from None
     except yaml.YAMLError as error:
         raise ConfigError([f"{text!r} is not valid YAML: {' '.join(str(error).split())}"]) from None
     if node is None:

@@ -10,20 +10,31 @@ from lightning_modules.config import ConfigError
 from lightning_modules.training.weights import WEIGHTS
 
 
+def recorded(prefix: str, records: Records) -> Record:
+    """The record of the run whose id starts with a prefix.
+
+    Raises:
+        ConfigError: If none or several match, or the record is damaged.
+    """
+    known = [path.stem for path in records.files()]
+    ids = [name for name in known if name.startswith(prefix)]
+    if len(ids) != 1:
+        some = f": {', '.join(ids[:6])}{' ...' * (len(ids) > 6)}; give more digits" if ids else ""
+        ours = f"The {len(known)} ids are the names of the files in {records.folder.name}/records"
+        raise ConfigError([f"{len(ids) or 'no'} runs start with '{prefix}'{some}. {ours}"])
+    found = records.examine(ids[0])
+    if not isinstance(found, Record):
+        raise ConfigError([str(found)])
+    return found
+
+
 def finished(prefix: str, records: Records, kind: str) -> Record:
     """The record of the finished run of a kind whose id starts with a prefix.
 
     Raises:
         ConfigError: If none or several match, or the run is of another kind or did not finish.
     """
-    ids = [path.stem for path in records.files() if path.stem.startswith(prefix)]
-    if len(ids) != 1:
-        listed = f": {', '.join(ids[:12])}" if ids else ""
-        place = records.folder.name
-        raise ConfigError([f"{len(ids)} runs start with '{prefix}'{listed}. Ids are file names in {place}/records"])
-    record = records.get(ids[0])
-    if record is None:
-        raise ConfigError([str(records.examine(ids[0]))])
+    record = recorded(prefix, records)
     if record.kind != kind:
         start = ", ".join(record.config["parents"])
         hint = f"; name its pretraining {start}" if kind == "pretrain" and start else ""

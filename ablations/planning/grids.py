@@ -40,7 +40,12 @@ def locate(grid: str | Path) -> Path:
     named = str(grid)
     if named.endswith((".yaml", ".yml")):
         if not Path(named).is_file():
-            raise ConfigError([f"{named}: there is no such file"])
+            raise ConfigError([f"{named}: {'is a folder' if Path(named).is_dir() else 'there is no such file'}"])
+        ours = available().get(Path(named).stem)
+        if ours is not None and not ours.samefile(named):
+            raise ConfigError(
+                [f"{named}: there is a grid '{ours.stem}' already ({ours}), with its page; rename the file"]
+            )
         return Path(named)
     known = available()
     if named not in known:

@@ -167,7 +167,7 @@ class TestExportsThatCannotBe:
         run, records = kept(trained=False)
         done = command("export", "ffff" + run.id, tmp_path / "out", "--results-dir", records.folder)
         assert done.exit_code == 2
-        assert "0 runs start with" in said(done)
+        assert "no runs start with" in said(done)
 
     def test_no_weights_any_more(self, kept, command, tmp_path):
         run, records = kept(trained=False)

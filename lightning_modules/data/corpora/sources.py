@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules.config import ConfigError
-from lightning_modules.places import data_home
+from lightning_modules.places import data_home, unusable_data_home
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,8 @@ class Origin:
         """
         home, files = data_home(), self.files[part] if part else self.every_file
         missing = [str(home / name) for name in files if not _first(home, name)] if home else []
-        why = (
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
-            if home
-            else "ABLATIONS_DATA is not set"
-        )
+        is_one = len(missing) == 1
+        why = unusable_data_home() or f"{' and '.join(missing)} {'is' if is_one else 'are'} missing"
         text = f"{self.what} was not found: {why}. {self.advice}"
         if hub_says:
             text += f", or read it from the Hugging Face hub: {self.hub} {hub_says}"

@@ -30,6 +30,7 @@ from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.loader import TaskData
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
+from tests.messages import names
 from tests.toy import toy_task
 
 
@@ -172,7 +173,9 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     assert all(0 <= row["probability"] <= 1 for row in rows)
     assert said(run.id, text)[0] == 0
 
-    assert said("0" * 16, text) == (2, f"0 runs start with '{'0' * 16}'. Ids are file names in results/records")
+    code, output = said("0" * 16, text)
+    assert code == 2
+    assert names(output, f"'{'0' * 16}'", "results/records")
     assert "The text has no [MASK]".lower() in said(run.id, "nothing")[1].lower()
     weights = records.work_folder(run.id) / WEIGHTS
     before = weights.read_bytes()
