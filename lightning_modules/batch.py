@@ -5,7 +5,8 @@ Axes, in shape comments and type annotations everywhere::
     b  sequences in a batch             n  predictions (targets) in a batch
     t  positions of a sequence          d  hidden width
     s  positions attended to            e  embedding width
-    h  attention heads                  v  vocabulary                        w  width that a task's head reads
+    h  attention heads                  v  vocabulary
+                                        w  width of the states that heads read
 
 A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numbers.
 The dataclasses are not frozen because Lightning moves batches between devices through them.
