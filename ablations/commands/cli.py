@@ -142,13 +142,7 @@ def run(  # noqa: PLR0913, a command's options
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
                 study.publish()
-        if form is Format.table:
-            show(study.table(), study.claims())
-            _print_paths(study)
-        else:
-            tell({**_numbers(study), "page": study.folder}, form, "page")
-        for trouble in (*summary.failures, *summary.problems):
-            typer.secho(str(trouble), err=True, fg="red")
+        _report(study, summary, form)
         if not study.resolve().is_finished:
             raise typer.Exit(1)
 
@@ -161,6 +155,17 @@ _GIVEN = {  # parameters of notebooks that the command states itself, for the tr
     "executor": "--executor",
     "results_dir": "--results-dir",
 }
+
+
+def _report(study: Any, summary: Any, form: Format) -> None:
+    """The table and the verdicts of a study, and what stopped its runs."""
+    if form is not Format.table:
+        tell({**_numbers(study), "page": study.folder}, form, "page")
+    else:
+        show(study.table(), study.claims())
+        _print_paths(study)
+    for trouble in (*summary.failures, *summary.problems):
+        typer.secho(str(trouble), err=True, fg="red")
 
 
 def _print_paths(study: Any) -> None:

@@ -89,7 +89,7 @@ def test_what_cannot_be_asked(model, trained, tmp_path):
     with pytest.raises(ConfigError, match=r"one model, but 2 match; narrow `filters` to one of: .*0\.15"):
         Inspection(several, trained[1])
     unmade = plan(grids.read(simple.grid(tmp_path, rates="[0.15]", steps=9)), "smoke", records=trained[1])
-    with pytest.raises(ConfigError, match="0 runs start with"):
+    with pytest.raises(ConfigError, match="no runs start with"):
         Inspection(unmade, trained[1])
 
 
