@@ -4,6 +4,7 @@ Commands import heavy packages (torch, pandas) themselves, so that ``--help`` is
 """
 
 import json
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -210,6 +211,7 @@ def show_record(
     from ablations.inspection.trained import recorded
     from ablations.planning import grids
     from ablations.study import Study
+    from lightning_modules.config import ConfigError, did_you_mean
 
     with reporting_errors():
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
@@ -218,6 +220,9 @@ def show_record(
                 show(study.plan(), study.table(), study.claims())
             else:
                 tell(_numbers(study), form, "cells")
+        elif not re.fullmatch("[0-9a-f]*", what):
+            hint = did_you_mean(what, grids.available())
+            raise ConfigError([f"'{what}' is neither a grid nor the first digits of a run.{hint}"])
         else:
             record = recorded(what, existing(results_dir)).to_dict()
             tell(record, form, "id", json.dumps(record, indent=1, ensure_ascii=False))

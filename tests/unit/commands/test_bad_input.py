@@ -51,7 +51,7 @@ def test_reading_makes_no_folder_of_results(answer, tmp_path, words):
     assert not (tmp_path / "reslts").exists()
 
 
-@pytest.mark.parametrize("prefix", ["zzz", ""])
+@pytest.mark.parametrize("prefix", ["fff", ""])
 def test_a_run_is_named_by_its_first_digits(answer, tmp_path, prefix):
     for digits in ("0123456789abcdef", "0223456789abcdef"):
         file = tmp_path / "records" / digits[:2] / f"{digits}.json"
@@ -62,6 +62,11 @@ def test_a_run_is_named_by_its_first_digits(answer, tmp_path, prefix):
         assert code == 2
         assert names(said, f"'{prefix}'", "2" if not prefix else "no")
         assert ("0123456789abcdef" in said) == (not prefix)
+
+
+def test_a_misspelt_grid_is_no_run(answer):
+    code, said = answer("show", "masking_ration")
+    assert (code, names(said, "'masking_ration'", "'masking_ratio'?")) == (2, True)
 
 
 def test_a_file_with_the_name_of_a_grid_does_not_take_its_page(answer, tmp_path):
