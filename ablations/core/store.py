@@ -181,7 +181,10 @@ class Records:
         """The lock of a run, not yet acquired. The kernel releases it when its holder dies."""
         self.path(run_id)
         folder = self.folder / ".locks"
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritten(error, folder, "locks of runs") from error
         return FileLock(folder / f"{run_id}.lock")
 
     def is_locked(self, run_id: str) -> bool:
@@ -191,6 +194,8 @@ class Records:
             lock.acquire(timeout=0)
         except Timeout:
             return True
+        except OSError as error:
+            raise unwritten(error, Path(lock.lock_file), "the lock of a run") from error
         lock.release()
         return False
 

@@ -41,11 +41,15 @@ def publish(known: Measurements, folder: Path) -> dict[str, Path]:
     measured = inference.read(folder)
     if not measured:
         return {}
-    reading, everything = sheets(known.cells, measured)
+    try:
+        reading, everything = sheets(known.cells, measured)
+        drawn = figure(known, measured)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # another program wrote it
+        raise inference.no_measurements(folder, error) from error
     paths = {end: folder / f"{inference.NAME}.{end}" for end in ("md", "csv", "svg")}
     store.write(paths["md"], markdown(reading).encode())
     store.write(paths["csv"], comma_separated(everything).encode())
-    save(figure(known, measured), paths["svg"])
+    save(drawn, paths["svg"])
     return {path.name: path for path in paths.values()}
 
 

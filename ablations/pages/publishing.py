@@ -20,7 +20,7 @@ from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.tasks import pins as task_pins
 
-_REQUESTED = {"axes", "set", "seeds", "filters"}  # what a request may override
+_REQUESTED = {"axes": dict, "set": dict, "seeds": int, "filters": dict}  # what a request may override
 
 
 class GridWarning(UserWarning):
@@ -103,7 +103,11 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
         measured = Measurements(found.grid, found.cells, snapshot)
         if is_plain and not _compares(measured):
             continue
-        _publish(page.source, found, measured, snapshot.folder)
+        try:
+            _publish(page.source, found, measured, snapshot.folder)
+        except ConfigError as error:  # a file in its folder
+            problems += error.problems
+            continue
         folders.append(snapshot.folder / found.grid.name / found.folder_name)
         rows += runs_table.rows_of_page(found.folder_name, measured)
     runs_table.write(snapshot, rows, lambda *page: bool(problems) and snapshot.folder.joinpath(*page) not in folders)
@@ -127,7 +131,7 @@ def _overridden_pages(snapshot: Snapshot, problems: list[Problem]) -> Iterator[_
     for path in sorted(snapshot.folder.glob(f"*/*/{REQUEST}")):
         folders = (path.parts[-3], path.parts[-2])
         match _json(path):
-            case {"grid": str(source), "scale": str(scale), **overrides} if overrides.keys() <= _REQUESTED:
+            case {"grid": str(source), "scale": str(scale), **overrides} if _is_request(overrides):
                 source = source if source in grids.available() else os.path.normpath(snapshot.folder / source)
                 yield _Page(folders, source, scale, overrides)
             case _:
@@ -135,11 +139,16 @@ def _overridden_pages(snapshot: Snapshot, problems: list[Problem]) -> Iterator[_
                 problems.append(Problem("/".join(folders), text))
 
 
+def _is_request(overrides: Mapping[str, Any]) -> bool:
+    are_known = all(isinstance(value, _REQUESTED.get(name, ())) for name, value in overrides.items())
+    return are_known and all(isinstance(values, list) for values in overrides.get("axes", {}).values())
+
+
 def _json(path: Path) -> Any:
     """The content of a file; None if it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (OSError, ValueError, RecursionError):
         return None
 
 

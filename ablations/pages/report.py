@@ -23,7 +23,7 @@ from ablations.core.formatting import (
 )
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements, device_class
-from ablations.pages import answer, equal_compute, inference_page, search_report, tables, task_table
+from ablations.pages import answer, cards, equal_compute, inference_page, search_report, tables, task_table
 from ablations.planning import search_text
 from ablations.planning.cells import stand_in_pairs
 from ablations.schema.cell import Cell
@@ -106,7 +106,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": searches}
     sheets = {name: part[0] for name, part in parts.items() if part}
     store.write(page, _page(plan, measured, folder, sheets, verdicts).encode())
-    card = folder / "page.json"
+    card = folder / cards.NAME
     store.write(card, (json.dumps(_card(plan, measured, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
     return written | {page.name: page, card.name: card}
 
@@ -276,8 +276,8 @@ def index(results_dir: Path) -> Path:
     belong to no grid, ``essays/<name>/notebook.ipynb``, at the end.
     """
     rows, details = [], []
-    for card in sorted(results_dir.glob("*/*/page.json")):
-        page, where = json.loads(card.read_text(encoding="utf-8")), card.parent.relative_to(results_dir).as_posix()
+    for folder, page in cards.cards(results_dir):
+        where = folder.relative_to(results_dir).as_posix()
         runs = f"{page['finished']} of {page['planned']}"
         question = " ".join(filter(None, [markdown_text(page["question"]), page.get("overridden")]))
         rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {question} | {runs} | "
@@ -315,7 +315,10 @@ def _essays(results_dir: Path) -> list[str]:
     """A section with one line per essay: the heading in its first cell."""
     lines = []
     for path in sorted(results_dir.glob("essays/*/notebook.ipynb")):
-        heading = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).partition("\n")[0]
+        try:
+            heading = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).partition("\n")[0]
+        except (OSError, ValueError, LookupError, TypeError):  # no notebook: the link still shows it
+            heading = path.parent.name
         where = path.relative_to(results_dir).as_posix()
         lines.append(f"* [{markdown_text(heading.lstrip('# '))}]({where}): executed once; not rebuilt from records")
     return ["## Essays\n\n" + "\n".join(lines)] if lines else []

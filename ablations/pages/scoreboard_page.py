@@ -1,6 +1,5 @@
 """The scoreboard: ``results/claims.{md,csv,tex,json}`` and two figures, from the cards of all pages."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ablations.core.formatting import Entry, Sheet
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
 from ablations.pages import tables
+from ablations.pages.cards import cards
 from ablations.planning import grids
 
 UNCOUNTED = ("smoke", "demo")  # scales too small for their numbers to count
@@ -28,12 +28,12 @@ def gathered(snapshot: Snapshot) -> list[scoreboard.Entry]:
     not the project's own, do not count: their claims were not fixed before the runs. Neither do answers to claims that
     are no longer kept.
     """
-    known, cards = grids.available(), []
-    for path in sorted(snapshot.folder.glob("*/*/page.json")):
-        grid, scale = path.parts[-3:-1]
-        if grid in known and scale not in UNCOUNTED and not (path.parent / REQUEST).exists():
-            cards.append((grid, scale, json.loads(path.read_text(encoding="utf-8"))))
-    answers = [answer for answer in scoreboard.answers(cards, snapshot.done) if answer.claim in published_claims()]
+    known, counted = grids.available(), []
+    for folder, card in cards(snapshot.folder):
+        grid, scale = folder.parts[-2:]
+        if grid in known and scale not in UNCOUNTED and not (folder / REQUEST).exists():
+            counted.append((grid, scale, card))
+    answers = [answer for answer in scoreboard.answers(counted, snapshot.done) if answer.claim in published_claims()]
     return scoreboard.entries(answers, _grids_of_claims())
 
 

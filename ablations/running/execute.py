@@ -50,7 +50,7 @@ def execute(
     if executor not in EXECUTORS:
         raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
     launch = Launch(plan, records, retries, deadline, on_event)
-    _check_writable(records)
+    _check_writable(plan, records)
     with ending():
         _prepare_text(plan)
         EXECUTORS[executor]().run(launch)
@@ -99,14 +99,19 @@ def execute_phases(
     return whole
 
 
-def _check_writable(records: Records) -> None:
+def _check_writable(plan: Plan, records: Records) -> None:
+    """Tries the folders that pending runs are recorded in: after a training it would be too late."""
     folder = records.folder
-    try:
-        (folder / "records").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError([f"cannot write results to {folder}: {error.strerror}; choose another folder"]) from None
-    if not os.access(folder / "records", os.W_OK):
-        raise ConfigError([f"cannot write results to {folder}: no permission; choose another folder"])
+    parts = dict.fromkeys(records.path(run.id).parent for run in plan.pending)
+    for place in (folder / "records", *((*parts, folder / "environments", folder / ".locks") if parts else ())):
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"cannot write results to {folder}: {place.name}: {error.strerror}; mend it or choose another folder"
+            raise ConfigError([text]) from None
+        if not os.access(place, os.W_OK):
+            text = f"cannot write results to {folder}: {place.name}: no permission; choose another folder"
+            raise ConfigError([text])
 
 
 def _prepare_text(plan: Plan) -> None:

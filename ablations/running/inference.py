@@ -245,6 +245,11 @@ def read(folder: Path) -> list[dict[str, Any]]:
         return []
     try:
         return list(json.loads(path.read_text(encoding="utf-8"))["measurements"])
-    except (ValueError, KeyError, TypeError) as error:
-        what = f"is not a file of measurements ({error}); delete it and run `ablations inference` again"
-        raise ConfigError([Problem(str(path), what)]) from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise no_measurements(folder, error) from None
+
+
+def no_measurements(folder: Path, error: Exception) -> ConfigError:
+    """The error for a file that holds no measurements of inference."""
+    what = f"is not a file of measurements ({error}); delete it and run `ablations inference` again"
+    return ConfigError([Problem(str(folder / f"{NAME}.json"), what)])

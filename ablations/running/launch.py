@@ -163,6 +163,9 @@ class Launch:
     def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> worker.Job:
         """The job of a run."""
         folder = cached.folder(self.records.work_folder(run.id))
+        for name in (worker.CONFIG, worker.PROGRESS, worker.LOG):
+            if (folder / name).is_dir():
+                cached.vacate(folder / name)
         return worker.Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:

@@ -57,6 +57,8 @@ def resumable(path: Path, module: pl.LightningModule) -> Path | None:
 
 
 def _check(path: Path, module: pl.LightningModule) -> None:
+    if not path.is_file():
+        raise ValueError("it is no plain file")
     with zipfile.ZipFile(path) as archive:
         if (altered := archive.testzip()) is not None:
             raise ValueError(f"{altered} is not as it was written")

@@ -119,6 +119,16 @@ def test_folders_and_files_in_each_others_places_make_room(rerun):
     rerun(exchange, *(kind for kind in KINDS if not kind.startswith(inside)), *(f"{name}/*" for name in inside))
 
 
+@pytest.mark.parametrize("executor", ["inline", "local"])
+def test_folders_in_place_of_a_runs_own_files_make_room(tmp_path, monkeypatch, executor):
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    records = Records(tmp_path / "results")
+    found = plan(grids.read(tiny.grid(tmp_path, rates="[0.15]", steps=2, seeds=1)), "smoke", records=records)
+    for name in ("run.json", "progress.json", "log.txt", "last.ckpt", WEIGHTS, f"{WEIGHTS}.sha256"):
+        (records.work_folder(found.runs[0].id) / name).mkdir(parents=True)
+    assert execute(found, records, executor, retries=0).outcomes == {"done": 1}
+
+
 def test_files_without_digests_are_made_again(rerun, capfd):
     """As a version that kept none left them."""
 

@@ -1,0 +1,57 @@
+"""The cards of pages, ``<grid>/<scale>/page.json``: what the overviews say of each page."""
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict
+
+from lightning_modules.config import ConfigError, Settings, required
+
+NAME = "page.json"
+
+
+class PageWarning(UserWarning):
+    """A file of a page cannot be read and was left out."""
+
+
+class _Part(Settings):
+    model_config = ConfigDict(extra="ignore")  # another version may say more
+
+
+class _Claim(_Part):
+    claim: str = required("The published claim; empty for a hypothesis of the grid.")
+    asked: str = required("The id of the grid's own claim.")
+    statement: str = required("What is claimed.")
+    sentence: str = required("The verdict in words.")
+    outcome: str = required("The verdict.")
+    metric: str = required("What was measured.")
+    n: int = required("Pairs of runs.")
+    effect: float | None = required("The difference.")
+    removed: float | None = required("The share of the shortfall that is removed.")
+    low: float | None = required("Its lower bound.")
+    high: float | None = required("Its upper bound.")
+    published: float | None = required("The printed share.")
+    runs: tuple[str, ...] = required("The runs behind it.")
+
+
+class _Card(_Part):
+    question: str = required("The question of the grid.")
+    finished: int = required("Finished runs.")
+    planned: int = required("All runs.")
+    verdicts: str = required("The verdicts, counted.")
+    claims: tuple[_Claim, ...] = required("The claims with their verdicts.")
+
+
+def cards(results_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folder and the card of every page, in alphabetical order; a `PageWarning` names each file that is none."""
+    for path in sorted(results_dir.glob(f"*/*/{NAME}")):
+        try:
+            yield path.parent, _Card.read(json.loads(path.read_bytes())).to_dict()
+        except (OSError, ValueError, RecursionError) as error:
+            reason = error.problems[0] if isinstance(error, ConfigError) else error
+            where = path.relative_to(results_dir).as_posix()
+            text = f"left out: {where}: is no card of a page ({reason}); delete it, or publish its page again"
+            warnings.warn(text, PageWarning, stacklevel=2)
