@@ -1,7 +1,9 @@
 """Shape annotations, checked at every call while the tests run."""
 
+import functools
+import random
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from beartype import beartype
@@ -26,7 +28,28 @@ def checked(function: Callable) -> Callable:
     if not shapes:
         return function
     function.__annotations__ = shapes
-    return beartype(function)
+    checking = beartype(function)
+    return _without_draws(checking) if any(map(_is_sampled, shapes.values())) else checking
+
+
+def _without_draws(checking: Callable) -> Callable:
+    """The check leaves Python's generator as it was: beartype draws which entry of a collection it looks at."""
+
+    @functools.wraps(checking)
+    def checked(*args: object, **kwargs: object) -> object:
+        state = random.getstate()
+        try:
+            return checking(*args, **kwargs)
+        finally:
+            random.setstate(state)
+
+    return checked
+
+
+def _is_sampled(hint: object) -> bool:
+    origin = typing.get_origin(hint)
+    is_collection = isinstance(origin, type) and issubclass(origin, Collection)
+    return is_collection or any(map(_is_sampled, typing.get_args(hint)))
 
 
 def _names_axes(hint: object) -> bool:

@@ -1,5 +1,6 @@
 """Annotations that name axes are checked in every test; what they say of wrong shapes is checked here."""
 
+import random
 import sys
 
 import pytest
@@ -42,6 +43,14 @@ def test_a_wrong_annotation_is_found_by_the_first_call():
     assert means(torch.zeros(2, 4, 4)).shape == (2, 4)  # the mistake cannot show where both axes are equally long
     with pytest.raises(TypeCheckError, match="return value"):
         means(torch.zeros(2, 3, 4))
+
+
+def test_checks_draw_nothing():
+    """A training saves the state of every generator, and resumed ones are compared to the bit."""
+    states = [torch.zeros(2, 3, 4)] * 9
+    before = random.getstate(), torch.get_rng_state().tolist()
+    Encoded(layers=states, last=states[0], unembed=torch.Tensor.double)
+    assert (random.getstate(), torch.get_rng_state().tolist()) == before
 
 
 def test_no_module_that_names_axes_was_imported_unchecked():
