@@ -27,14 +27,16 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0])
     latter has not left the plateau. The right edge names the cells in the order of their final losses.
 
     Args:
-        measured: Their grid's question is the title; cells without the metric are left out.
+        measured: Their grid's question is the title; cells without the metric, or whose seeds share no amount
+            of tokens, are left out.
         subtitle: A line below the title.
         metric: One of ``HELDOUT``.
 
     Returns:
         None if no finished run has a curve.
     """
-    drawn = [(cell, seeds) for cell in _distinct(measured.cells) if (seeds := _runs(cell, measured, metric))]
+    found = ((cell, _runs(cell, measured, metric)) for cell in _distinct(measured.cells))
+    drawn = [(cell, seeds) for cell, seeds in found if seeds and len(_mean_curve(seeds)[0])]
     if not drawn:
         return None
     paths = list(dict.fromkeys(path for cell, _ in drawn for path in cell.values))

@@ -123,7 +123,7 @@ def _costs(cell: Cell, finished: list[Record]) -> dict[str, float]:
         for name, value in record.cost.items():
             values.setdefault(name, []).append(value)
     costs = {name: float(np.mean(known)) for name, known in values.items()}
-    if {"flops", "tokens"} <= costs.keys():
+    if costs.get("tokens") and "flops" in costs:
         costs["flops a token"] = costs["flops"] / costs["tokens"]
         costs["flops a step"] = costs["flops a token"] * cell.system.tokens_per_step()
     return dict(sorted(costs.items()))

@@ -118,7 +118,7 @@ def value_at(record: Record, unit: str, amount: float, metric: str = METRIC) -> 
         None before the first point of the curve, after the last, or without a curve.
     """
     used, values = amounts(record, unit), record.curve.get(metric, [])
-    if not used or len(used) != len(values) or used[0] <= 0:
+    if not used or len(used) != len(values) or min(used) <= 0:
         return None
     for at, value in zip(used, values, strict=True):
         if abs(at - amount) <= _SAME * amount:
@@ -158,7 +158,8 @@ def compare(measured: Measurements, unit: str) -> EqualCompute:
 
 
 def _curved(cell: Cell, measured: Measurements, unit: str) -> dict[int, Record]:
-    return {s: r for s, r in measured.finished(cell).items() if r.curve.get(METRIC) and amounts(r, unit)}
+    finished = measured.finished(cell).items()
+    return {s: r for s, r in finished if r.curve.get(METRIC) and (used := amounts(r, unit)) and used[-1] > 0}
 
 
 def _values(runs: dict[int, Record], unit: str, amount: float) -> dict[int, tuple[float, bool]]:

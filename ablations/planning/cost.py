@@ -88,7 +88,7 @@ def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
         and record.outcome == "done"
         and record.kind == "pretrain"
         and record.provenance.get("device") == device
-        and record.cost.get("flops", 0.0) > 0.0  # a record may lack either
+        and record.cost.get("flops", 0.0) >= 1.0  # a record may lack either
         and record.cost.get("seconds", 0.0) >= _TELLING
     ]
     if measured:

@@ -149,7 +149,7 @@ class Local(Executor):
     def _report(self, launch: Launch, active: _Active) -> None:
         try:
             changed = active.progress.stat().st_mtime
-            if changed > active.seen:
+            if changed != active.seen:  # a clock may be set back
                 active.seen = changed
                 launch.emit("progress", active.run, progress=json.loads(active.progress.read_text()))
         except (FileNotFoundError, ValueError):

@@ -71,6 +71,7 @@ SOUND = {  # a right checksum, and less than other records have, or other things
     "no metrics": changed(metrics={}),
     "metrics of another version": changed(metrics={"": 1.0, "a\nb": 2.0, "heldout.loss": 1e100}),
     "no curve": changed(curve={}),
+    "a curve of other amounts": changed(curve={name: [1e100, -1e100] for name in ("step", "tokens", "heldout.loss")}),
     "odd provenance": changed(provenance={"attempts": "many", "device": ["cpu"], "commit": 3}),
 }
 DRIFTED = {  # the checksum is right, the configuration is none
