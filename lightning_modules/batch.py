@@ -126,12 +126,11 @@ class Example(_Movable):
         padded = not bool(tokens.real.all())
         return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None))
 
-    def check_readable(self, supports: Set[str], backbone: str) -> None:
-        """Refuses a batch that holds inputs beside its tokens which a backbone would ignore.
+    def check_readable(self, supports: Set[str]) -> None:
+        """Refuses a batch that holds inputs beside its tokens which an encoder would ignore.
 
         Args:
-            supports: What the backbone supports; inputs are called ``<name> table`` and ``features``.
-            backbone: Its name, for the message.
+            supports: What the encoder supports; inputs are called ``<name> table`` and ``features``.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.
@@ -139,7 +138,7 @@ class Example(_Movable):
         held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
         if ignored := sorted(held - supports):
             raise Unsupported(
-                f"{backbone} does not read {', '.join(ignored)}, which the batch holds; "
+                f"this encoder does not read {', '.join(ignored)}, which the batch holds; "
                 f"it supports {', '.join(sorted(supports)) or 'tokens alone'}"
             )
 

@@ -85,7 +85,7 @@ class TransformerEncoder(nn.Module):
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example) -> Encoded:
-        example.check_readable(self.supports, "this encoder")
+        example.check_readable(self.supports)
         return self.above(self.embeddings(example), example)
 
     def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:

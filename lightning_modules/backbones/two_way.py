@@ -31,7 +31,7 @@ class TwoWayEncoder(nn.Module):
         del self.rightward.embeddings, self.leftward.embeddings
 
     def forward(self, example: Example) -> Encoded:
-        example.check_readable(self.supports, "this encoder")
+        example.check_readable(self.supports)
         x = self.embeddings(example)
         ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
         layers = [torch.cat(both, -1) for both in zip(*(way.layers for way in ways), strict=True)]
