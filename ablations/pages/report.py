@@ -24,7 +24,7 @@ from ablations.core.formatting import (
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements, device_class
 from ablations.pages import answer, cards, equal_compute, inference_page, search_report, tables, task_table
-from ablations.planning import search_text
+from ablations.planning import scales, search_text
 from ablations.planning.cells import stand_in_pairs
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
@@ -147,6 +147,11 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
     } | ({"overridden": overridden(plan)} if plan.overrides else {})
 
 
+def _caveat(scale: str) -> str:
+    text = scales.caveat(scale)
+    return f"**Caution:** {markdown_text(text)}" if text else ""
+
+
 def _page(
     plan: Planned, measured: Measurements, folder: Path, sheets: Mapping[str, Sheet], verdicts: Sequence[Verdict]
 ) -> str:
@@ -154,7 +159,7 @@ def _page(
     finished, planned = _counts(plan, measured)
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     lead = [
-        *filter(None, [overridden(plan), answer.lead(measured, verdicts)]),
+        *filter(None, [overridden(plan), answer.lead(measured, verdicts), _caveat(plan.scale)]),
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
     ]

@@ -51,6 +51,11 @@ def read(name: str) -> ScaleFile:
     return lineage(name)[0][0]
 
 
+def caveat(name: str) -> str:
+    """What results at a scale cannot show; empty for a scale that only a grid knows."""
+    return read(name).caveat if name in available() else ""
+
+
 def lineage(name: str) -> list[tuple[ScaleFile, Document]]:
     """The file of a scale, of the scale that it is like, and so on, all checked.
 

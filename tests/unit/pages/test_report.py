@@ -205,3 +205,16 @@ def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatc
     (tmp_path / "albert_size_ladder/paper").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"SQuAD 1\.1 was not found"):
         publishing.republish(tmp_path)
+
+
+def test_what_a_scale_cannot_show_stands_before_everything_but_the_answer(tmp_path, monkeypatch):
+    grid, cells, records = make_study()
+    pages = []
+    for caveat in ("", "heads are blind beyond | ten words"):
+        monkeypatch.setattr(report.scales, "caveat", {grid.name: "", "laptop": caveat}.get)
+        publish_page(make_plan(grid, cells), records, tmp_path)
+        pages.append((tmp_path / "README.md").read_text(encoding="utf-8"))
+    plain, cautious = pages
+    assert "Caution" not in plain
+    assert cautious.index("**Answer:**") < cautious.index("heads are blind") < cautious.index("Grid `")
+    assert cautious.replace("**Caution:** heads are blind beyond \\| ten words\n\n", "") == plain
