@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, listing, reporting_errors, tell
+from ablations.commands.terminal import WRONG, As, Format, listing, reporting_errors, tell
 
 
 def list_grids(form: As = Format.table) -> None:
@@ -51,7 +51,7 @@ def check(
         for problem in problems:
             typer.secho(problem, err=True, fg="red")
         if problems:
-            raise typer.Exit(2)
+            raise typer.Exit(WRONG)
 
 
 def _about(file: Any) -> dict[str, Any]:

@@ -125,15 +125,15 @@ def aside(form: Format) -> Iterator[None]:
 
 
 def _json(data: Any) -> str:
-    return json.dumps(_plain(data), indent=1, ensure_ascii=False, allow_nan=False, default=str)
+    return json.dumps(_strict(data), indent=1, ensure_ascii=False, allow_nan=False, default=str)
 
 
-def _plain(data: Any) -> Any:
+def _strict(data: Any) -> Any:
     """Data as strict JSON takes them: no NaN and no infinities, numbers of Python."""
     if isinstance(data, Mapping):
-        return {str(key): _plain(value) for key, value in data.items()}
+        return {str(key): _strict(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [_plain(value) for value in data]
+        return [_strict(value) for value in data]
     data = data.item() if hasattr(data, "item") else data  # a number of numpy
     return None if isinstance(data, float) and not math.isfinite(data) else data
 

@@ -30,9 +30,12 @@ def _claims(count: int) -> str:
 
 
 def _comparison(measured: Measurements, metric: Metric) -> list[str]:
-    """The best and the worst cell by their means, the baseline of the best, and what simple methods reach."""
+    """The best and the worst cell by their means, the baseline of the best, and what simple methods reach.
+
+    A cell with one seed has no interval, and is neither best nor worst.
+    """
     intervals = [(cell, mean_interval(list(measured.values(cell, metric.name).values()))) for cell in measured.cells]
-    means = sorted(((c, i) for c, i in intervals if i.mean is not None), key=lambda pair: pair[1].mean or 0.0)
+    means = sorted(((c, i) for c, i in intervals if i.half is not None), key=lambda pair: pair[1].mean or 0.0)
     if len(means) < 2:
         return []
     best, worst = (means[0], means[-1]) if metric.better == "lower" else (means[-1], means[0])

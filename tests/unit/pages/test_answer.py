@@ -67,3 +67,11 @@ def test_nothing_to_compare_is_no_answer():
     grid, cells, _ = make_study(claims=[])
     assert _lead(grid, cells, {}) == ""
     assert _lead(grid, cells, losses(cells[0], [4.0, 4.1])) == ""
+
+
+def test_a_cell_with_one_seed_is_neither_best_nor_worst():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4, 0.6)]
+    records = losses(cells[0], [5.0, 5.1]) | losses(cells[1], [6.0, 6.1]) | losses(cells[2], [1.0])
+    line = _lead(make_grid(claims=[]), cells, records)
+    assert line.partition("best ")[2].startswith("5.")
+    assert "1.0" not in line.partition("to beat")[0]
