@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from lightning_modules.config import ConfigError, Settings, required
+from lightning_modules.config import ConfigError, Settings, knob, required
 
 NAME = "page.json"
 
@@ -43,6 +43,7 @@ class _Card(_Part):
     planned: int = required("All runs.")
     verdicts: str = required("The verdicts, counted.")
     claims: tuple[_Claim, ...] = required("The claims with their verdicts.")
+    overridden: str = knob("", "What the study overrides, in words.")
 
 
 def cards(results_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
