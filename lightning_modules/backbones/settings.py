@@ -34,10 +34,17 @@ class StackSettings(Settings):
         "gelu",
         "Activation function; gelu is exact (BERT's first release), gelu_tanh approximate (from February 2019).",
     )
-    positions: Literal["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "none"] = knob(
+    positions: Literal["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "rotary", "none"] = knob(
         "learned",
         "Position encoding; linear_bias is symmetric ALiBi; with sided_linear_bias half the heads attend only to the "
-        "left and half only to the right.",
+        "left and half only to the right; rotary turns queries and keys by their positions (Su et al. 2021).",
+    )
+    rotary_size: int | None = knob(
+        None,
+        "Rotary positions: dimensions of each head that are turned, an even number; by default all of them. A fixed "
+        "number keeps the frequencies where heads or width vary.",
+        neutral=None,
+        ge=2,
     )
     direction: Direction = knob(
         "both",
@@ -65,6 +72,7 @@ class StackSettings(Settings):
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}; "
                 f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
             )
+        self._check_rotary()
         if self.num_layers % self.stacks:
             raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
         if self.sharing_groups > self.depth:
@@ -72,6 +80,17 @@ class StackSettings(Settings):
                 f"{self.sharing_groups} sharing_groups cannot be made of {self.depth} layers; lower sharing_groups"
             )
         return self
+
+    def _check_rotary(self) -> None:
+        if self.positions != "rotary":
+            return
+        head = self.hidden_size // self.heads
+        size = self.rotary_size or head
+        if size % 2 or size > head:
+            raise ValueError(
+                f"rotary_size {size} must be even and at most the size of a head, hidden_size {self.hidden_size} / "
+                f"num_heads {self.heads} = {head}"
+            )
 
     @once
     def resolved(self) -> Self:
@@ -88,6 +107,7 @@ class StackSettings(Settings):
                 "num_heads": self.heads,
                 "ffn_size": self.inner_size,
                 "max_positions": self.max_positions if self.positions in ("learned", "sinusoidal") else 0,
+                "rotary_size": (self.rotary_size or self.hidden_size // self.heads) if self.positions == "rotary" else None,
             }
         )
 

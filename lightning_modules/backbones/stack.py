@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.backbones.embeddings import Embeddings
@@ -14,6 +14,7 @@ from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
+from lightning_modules.layers.rotary import Rotation, rotation
 
 BIASES = {
     "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
@@ -81,6 +82,7 @@ class TransformerEncoder(nn.Module):
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
+        self.rotary_size = settings.rotary_size
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
@@ -90,10 +92,10 @@ class TransformerEncoder(nn.Module):
 
     def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:
         """The layers over the output of the embeddings."""
-        bias = self._attention_bias(example, x)
+        bias, turn = self._attention_bias(example, x), self._rotation(example, x)
         layers = [x]
         for owners in self.owners:
-            x = self._sub_layer(owners, "attention")(x, bias)
+            x = self._sub_layer(owners, "attention")(x, bias, turn)
             x = self._sub_layer(owners, "ffn")(x)
             layers.append(x)
         last = x if self.final_norm is None else self.final_norm(x)
@@ -107,17 +109,15 @@ class TransformerEncoder(nn.Module):
     def _attention_bias(self, example: Example, x: Float[Tensor, "b t d"]) -> Float[Tensor, "#b #h t s"] | None:
         """The bias that every layer adds to its scores, computed once in the precision that attention runs in."""
         length = x.shape[1]
-        position_bias = None
-        if self.bias is not None:
-            positions = example.inputs.positions
-            if positions is None:
-                positions = torch.arange(length, device=x.device)[None]
-            position_bias = self.bias(positions, self.slopes)
-        kind = x.device.type
-        is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
-        dtype = torch.get_autocast_dtype(kind) if is_cast else x.dtype
+        position_bias = None if self.bias is None else self.bias(_positions(example, x), self.slopes)
         mask = attention_mask(example.visible.toward(self.direction), length, x.device)
-        return attention_bias(mask, position_bias, dtype)
+        return attention_bias(mask, position_bias, _precision(x))
+
+    def _rotation(self, example: Example, x: Float[Tensor, "b t d"]) -> Rotation | None:
+        """The rotation of queries and keys in every layer."""
+        if self.rotary_size is None:
+            return None
+        return rotation(_positions(example, x), self.rotary_size, _precision(x))
 
     def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
         """Logits by the tied word table (Press and Wolf 2017; BERT's output layer without its bias)."""
@@ -128,6 +128,18 @@ class TransformerEncoder(nn.Module):
         if name.startswith("embeddings."):
             return 0
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1
+
+
+def _positions(example: Example, x: Float[Tensor, "b t d"]) -> Int[Tensor, "#b t"]:
+    given = example.inputs.positions
+    return torch.arange(x.shape[1], device=x.device)[None] if given is None else given
+
+
+def _precision(x: Tensor) -> torch.dtype:
+    """The precision that attention runs in."""
+    kind = x.device.type
+    is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
+    return torch.get_autocast_dtype(kind) if is_cast else x.dtype
 
 
 def _initialise(module: nn.Module, kind: str, std: float) -> None:

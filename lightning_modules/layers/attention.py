@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Visibility
 from lightning_modules.layers.dropout import drop
+from lightning_modules.layers.rotary import Rotation, rotate
 
 
 def attention_mask(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
@@ -106,16 +107,23 @@ class MultiHeadAttention(nn.Module):
         self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(self, x: Float[Tensor, "b t d"], bias: Float[Tensor, "#b #h t s"] | None) -> Float[Tensor, "b t d"]:
-        """Self-attention over ``x``; ``bias`` comes from `attention_bias`."""
-        q, k, v = self.queries_keys_values(x)
+    def forward(
+        self, x: Float[Tensor, "b t d"], bias: Float[Tensor, "#b #h t s"] | None, turn: Rotation | None = None
+    ) -> Float[Tensor, "b t d"]:
+        """Self-attention over ``x``; ``bias`` comes from `attention_bias`, ``turn`` from `rotation`."""
+        q, k, v = self.queries_keys_values(x, turn)
         if bias is not None:
             bias = bias.to(q.dtype)
         mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).reshape(x.shape))
 
-    def queries_keys_values(self, x: Float[Tensor, "b t d"]) -> tuple[Tensor, Tensor, Tensor]:
-        """The three projections of the stream, each divided among the heads ``[b h t d/h]``."""
+    def queries_keys_values(
+        self, x: Float[Tensor, "b t d"], turn: Rotation | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The projections of the stream divided among the heads, each ``[b h t d/h]``; queries and keys are turned."""
         b, t, d = x.shape
-        qkv = self.qkv(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
-        return qkv.unbind(0)
+        qkv = self.qkv(x).view(b, t, 3, self.num_heads, d // self.num_heads)
+        if turn is None:
+            return qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        q, k = rotate(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)
+        return q, k, qkv[:, :, 2].transpose(1, 2)

@@ -20,6 +20,7 @@ ROWS = {
     "model.norm": ("post", "pre"),
     "model.activation": ("gelu", "relu"),
     "model.positions": ("learned", "sided_linear_bias"),
+    "model.rotary_size": (8, 2),
     "model.direction": ("both", "left_to_right"),
     "model.max_positions": (16, 32),
     "model.segment_types": (0, 2),
@@ -91,6 +92,7 @@ ONE_WAY = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "
 BASES = {
     "model.sharing": {"model.num_layers": 2},
     "model.sharing_groups": {"model.num_layers": 2, "model.sharing": "all"},
+    "model.rotary_size": {"model.positions": "rotary"},
     "objectives.sentence": PAIRS,
     "objectives.sentence.weight": SENTENCE,
     "objectives.lm.weight": ONE_WAY,

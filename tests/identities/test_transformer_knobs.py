@@ -53,7 +53,7 @@ def test_dropouts_are_off_in_evaluation(knob):
     assert torch.equal(plain(example).last, dropped(example).last)
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "none"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "rotary", "none"])
 def test_order_matters_exactly_when_positions_are_known(positions):
     torch.manual_seed(0)
     encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
@@ -66,8 +66,8 @@ def test_order_matters_exactly_when_positions_are_known(positions):
     assert torch.allclose(one, two, atol=1e-5) == (positions == "none")
 
 
-@pytest.mark.parametrize("positions", ["linear_bias", "sided_linear_bias"])
-def test_biases_see_distances_only(positions):
+@pytest.mark.parametrize("positions", ["linear_bias", "sided_linear_bias", "rotary"])
+def test_relative_positions_see_distances_only(positions):
     """Shifting every position by a constant changes nothing under relative positions."""
     torch.manual_seed(0)
     encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
@@ -79,7 +79,7 @@ def test_biases_see_distances_only(positions):
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", ["learned", "linear_bias", "sided_linear_bias"])
+@pytest.mark.parametrize("positions", ["learned", "linear_bias", "sided_linear_bias", "rotary"])
 def test_padding_leaks_nothing(norm, positions):
     torch.manual_seed(0)
     encoder = TINY.but(norm=norm, positions=positions, init_std=0.2).build(50).eval()
@@ -122,8 +122,10 @@ def test_pairs_restrict_sight():
         assert torch.equal(encoder(flagged).last, encoder(paired).last)
 
 
-@pytest.mark.parametrize(("positions", "directed"), [("linear_bias", False), ("sided_linear_bias", True)])
-def test_only_sided_biases_know_left_from_right(positions, directed):
+@pytest.mark.parametrize(
+    ("positions", "directed"), [("linear_bias", False), ("sided_linear_bias", True), ("rotary", True)]
+)
+def test_who_knows_left_from_right(positions, directed):
     """Reversing a sequence reverses the output exactly when direction is not seen."""
     torch.manual_seed(0)
     encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()

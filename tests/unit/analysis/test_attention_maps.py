@@ -21,6 +21,7 @@ KNOBS = [
     {},
     {"norm": "pre", "positions": "sided_linear_bias"},
     {"positions": "linear_bias", "sharing": "all"},
+    {"positions": "rotary", "rotary_size": 2},
     {"positions": "none", "sharing": "attention", "sharing_groups": 2},
 ]
 

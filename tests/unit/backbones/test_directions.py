@@ -21,7 +21,7 @@ from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32, init_std=0.2)
 WAYS = ("left_to_right", "right_to_left", "two_way")
-POSITIONS = ("learned", "linear_bias", "sided_linear_bias")
+POSITIONS = ("learned", "linear_bias", "sided_linear_bias", "rotary")
 HERE = 7
 
 

@@ -1,0 +1,59 @@
+"""Rotation of queries and keys: lengths stay, dot products depend on the distance alone, the derivative is exact."""
+
+import pytest
+import torch
+
+from lightning_modules.backbones import Transformer
+from lightning_modules.config import ConfigError
+from lightning_modules.layers.rotary import rotate, rotation
+
+
+def vectors(length=7, head=8):
+    return torch.randn(2, length, 2, 3, head, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def turned(x, size, first=0):
+    return rotate(x, rotation(torch.arange(first, first + x.shape[1])[None], size, x.dtype))
+
+
+@pytest.mark.parametrize("size", [2, 6, 8])
+def test_it_turns_the_first_dimensions_and_keeps_lengths(size):
+    x = vectors()
+    y = turned(x, size)
+    assert torch.equal(y[..., size:], x[..., size:])
+    assert torch.allclose(y.norm(dim=-1), x.norm(dim=-1))
+    assert torch.equal(y[:, 0], x[:, 0])  # position 0 is not turned
+    assert not torch.allclose(y[:, 1:, ..., :size], x[:, 1:, ..., :size])
+
+
+def test_dot_products_depend_on_the_distance_alone():
+    q, k = vectors()[:, :1], vectors()[:, 1:2]
+    there = [(turned(q, 8, first) * turned(k, 8, first + 3)).sum(-1) for first in (0, 5, 400)]
+    assert torch.allclose(there[0], there[1])
+    assert torch.allclose(there[0], there[2])
+    assert not torch.allclose(there[0], (turned(q, 8, 0) * turned(k, 8, 4)).sum(-1))
+
+
+def test_pair_i_turns_by_the_formula():
+    x = torch.zeros(1, 3, 1, 1, 4, dtype=torch.float64)
+    x[..., 1] = 1.0  # pair 1 of two: dimensions 1 and 3
+    y = turned(x, 4)[0, 2, 0, 0]
+    angle = torch.tensor(2 * 10_000 ** (-2 / 4), dtype=torch.float64)
+    assert torch.allclose(y, torch.tensor([0.0, angle.cos(), 0.0, angle.sin()], dtype=torch.float64))
+
+
+def test_the_derivative_is_exact():
+    x = vectors(4).requires_grad_()
+    assert torch.autograd.gradcheck(lambda y: turned(y, 6), (x,))
+
+
+@pytest.mark.parametrize(("size", "heads"), [(3, 2), (34, 1), (18, 2)])
+def test_a_size_that_does_not_fit_a_head_is_refused(size, heads):
+    with pytest.raises(ConfigError, match=r"rotary_size .* even and at most the size of a head"):
+        Transformer(hidden_size=32, num_heads=heads).but(positions="rotary", rotary_size=size)
+
+
+def test_frequencies_stay_where_the_number_of_dimensions_does():
+    """Heads of 16 and of 32 that turn 16 dimensions turn them alike."""
+    x = vectors(head=32)
+    assert torch.equal(turned(x[..., :16], 16), turned(x, 16)[..., :16])
