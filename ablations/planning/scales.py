@@ -3,7 +3,7 @@
 Later settings win: the base system, the scale's file, the grid's ``set``, the ``set`` of the grid's entry for the
 scale, the cell's own values. Some knobs of the scale's file do not apply: those that the grid varies by axes or
 variants, those inside a part that the grid sets, those of parts that a system lacks, and fine-tuning on tasks that the
-grid does not have at that scale.
+grid does not have at that scale. Its ``pins`` do not apply where the grid compares whole systems.
 
 A scale may be *like* another. Its file then changes the other file's settings. If a grid has no entry for the new
 scale, it uses its entry for the other one, axes and stand-ins included; there the new file's knobs win over the
@@ -11,7 +11,7 @@ entry's.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def lineage(name: str) -> list[tuple[ScaleFile, Document]]:
             document.complain(("like",), f"is circular: {' -> '.join([*names[names.index(like) :], like])}")
             document.check()
         line.append(_read(like))
-    _check_values(*line[0], _merged(file for file, _ in line))
+    _check_values(*line[0], _merged([file for file, _ in line]))
     return line
 
 
@@ -90,9 +90,10 @@ def checkpoints(name: str) -> dict[str, Any]:
     return section
 
 
-def _merged(files: Iterable[ScaleFile]) -> dict[str, Any]:
-    """The knobs that some files set; earlier files win."""
-    return {path: value for file in reversed([*files]) for path, value in file.set.items()}
+def _merged(files: Sequence[ScaleFile], pinned: bool = True) -> dict[str, Any]:
+    """The knobs that some files set and pin; earlier files win, and within all of them ``set`` over ``pins``."""
+    pins = {path: value for file in reversed(files) for path, value in file.pins.items()} if pinned else {}
+    return pins | {path: value for file in reversed(files) for path, value in file.set.items()}
 
 
 def _read(name: str) -> tuple[ScaleFile, Document]:
@@ -124,7 +125,7 @@ def _check_names(file: ScaleFile, document: Document) -> None:
     if file.like and file.like not in available():
         document.complain(("like",), f"there is no scale '{file.like}'.{did_you_mean(file.like, available())}")
     known = known_knobs()
-    for section, knobs in (("set", file.set), ("checkpoints", file.checkpoints or {})):
+    for section, knobs in (("set", file.set), ("pins", file.pins), ("checkpoints", file.checkpoints or {})):
         for path in knobs:
             if path not in known:
                 document.complain((section, path), f"there is no such knob.{did_you_mean(path, known)}")
@@ -147,8 +148,9 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
         SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(FINETUNING)})
     except ConfigError as error:
         for problem in error.problems:
-            own = problem.path in file.set
-            document.complain(("set", problem.path) if own else ("set",), problem.message if own else str(problem))
+            section = next((name for name in ("set", "pins") if problem.path in getattr(file, name)), None)
+            place = ("set",) if section is None else (section, problem.path)
+            document.complain(place, problem.message if section else str(problem))
     for section, every in (("set", knobs), ("checkpoints", file.checkpoints or {})):
         own = {path: value for path, value in every.items() if path.startswith(FINETUNING)}
         tasks = {path.split(".")[1] for path in own} & TASKS.keys()
@@ -193,11 +195,11 @@ def _entry(grid: Grid, files: list[ScaleFile]) -> Scale:
     """A grid's entry for a scale, or for the nearest scale in the line, completed from the files."""
     place = next((n for n, file in enumerate(files) if file.name in grid.scales), len(files))
     taken = grid.scales[files[place].name] if place < len(files) else Scale()
-    newer = {path for file in files[:place] for path in file.set}
+    newer = {path for file in files[:place] for path in (*file.set, *file.pins)}
     knobs = {path: value for path, value in taken.set.items() if path not in newer}
     described = taken.description if place == 0 else ""
     own = taken.model_copy(update={"description": described or files[0].description, "set": knobs})
-    return own.model_copy(update={"base": _base(grid, own, _merged(files))})
+    return own.model_copy(update={"base": _base(grid, own, _merged(files, pinned=SYSTEM_AXIS not in grid.axes))})
 
 
 def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,11 +32,16 @@ class ScaleFile(Settings):
 
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = required("Its cost and what it shows, in one line.", min_length=1)
-    caveat: str = knob("", "What results at this scale cannot show, in one sentence; stands on each of its pages.")
+    caveat: str = knob("", "What stands in for what, or what results cannot show, in one sentence; stands on each page.")
     like: str = knob(
         "", "The scale that it starts from; grids without an entry for this scale use their entry for that one."
     )
     set: dict[str, Any] = knob({}, "Knob -> value, before the grid's own.")
+    pins: dict[str, Any] = knob(
+        {},
+        "Knob -> value in place of the base system's, so that a later correction of a system changes no run; where a "
+        "grid compares whole systems, each keeps its own.",
+    )
     checkpoints: dict[str, Any] | None = knob(
         None, "Fine-tuning knob -> value for `ablations evaluate`, which needs this section."
     )

@@ -12,7 +12,7 @@ from lightning_modules.batch import Example, Tokens
 
 SHARE = 0.75  # of the sequence's length: how far away the changed token is
 LEAST = 0.05  # of the reach under learned positions, at the same sizes
-_VOCABULARY, _ROWS = 100, 16
+_VOCABULARY, _ROWS = 100, 4
 
 
 @torch.no_grad()

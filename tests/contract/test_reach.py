@@ -1,0 +1,54 @@
+"""At every scale, every head count and direction: the state that is read keeps something of distant tokens.
+
+Otherwise tasks read from one state are blind, and a comparison of heads, widths or directions compares reach.
+"""
+
+import pytest
+
+from ablations.planning import grids, scales
+from lightning_modules.analysis.reach import LEAST, relative
+from lightning_modules.systems import BERT_BASE
+from tests.contract.test_cell_identities import cells
+
+# Only local prediction is measured there, nothing is read from one state, and no grid varies heads or direction.
+SHORT_SIGHTED = {"demo"}
+SIGHTED = sorted(scales.available().keys() - SHORT_SIGHTED)
+DIRECTIONS = ("both", "left_to_right", "right_to_left", "two_way")
+REFERENCE = "learned"  # its reach is 1 by definition
+
+
+def encoder(scale):
+    """BERT's encoder at a scale, without training, and the length of its sequences."""
+    files = [file for file, _ in scales.lineage(scale)]
+    knobs = {path: value for file in reversed(files) for path, value in (file.pins | file.set).items()}
+    system = BERT_BASE.but(**{path: value for path, value in knobs.items() if not path.startswith("finetuning.")})
+    return system.model, system.format.sequence_length
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("scale", SIGHTED)
+def test_every_head_count_and_direction_of_a_scale_sees_far(scale, direction):
+    model, length = encoder(scale)
+    if model.positions == REFERENCE:
+        pytest.skip("learned positions are the reference")
+    layers = model.num_layers + (model.num_layers % 2 if direction == "two_way" else 0)
+    for heads in (1, 2, 4, 8):
+        asked = model.but(num_heads=heads, direction=direction, num_layers=layers)
+        assert relative(asked, length) >= LEAST, f"{heads} heads, {direction}"
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_every_cell_of_a_grid_sees_far(name):
+    grid = grids.read(name)
+    for scale in grid.scales.keys() - SHORT_SIGHTED:
+        shapes = {(cell.system.model, cell.system.format.sequence_length) for cell in cells(grid, scale)}
+        for model, length in shapes:
+            if model.positions != REFERENCE:
+                assert relative(model, length) >= LEAST, f"{scale}: {model}"
+
+
+@pytest.mark.parametrize(("heads", "length"), [(2, 64), (4, 64), (4, 128)])
+def test_position_biases_are_found_to_be_short_sighted(heads, length):
+    """What these tests are for: at these sizes a model with sided biases lost sight of the sequence."""
+    model, _ = encoder("laptop")
+    assert relative(model.but(positions="sided_linear_bias", rotary_size=None, num_heads=heads), length) < LEAST
