@@ -211,7 +211,8 @@ def test_a_grid_without_a_comparison_gets_no_page(tmp_path):
 def test_what_is_committed_is_what_the_records_say(tmp_path):
     """The project's own results, rebuilt elsewhere from a copy of the records, are equal to those in the repository."""
     here = project() / "results"
-    shutil.copytree(here / "records", tmp_path / "records")
+    if (here / "records").exists():  # none where every result is to be made again
+        shutil.copytree(here / "records", tmp_path / "records")
     for given in (*here.glob("*/*/request.json"), *here.glob("*/*/inference.json")):
         target = tmp_path / given.relative_to(here)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +232,7 @@ def test_the_readme_quotes_the_results():
     """Every row of results in the README stands in the page it comes from."""
     readme = (project() / "README.md").read_text()
     blocks = re.findall(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", readme, re.DOTALL)
-    assert len(blocks) == readme.count("<!-- results ") >= 2
+    assert len(blocks) == readme.count("<!-- results ")
     for folder, quoted in blocks:
         page = (project() / "results" / folder / "README.md").read_text().splitlines()
         lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page if line.startswith("|")]

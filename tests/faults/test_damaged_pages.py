@@ -1,6 +1,5 @@
 """Files of pages that are damaged: named, left out of the overviews, and every other page is written."""
 
-import shutil
 import warnings
 
 import pytest
@@ -9,9 +8,8 @@ from typer.testing import CliRunner
 from ablations.commands.cli import app
 from ablations.core.store import Records
 from ablations.planning import grids
-from lightning_modules.places import project
+from tests import finished
 
-RESULTS = project() / "results"
 GARBAGE = {"nothing": "", "no JSON": "{", "another thing": "[1, 2]", "a deep nest": "[" * 100_000, "a folder": None}
 
 
@@ -21,7 +19,7 @@ def results(tmp_path, monkeypatch):
     known = grids.available()
     chosen = {name: known[name] for name in ("masking_ratio", "layer_similarity")}
     monkeypatch.setattr(grids, "available", lambda *_: chosen)
-    shutil.copytree(RESULTS / "records", tmp_path / "records")
+    finished.records(tmp_path, *chosen)
     return tmp_path
 
 

@@ -13,10 +13,8 @@ from ablations.commands.cli import app
 from ablations.core.store import Records, RecordWarning
 from ablations.planning import grids
 from ablations.schema.record import checksum
-from lightning_modules.places import project
+from tests import finished
 from tests.unit.core.test_store import make_record
-
-RESULTS = project() / "results"
 
 
 def inserted(text):
@@ -87,14 +85,14 @@ def spoilt(tmp_path, monkeypatch):
     """The records of a page and some others, most of them damaged; file -> its flaw; how many there are."""
     known = grids.available()
     monkeypatch.setattr(grids, "available", lambda *_: {"masking_ratio": known["masking_ratio"]})
-    text = (RESULTS / "masking_ratio" / "laptop" / "table.json").read_text()
-    of_page = sorted(set(re.findall(r'"([0-9a-f]{16})"', text)))
-    others = [path.stem for path in Records(RESULTS).files() if path.stem not in of_page][: len(DRIFTED)]
-    records, flaws = Records(tmp_path), {}
-    for run_id in (*of_page, *others):
+    records, flaws = finished.records(tmp_path, "masking_ratio"), {}
+    of_page = sorted(path.stem for path in records.files())
+    others = [f"{number:016x}" for number in range(len(DRIFTED))]
+    for run_id in others:
         path = records.path(run_id)
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Records(RESULTS).path(run_id), path)
+        shutil.copy(records.path(of_page[0]), path)
+        changed(id=run_id)(path)
     for run_id, damage in zip(of_page, (*FLAWS.values(), *SOUND.values()), strict=False):
         path = records.path(run_id)
         shutil.copy(records.path(of_page[-1]), path.with_name("other"))

@@ -15,21 +15,24 @@ from ablations.measurements.dictionary import dictionary, lines, meaning, unit
 from ablations.pages import publishing, runs_table
 from ablations.planning import grids
 from lightning_modules.places import project
+from tests import finished
 
-RESULTS, DOCUMENT = project() / "results", project() / "docs" / "records.md"
+DOCUMENT = project() / "docs" / "records.md"
 
 
 @pytest.fixture(scope="module")
-def runs():
-    return pd.read_csv(RESULTS / runs_table.NAME, keep_default_na=False)
+def results(tmp_path_factory):
+    """A results folder with the pages of two grids, one of pretrainings and one of fine-tunings."""
+    return finished.results(tmp_path_factory.mktemp("finished"), "masking_ratio", "transfer")
+
+
+@pytest.fixture(scope="module")
+def runs(results):
+    return pd.read_csv(results / runs_table.NAME, keep_default_na=False)
 
 
 def test_each_record_is_read_once(tmp_path, monkeypatch):
-    text = (RESULTS / "masking_ratio" / "laptop" / "table.json").read_text()
-    for run in sorted(set(re.findall(r'"([0-9a-f]{16})"', text))):
-        path = Records(tmp_path).path(run)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Records(RESULTS).path(run), path)
+    finished.records(tmp_path, "masking_ratio")
     known = grids.available()
     monkeypatch.setattr(grids, "available", lambda *_: {"masking_ratio": known["masking_ratio"]})
     reads, read = Counter(), Records._read
@@ -41,14 +44,14 @@ def test_each_record_is_read_once(tmp_path, monkeypatch):
     assert here["run"].nunique() == 25
 
 
-def test_the_file_has_every_number_of_every_record(runs):
+def test_the_file_has_every_number_of_every_record(runs, results):
     kept = {(row.run, row.metric): float(row.value) for row in runs.itertuples()}
-    for record in Records(RESULTS).all():
+    for record in Records(results).all():
         numbers = {**record.metrics, **{f"cost.{name}": value for name, value in record.cost.items()}}
         for name, value in numbers.items():
             assert kept[record.id, name] == value
     assert not runs.duplicated(["grid", "scale", "cell", "run", "metric"]).any()
-    assert (RESULTS / runs_table.NAME).stat().st_size < 8_000_000
+    assert (results / runs_table.NAME).stat().st_size < 8_000_000
     assert list(runs.columns) == list(runs_table.Row._fields)
 
 
@@ -78,10 +81,11 @@ def test_a_name_falls_under_its_own_line():
     assert meaning("cost.seconds").unit == "s"
 
 
-def test_the_example_of_the_document_runs():
+def test_the_example_of_the_document_runs(results, tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert len(list(filter(None, code.splitlines()))) == 5
+    shutil.copytree(results, tmp_path / "results")
     environment = {**os.environ, "LC_ALL": "C"}
     command = [sys.executable, "-c", code]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=project(), env=environment, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
     assert "rate=0.4" in ended.stdout
