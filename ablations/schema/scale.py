@@ -32,7 +32,9 @@ class ScaleFile(Settings):
 
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = required("Its cost and what it shows, in one line.", min_length=1)
-    caveat: str = knob("", "What stands in for what, or what results cannot show, in one sentence; stands on each page.")
+    caveat: str = knob(
+        "", "What stands in for what, or what results cannot show, in one sentence; stands on each page."
+    )
     like: str = knob(
         "", "The scale that it starts from; grids without an entry for this scale use their entry for that one."
     )

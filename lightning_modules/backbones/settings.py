@@ -107,7 +107,9 @@ class StackSettings(Settings):
                 "num_heads": self.heads,
                 "ffn_size": self.inner_size,
                 "max_positions": self.max_positions if self.positions in ("learned", "sinusoidal") else 0,
-                "rotary_size": (self.rotary_size or self.hidden_size // self.heads) if self.positions == "rotary" else None,
+                "rotary_size": (self.rotary_size or self.hidden_size // self.heads)
+                if self.positions == "rotary"
+                else None,
             }
         )
 
