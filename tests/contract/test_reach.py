@@ -52,3 +52,12 @@ def test_position_biases_are_found_to_be_short_sighted(heads, length):
     """What these tests are for: at these sizes a model with sided biases lost sight of the sequence."""
     model, _ = encoder("laptop")
     assert relative(model.but(positions="sided_linear_bias", rotary_size=None, num_heads=heads), length) < LEAST
+
+
+@pytest.mark.parametrize("name", grids.available())
+def test_the_cells_of_a_grid_turn_as_many_dimensions(name):
+    """Heads of other sizes would otherwise have other frequencies."""
+    grid = grids.read(name)
+    for scale in grid.scales:
+        models = [cell.system.model.resolved() for cell in cells(grid, scale)]
+        assert len({model.rotary_size for model in models if model.positions == "rotary"}) <= 1, scale
