@@ -4,6 +4,7 @@ Axes, in shape comments and type annotations everywhere::
 
     b  sequences in a batch             n  predictions (targets) in a batch
     t  positions of a sequence          d  hidden width
+    m  positions of it that are read    c  width of a head
     s  positions attended to            e  embedding width
     h  attention heads                  v  vocabulary
                                         w  width of the states that heads read
@@ -12,7 +13,7 @@ A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numb
 The dataclasses are not frozen because Lightning moves batches between devices through them.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
@@ -25,6 +26,7 @@ STEP = {
     "next": 1,
     "previous": -1,
 }  # target -> step from predicting to predicted position; else 0
+_MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
 def _moved(value: Any, device: torch.device | str) -> Any:
@@ -119,12 +121,30 @@ class Example(_Movable):
     targets: dict[str, Target] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     features: Float[Tensor, "b t k d"] | None = None  # precomputed layers of a frozen encoder; zero on padding
+    read: Int[Tensor, "b m"] | None = None  # flat positions whose last states are read, -1 for none; None means all
 
     @classmethod
     def of(cls, tokens: Tokens) -> "Example":
         """The uncorrupted example: full visibility of real positions, no targets."""
         padded = not bool(tokens.real.all())
         return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None))
+
+    def read_at_targets(self) -> Self:
+        """The example for a step that reads the last states at its targets and nowhere else; runs on the CPU.
+
+        It stays as it is where most positions are read: then full rows are as fast.
+        """
+        rows, length = self.inputs.ids.shape
+        where = torch.cat([target.where for target in self.targets.values()]).unique()
+        row = where // length
+        counts = torch.bincount(row, minlength=rows)
+        most = max(1, int(counts.max()))
+        if most > _MOST_READ * length:
+            return self
+        read = torch.full((rows, most), -1)
+        column = torch.arange(len(where)) - (counts.cumsum(0) - counts)[row]
+        read[row, column] = where
+        return replace(self, read=read)
 
     def check_readable(self, supports: Set[str]) -> None:
         """Refuses a batch that holds inputs beside its tokens which an encoder would ignore.
@@ -147,11 +167,18 @@ class Example(_Movable):
 class Encoded:
     """The output of a backbone. ``layers[0]`` is the embedding output, ``layers[-1]`` equals ``last``
     unless a final normalisation follows the last layer.
+
+    A backbone may compute its last layer only where it is read (`Example.read`). Then ``last`` is NaN elsewhere, so
+    that a loss that reads more is none, and ``layers`` ends before the last layer.
     """
 
     layers: list[Float[Tensor, "b t d"]]
     last: Float[Tensor, "b t w"]  # as wide as the layers unless something else reads them, such as a BiLSTM
-    unembed: Callable[[Float[Tensor, "n e"]], Float[Tensor, "n v"]]  # the tied embedding table, transposed
+    table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied
+
+    def at(self, where: Int[Tensor, " n"]) -> Float[Tensor, "n w"]:
+        """The last states at flat positions."""
+        return self.last.flatten(0, 1).index_select(0, where)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ class System(Settings):
         return PretrainingData(
             data=self.data,
             format=self.format,
-            prepare=functools.partial(_prepare, (self.objectives,)),
+            prepare=functools.partial(_prepare, (self.objectives,), targets_only=self.objectives.read_targets_only),
             prepare_heldout=functools.partial(_prepare, (self.heldout_objective,), direction=self.looks),
             seed=seed,
             steps=self.training.steps,
@@ -223,7 +223,8 @@ class System(Settings):
     def flops_per_step(self) -> float:
         """Floating-point operations of the matrix products of one optimiser step, backward = 2 x forward.
 
-        By formula, so that ten thousand cells are planned in seconds; tests compare it with torch's own counter.
+        By formula, so that ten thousand cells are planned in seconds; tests compare it with torch's own counter. The
+        last layer counts in full, as in papers, although a step spares what no objective reads of it.
         """
         length, size = self.format.sequence_length, self.model.size(self.data.tokenizer.vocab_size)
         forward = self.model.flops_per_sequence(length)
@@ -262,13 +263,17 @@ def _prepare(
     draws: Draws,
     vocabulary: Vocabulary,
     direction: Direction = "both",
+    targets_only: bool = False,
 ) -> Example:
-    """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers."""
+    """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers.
+
+    With ``targets_only`` no other last states are read, as in a training step.
+    """
     example = Example.of(tokens)
     example.visible = example.visible.toward(direction)
     for objective in objectives:
         example = objective.corrupt(example, draws, vocabulary)
-    return example
+    return example.read_at_targets() if targets_only else example
 
 
 _counted: dict[str, dict[str, int]] = {}  # architecture -> parameters by part; a plan needs each thousands of times

@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -12,6 +11,7 @@ from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.batch import Direction, Encoded, Example
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
+from lightning_modules.layers.chosen import states_at, states_back
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
 from lightning_modules.layers.rotary import Rotation, rotation
@@ -51,10 +51,14 @@ class SubLayer(nn.Module):
         self.dropout = Dropout(settings.dropout)
         self.pre = settings.norm == "pre"
 
-    def forward(self, x: Float[Tensor, "b t d"], *rest: Any) -> Float[Tensor, "b t d"]:
-        if self.pre:
-            return x + self.dropout(self.function(self.norm(x), *rest))
-        return self.norm(x + self.dropout(self.function(x, *rest)))
+    def forward(
+        self, x: Float[Tensor, "b t d"], *rest: Any, read: Int[Tensor, "b m"] | None = None
+    ) -> Float[Tensor, "b m d"]:
+        """The stream after this sub-layer: at all positions, or at flat ones if the function can do that."""
+        chosen = {} if read is None else {"read": read}
+        change = self.dropout(self.function(self.norm(x) if self.pre else x, *rest, **chosen))
+        changed = (x if read is None else states_at(x, read)) + change
+        return changed if self.pre else self.norm(changed)
 
 
 def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
@@ -82,24 +86,30 @@ class TransformerEncoder(nn.Module):
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
-        self.rotary_size = settings.rotary_size
+        self.rotary_size, self.head_size = settings.rotary_size, settings.hidden_size // settings.heads
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example) -> Encoded:
         example.check_readable(self.supports)
-        return self.above(self.embeddings(example), example)
+        layers, last = self.above(self.embeddings(example), example)
+        return Encoded(layers=layers, last=last, table=self.embeddings.word.weight)
 
-    def above(self, x: Float[Tensor, "b t d"], example: Example) -> Encoded:
-        """The layers over the output of the embeddings."""
+    def above(self, x: Float[Tensor, "b t d"], example: Example) -> tuple[list[Tensor], Float[Tensor, "b t d"]]:
+        """The layers over the output of the embeddings, and the last states.
+
+        Where not all of the last states are read, the last layer is computed at those that are and is not in the list.
+        Of the other positions it needs keys and values, which spares most of its work.
+        """
         bias, turn = self._attention_bias(example, x), self._rotation(example, x)
-        layers = [x]
-        for owners in self.owners:
-            x = self._sub_layer(owners, "attention")(x, bias, turn)
+        length, layers = x.shape[1], [x]
+        for layer, owners in enumerate(self.owners):
+            read = example.read if layer == len(self.owners) - 1 else None
+            x = self._sub_layer(owners, "attention")(x, bias, turn, read=read)
             x = self._sub_layer(owners, "ffn")(x)
-            layers.append(x)
+            layers += [x] if read is None else []
         last = x if self.final_norm is None else self.final_norm(x)
-        return Encoded(layers=layers, last=last, unembed=self.unembed)
+        return layers, last if example.read is None else states_back(last, example.read, length)
 
     def _sub_layer(self, owners: dict[str, int], kind: str) -> nn.Module:
         block = self.blocks[owners[kind]]
@@ -117,11 +127,7 @@ class TransformerEncoder(nn.Module):
         """The rotation of queries and keys in every layer."""
         if self.rotary_size is None:
             return None
-        return rotation(_positions(example, x), self.rotary_size, _precision(x))
-
-    def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
-        """Logits by the tied word table (Press and Wolf 2017; BERT's output layer without its bias)."""
-        return F.linear(x, self.embeddings.word.weight)
+        return rotation(_positions(example, x), self.rotary_size, self.head_size, _precision(x))
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""

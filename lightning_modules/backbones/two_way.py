@@ -6,8 +6,7 @@ directions share their token representation.
 """
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.stack import TransformerEncoder
@@ -34,12 +33,9 @@ class TwoWayEncoder(nn.Module):
         example.check_readable(self.supports)
         x = self.embeddings(example)
         ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
-        layers = [torch.cat(both, -1) for both in zip(*(way.layers for way in ways), strict=True)]
-        return Encoded(layers=layers, last=torch.cat([way.last for way in ways], -1), unembed=self.unembed)
-
-    def unembed(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n v"]:
-        """Logits by the tied word table, as in `TransformerEncoder.unembed`."""
-        return nn.functional.linear(x, self.embeddings.word.weight)
+        layers = [torch.cat(both, -1) for both in zip(*(layers for layers, _ in ways), strict=True)]
+        last, table = torch.cat([last for _, last in ways], -1), self.embeddings.word.weight
+        return Encoded(layers=layers, last=last, table=table)
 
     def depth(self, name: str) -> int:
         """The depth of a parameter, as in `TransformerEncoder.depth`."""

@@ -84,7 +84,7 @@ class FrozenFeatures(nn.Module):
         layers = self.features(example) if example.features is None else example.features
         mixed = self.mix(layers.float())
         states = mixed if self.bilstm is None else self.bilstm(mixed, example.inputs.real)
-        return Encoded(layers=[mixed], last=states, unembed=self.encoder.unembed)
+        return Encoded(layers=[mixed], last=states, table=self.encoder.embeddings.word.weight)
 
 
 class Kept:

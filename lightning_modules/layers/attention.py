@@ -6,12 +6,14 @@ together with the position bias it forms the attention bias, a tensor that is ad
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.batch import Visibility
+from lightning_modules.layers.chosen import rows_at, states_at
 from lightning_modules.layers.dropout import drop
-from lightning_modules.layers.rotary import Rotation, rotate
+from lightning_modules.layers.heads import in_heads
+from lightning_modules.layers.rotary import Rotation
 
 
 def attention_mask(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
@@ -108,22 +110,40 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size)
 
     def forward(
-        self, x: Float[Tensor, "b t d"], bias: Float[Tensor, "#b #h t s"] | None, turn: Rotation | None = None
-    ) -> Float[Tensor, "b t d"]:
-        """Self-attention over ``x``; ``bias`` comes from `attention_bias`, ``turn`` from `rotation`."""
-        q, k, v = self.queries_keys_values(x, turn)
+        self,
+        x: Float[Tensor, "b t d"],
+        bias: Float[Tensor, "#b #h t s"] | None,
+        turn: Rotation | None = None,
+        read: Int[Tensor, "b m"] | None = None,
+    ) -> Float[Tensor, "b m d"]:
+        """Self-attention over ``x``, of all positions or of flat ones (see `states_at`).
+
+        ``bias`` comes from `attention_bias`, ``turn`` from `rotation`; both are for all positions.
+        """
+        if read is None:
+            q, k, v = self.queries_keys_values(x, turn)
+        else:
+            q, k, v = self._read_queries(x, turn, read)
+            bias = None if bias is None else rows_at(bias, read)
         if bias is not None:
             bias = bias.to(q.dtype)
         mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)
-        return self.output(mixed.transpose(1, 2).reshape(x.shape))
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
     def queries_keys_values(
         self, x: Float[Tensor, "b t d"], turn: Rotation | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The projections of the stream divided among the heads, each ``[b h t d/h]``; queries and keys are turned."""
-        b, t, d = x.shape
-        qkv = self.qkv(x).view(b, t, 3, self.num_heads, d // self.num_heads)
-        if turn is None:
-            return qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        q, k = rotate(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)
-        return q, k, qkv[:, :, 2].transpose(1, 2)
+        """The projections of the stream divided among the heads, each ``[b h t c]``; queries and keys are turned."""
+        q, k, v = in_heads(self.qkv(x), 3, self.num_heads, turn, turned=2)
+        return q, k, v
+
+    def _read_queries(
+        self, x: Float[Tensor, "b t d"], turn: Rotation | None, read: Int[Tensor, "b m"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`queries_keys_values` with the queries of some positions, in the order of ``read``."""
+        d = x.shape[-1]
+        weight, bias = self.qkv.weight, self.qkv.bias
+        there = None if turn is None else turn.at(read)
+        (q,) = in_heads(F.linear(states_at(x, read), weight[:d], bias[:d]), 1, self.num_heads, there, turned=1)
+        k, v = in_heads(F.linear(x, weight[d:], bias[d:]), 2, self.num_heads, turn, turned=1)
+        return q, k, v

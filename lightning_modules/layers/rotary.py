@@ -1,61 +1,58 @@
 """Rotary positions (Su et al. 2021, section 3.2): queries and keys turn by angles that grow with their position."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightning_modules.layers.chosen import rows_at
+
 BASE = 10_000.0  # of the frequencies (section 3.3)
 
 
 class Rotation(NamedTuple):
-    """Cosines and sines of the angles of each position, half as many as dimensions are turned."""
+    """What turns the vectors of a head at each position: ``x cos + other(x) sin``, see `rotate`.
 
-    cos: Float[Tensor, "#b t 1 1 r"]
-    sin: Float[Tensor, "#b t 1 1 r"]
+    As wide as a head, so that one product runs over contiguous memory; 1 and 0 in dimensions that are not turned.
+    """
+
+    cos: Float[Tensor, "#b 1 t c"]
+    sin: Float[Tensor, "#b 1 t c"]  # negative in the first of a pair
+    size: int  # dimensions that are turned
+
+    def at(self, read: Int[Tensor, "b m"]) -> "Rotation":
+        """The rotation of flat positions."""
+        return Rotation(rows_at(self.cos, read), rows_at(self.sin, read), self.size)
+
+    def back(self) -> "Rotation":
+        """The rotation by the opposite angles."""
+        return self._replace(sin=-self.sin)
 
 
-def rotation(positions: Int[Tensor, "#b t"], size: int, dtype: torch.dtype) -> Rotation:
+def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype) -> Rotation:
     """The rotation at these positions: pair i of ``size / 2`` turns by ``position * BASE^(-2i / size)`` (equation 15).
 
     Args:
         positions: The position of each token.
         size: Dimensions of a head that are turned; even.
+        head: Width of a head.
         dtype: Precision of the cosines and sines, that of queries and keys; angles are computed in float64.
     """
     pair = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device)
-    angles = (positions[:, :, None].double() * BASE ** (-pair / size))[:, :, None, None]
-    return Rotation(angles.cos().to(dtype), angles.sin().to(dtype))
+    angles = positions[:, None, :, None].double() * BASE ** (-pair / size)
+    rest = angles.new_zeros(*angles.shape[:-1], head - size)
+    cos = torch.cat([angles.cos(), angles.cos(), rest + 1], -1)
+    sin = torch.cat([-angles.sin(), angles.sin(), rest], -1)
+    return Rotation(cos.to(dtype), sin.to(dtype), size)
 
 
-def rotate(x: Float[Tensor, "b t n h c"], by: Rotation) -> Float[Tensor, "b t n h c"]:
-    """The vectors with their first dimensions turned, the others unchanged.
+def rotate(x: Float[Tensor, "*n b h t c"], by: Rotation) -> Float[Tensor, "*n b h t c"]:
+    """The vectors with their first dimensions turned, the others unchanged; without a gradient of its own.
 
     Dimension i is paired with i + r, not with its neighbour as in equation 34: a permutation of the dimensions of a
     head, the same for queries and keys, which no dot product sees, and contiguous in memory.
     """
-    return _Rotate.apply(x, by.cos, by.sin)
-
-
-class _Rotate(torch.autograd.Function):
-    """The derivative of a rotation is the rotation back; half as many passes over memory as autograd would make."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        return _turned(x, cos, sin, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _turned(gradients[0], *ctx.saved_tensors, -1), None, None
-
-
-def _turned(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
-    half = cos.shape[-1]
-    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    turned = torch.empty_like(x, memory_format=torch.contiguous_format)
-    torch.mul(first, cos, out=turned[..., :half]).addcmul_(second, sin, value=-sign)
-    torch.mul(second, cos, out=turned[..., half : 2 * half]).addcmul_(first, sin, value=sign)
-    turned[..., 2 * half :] = rest
-    return turned
+    half = by.size // 2
+    other = torch.cat([x[..., half : by.size], x[..., :half], x[..., by.size :]], -1)
+    return (x * by.cos).addcmul_(other, by.sin)

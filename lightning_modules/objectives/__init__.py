@@ -70,6 +70,11 @@ class Objectives(Settings):
         named = [(name, getattr(self, name)) for name in type(self).model_fields]
         yield from sorted(((n, o) for n, o in named if o is not None), key=lambda item: not item[1].corrupts)
 
+    @property
+    def read_targets_only(self) -> bool:
+        """Whether no last state is read but those at targets."""
+        return all(objective.reads_targets_only for _, objective in self.present())
+
     def heads(self, size: Size) -> nn.ModuleDict:
         """All heads, by objective."""
         return nn.ModuleDict({name: objective.heads(size) for name, objective in self.present()})

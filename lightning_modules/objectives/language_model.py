@@ -16,7 +16,7 @@ from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives.objective import Objective
-from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
+from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, vocabulary_head
 
 NEXT, PREVIOUS = "next", "previous"  # targets, and prefixes of the names of their held-out measures
 _TARGETS = {"left_to_right": (NEXT,), "right_to_left": (PREVIOUS,), "two_way": (NEXT, PREVIOUS)}
@@ -39,6 +39,7 @@ class LanguageModel(Objective):
     """
 
     corrupts: ClassVar[bool] = True
+    reads_targets_only: ClassVar[bool] = True
 
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right", "Direction of reading; model.direction must be the same."
@@ -80,8 +81,9 @@ class LanguageModel(Objective):
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Summed cross-entropy in nats over the predictions of each direction; never a mean."""
+        head = vocabulary_head(heads)
         return {
-            name: summed_loss(self.logits(heads, encoded, example, name), example.targets[name])
+            name: head.summed_loss(self._states(encoded, example, name), encoded, example.targets[name])
             for name in self.targets
         }
 
@@ -89,9 +91,11 @@ class LanguageModel(Objective):
         self, heads: nn.ModuleDict, encoded: Encoded, example: Example, name: str = NEXT
     ) -> Float[Tensor, "n v"]:
         """Logits of one target at the predicting positions."""
-        hidden = encoded.last.flatten(0, 1)[example.targets[name].where]
-        states = hidden.chunk(len(self.targets), dim=-1)[self.targets.index(name)]
-        return heads["vocabulary"](states, encoded)
+        return vocabulary_head(heads)(self._states(encoded, example, name), encoded)
+
+    def _states(self, encoded: Encoded, example: Example, name: str) -> Float[Tensor, "n d"]:
+        """The states, or the part of them, that predict one target."""
+        return encoded.at(example.targets[name].where).chunk(len(self.targets), dim=-1)[self.targets.index(name)]
 
     def held_out(self, usual: Objective) -> Objective:
         """The objective on held-out text: the model's own, since the usual masking is no question it was trained on."""

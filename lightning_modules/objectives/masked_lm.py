@@ -14,13 +14,14 @@ from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives.masking import Masking
 from lightning_modules.objectives.objective import Objective
-from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, summed_loss
+from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, vocabulary_head
 
 
 class MaskedLM(Objective):
     """Replace some tokens and predict them from both sides."""
 
     corrupts: ClassVar[bool] = True
+    reads_targets_only: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = ("mlm",)
 
     masking: Masking = Masking()
@@ -48,12 +49,12 @@ class MaskedLM(Objective):
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Summed cross-entropy in nats over the predictions; never a mean."""
-        return {"mlm": summed_loss(self.logits(heads, encoded, example), example.targets["mlm"])}
+        target = example.targets["mlm"]
+        return {"mlm": vocabulary_head(heads).summed_loss(encoded.at(target.where), encoded, target)}
 
     def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Float[Tensor, "n v"]:
         """Logits at the predicted positions."""
-        hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["mlm"].where]
-        return heads["vocabulary"](hidden, encoded)
+        return vocabulary_head(heads)(encoded.at(example.targets["mlm"].where), encoded)
 
     def held_out(self, usual: Objective) -> Objective:
         """The objective on held-out text: the usual masking, the same for all masked models."""

@@ -25,11 +25,14 @@ class Objective(Settings, ABC):
         targets: Names of its targets in an example.
         needs: What it asks of the backbone -> what to set instead. A system whose model does not support it is refused.
         labels: Labels of sequences that it reads. A system whose format does not give them is refused.
+        reads_targets_only: Whether its loss reads the last states at its targets alone, by `Encoded.at`. If all
+            objectives do, a training step computes no others.
     """
 
     corrupts: ClassVar[bool]
     needs: ClassVar[dict[str, str]] = {}
     labels: ClassVar[frozenset[str]] = frozenset()
+    reads_targets_only: ClassVar[bool] = False
 
     weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
 

@@ -37,6 +37,7 @@ class SentencePair(Objective):
     """Classify pairs of segments from the first position: they follow each other (0) or not (1)."""
 
     corrupts: ClassVar[bool] = False
+    reads_targets_only: ClassVar[bool] = True
     needs: ClassVar[dict[str, str]] = {
         "a first position that sees the text": "model.direction cannot be left_to_right",
     }
@@ -55,8 +56,7 @@ class SentencePair(Objective):
 
     def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Float[Tensor, "b 2"]:
         """Logits of the pairs."""
-        hidden = encoded.last.reshape(-1, encoded.last.shape[-1])[example.targets["sentence"].where]
-        return heads["pair"](hidden)
+        return heads["pair"](encoded.at(example.targets["sentence"].where))
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Summed cross-entropy in nats over the pairs; never a mean."""

@@ -20,7 +20,7 @@ from tests.annotations import checked
         lambda: linear_bias(torch.arange(3), alibi_slopes(2)),
         lambda: linear_bias(torch.zeros(2, 3), alibi_slopes(2)),
         lambda: Visibility(real=torch.ones(2, 3)),
-        lambda: Encoded(layers=[torch.zeros(2, 3, 4)], last=torch.zeros(2, 5, 4), unembed=torch.Tensor.double),
+        lambda: Encoded(layers=[torch.zeros(2, 3, 4)], last=torch.zeros(2, 5, 4), table=torch.zeros(7, 4)),
         lambda: MultiHeadAttention(16, 2, 0.0)(torch.zeros(2, 3, 16), torch.zeros(2, 2, 3, 5, 3)),
     ],
     ids=["too few axes", "floats for integers", "floats for truths", "two lengths in one value", "too many axes"],
@@ -49,7 +49,7 @@ def test_checks_draw_nothing():
     """A training saves the state of every generator, and resumed ones are compared to the bit."""
     states = [torch.zeros(2, 3, 4)] * 9
     before = random.getstate(), torch.get_rng_state().tolist()
-    Encoded(layers=states, last=states[0], unembed=torch.Tensor.double)
+    Encoded(layers=states, last=states[0], table=torch.zeros(7, 4))
     assert (random.getstate(), torch.get_rng_state().tolist()) == before
 
 

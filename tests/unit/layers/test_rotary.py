@@ -5,15 +5,16 @@ import torch
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError
+from lightning_modules.layers.heads import in_heads
 from lightning_modules.layers.rotary import rotate, rotation
 
 
 def vectors(length=7, head=8):
-    return torch.randn(2, length, 2, 3, head, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return torch.randn(2, 3, length, head, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 def turned(x, size, first=0):
-    return rotate(x, rotation(torch.arange(first, first + x.shape[1])[None], size, x.dtype))
+    return rotate(x, rotation(torch.arange(first, first + x.shape[-2])[None], size, x.shape[-1], x.dtype))
 
 
 @pytest.mark.parametrize("size", [2, 6, 8])
@@ -22,12 +23,12 @@ def test_it_turns_the_first_dimensions_and_keeps_lengths(size):
     y = turned(x, size)
     assert torch.equal(y[..., size:], x[..., size:])
     assert torch.allclose(y.norm(dim=-1), x.norm(dim=-1))
-    assert torch.equal(y[:, 0], x[:, 0])  # position 0 is not turned
-    assert not torch.allclose(y[:, 1:, ..., :size], x[:, 1:, ..., :size])
+    assert torch.equal(y[..., 0, :], x[..., 0, :])  # position 0 is not turned
+    assert not torch.allclose(y[..., 1:, :size], x[..., 1:, :size])
 
 
 def test_dot_products_depend_on_the_distance_alone():
-    q, k = vectors()[:, :1], vectors()[:, 1:2]
+    q, k = vectors()[..., :1, :], vectors()[..., 1:2, :]
     there = [(turned(q, 8, first) * turned(k, 8, first + 3)).sum(-1) for first in (0, 5, 400)]
     assert torch.allclose(there[0], there[1])
     assert torch.allclose(there[0], there[2])
@@ -35,16 +36,22 @@ def test_dot_products_depend_on_the_distance_alone():
 
 
 def test_pair_i_turns_by_the_formula():
-    x = torch.zeros(1, 3, 1, 1, 4, dtype=torch.float64)
+    x = torch.zeros(1, 1, 3, 4, dtype=torch.float64)
     x[..., 1] = 1.0  # pair 1 of two: dimensions 1 and 3
-    y = turned(x, 4)[0, 2, 0, 0]
+    y = turned(x, 4)[0, 0, 2]
     angle = torch.tensor(2 * 10_000 ** (-2 / 4), dtype=torch.float64)
     assert torch.allclose(y, torch.tensor([0.0, angle.cos(), 0.0, angle.sin()], dtype=torch.float64))
 
 
-def test_the_derivative_is_exact():
-    x = vectors(4).requires_grad_()
-    assert torch.autograd.gradcheck(lambda y: turned(y, 6), (x,))
+@pytest.mark.parametrize("turns", [True, False])
+def test_projections_in_heads_and_their_derivative(turns):
+    """Parts side by side, each by head; the first two of three turned, as by plain operations."""
+    x = torch.randn(2, 5, 3 * 3 * 8, dtype=torch.float64, requires_grad=True)
+    turn = rotation(torch.arange(5)[None], 6, 8, x.dtype) if turns else None
+    plain = x.view(2, 5, 3, 3, 8).permute(2, 0, 3, 1, 4)
+    for part, found in enumerate(in_heads(x, 3, 3, turn, turned=2)):
+        assert torch.equal(found, rotate(plain[part], turn) if turn and part < 2 else plain[part])
+    assert torch.autograd.gradcheck(lambda y: in_heads(y, 3, 3, turn, turned=2), (x,))
 
 
 @pytest.mark.parametrize(("size", "heads"), [(3, 2), (34, 1), (18, 2)])

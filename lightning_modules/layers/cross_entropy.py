@@ -1,0 +1,72 @@
+"""Softmax cross-entropy over a vocabulary, without a second copy of the logits.
+
+In small models the loss over the vocabulary is a good part of a step, and nearly all of that is memory: autograd keeps
+the log-probabilities in fp32 beside the logits, fills a third array with zeros to start the backward pass, and casts
+the result. The gradient of the summed loss by the logits is softmax minus one-hot, known as soon as the loss is. So
+the forward pass puts it in the place of the logits, some rows at a time, which stay in the processor's cache.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_ENTRIES = 1 << 17  # of the logits that are in work at a time: half a MiB in fp32
+
+
+def summed_cross_entropy(
+    states: Float[Tensor, "n e"], table: Float[Tensor, "v e"], bias: Float[Tensor, " v"], ids: Int[Tensor, " n"]
+) -> Float[Tensor, ""]:
+    """The summed cross-entropy in nats of predicting ``ids`` from the logits ``states table^T + bias``.
+
+    The products run in the precision of autocast, bias and softmax in fp32. On other devices than CPUs, where small
+    pieces would cost launches, torch's own loss is used.
+
+    Args:
+        states: States at the predicted positions.
+        table: One row for each word.
+        bias: One number for each word.
+        ids: The right words.
+    """
+    if states.device.type == "cpu":
+        return _SummedCrossEntropy.apply(*_in_one_precision(states, table), bias, ids)
+    return F.cross_entropy((F.linear(states, table) + bias).float(), ids, reduction="sum")
+
+
+def _in_one_precision(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the precision of autocast, which does not look into functions with a gradient of their own."""
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        return states.to(dtype), table.to(dtype)
+    return states, table
+
+
+class _SummedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, table: Tensor, bias: Tensor, ids: Tensor) -> Tensor:
+        slopes = states @ table.T  # logits at first, in the end the gradient of the loss by them
+        total, by_bias = bias.new_zeros(()), torch.zeros_like(bias)
+        rows = max(1, _ENTRIES // len(table))
+        work = None if slopes.dtype == bias.dtype else bias.new_empty(rows, len(table))
+        for part, right in zip(slopes.split(rows), ids[:, None].split(rows), strict=True):
+            wide = part if work is None else work[: len(part)].copy_(part)
+            wide += bias
+            total += (wide.amax(-1, keepdim=True) - wide.gather(1, right)).sum()
+            torch.softmax(wide, -1, out=wide)
+            total -= wide.amax(-1).log().sum()  # the largest share, which is never 0; that of the right word may be
+            wide.scatter_add_(1, right, wide.new_full(right.shape, -1.0))
+            by_bias += wide.sum(0)
+            part.copy_(wide)
+        ctx.save_for_backward(states, table, slopes, by_bias)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        (factor,) = gradients
+        states, table, slopes, by_bias = ctx.saved_tensors
+        by_states, by_table = slopes @ table, slopes.T @ states
+        return by_states.mul_(factor), by_table.mul_(factor), by_bias * factor, None
