@@ -3,6 +3,7 @@
 Same text, tokenizer, sizes, batch, precision, dropouts, masking rate and thread count; each side as its own
 users would run it: ours through `System` and Lightning's Trainer, theirs through `BertForMaskedLM`, `Trainer`
 and `DataCollatorForLanguageModeling`. A third side, our module in a bare loop, shows what Lightning costs.
+The rows go from the size of the laptop runs to BERT-base with a small batch.
 
 For each row of the table, the sides are processes that take turns of some steps each, one working while the
 others wait, so that all of them see the same machine. Reported are medians over all steps but those of the
@@ -14,6 +15,7 @@ On a machine that is busy with other things, ``--clock cpu`` counts processor ti
 same for one thread on a quiet machine.
 
     python benchmarks/pretrain_vs_transformers.py --turns 6 --steps 5
+    python benchmarks/pretrain_vs_transformers.py --model L2-H128 --clock cpu
 """
 
 import argparse
@@ -29,10 +31,19 @@ from pathlib import Path
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 SIDES = ("ours", "theirs", "loop")
+SIZES = ("layers", "hidden", "vocab", "length", "batch")
 REPORT = "times "  # starts the lines that are for the parent
+MODELS = {  # model -> sizes of its rows
+    "L2-H128": ({"layers": 2, "hidden": 128, "vocab": 4096, "length": 64, "batch": 32},),
+    "L4-H256": (
+        {"layers": 4, "hidden": 256, "vocab": 8192, "length": 128, "batch": 32},
+        {"layers": 4, "hidden": 256, "vocab": 30522, "length": 128, "batch": 32},
+    ),
+    "L12-H768": ({"layers": 12, "hidden": 768, "vocab": 30522, "length": 128, "batch": 8},),
+}
 HEADER = (
-    "| vocabulary | attention dropout | this project, ms | `Trainer`, ms | ratio | range over turns | steps timed "
-    "| over a bare loop | gradient difference |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    "| layers, width | batch | vocabulary | attention dropout | this project, ms | `Trainer`, ms | ratio "
+    "| range over turns | steps timed | over a bare loop | gradient difference |\n|" + " ---: |" * 11
 )
 
 RENAMED = {  # in the names of parameters
@@ -201,7 +212,8 @@ class Side:
     """A side at work in a process of its own."""
 
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
-        given = [f"--{key.replace('_', '-')}={value}" for key, value in vars(arguments).items() if key != "side"]
+        chosen = {key: value for key, value in vars(arguments).items() if value is not None}
+        given = [f"--{key.replace('_', '-')}={value}" for key, value in chosen.items()]
         self.name, self.errors = name, arguments.folder / f"{name}.txt"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
@@ -246,6 +258,7 @@ def row(arguments: argparse.Namespace) -> str:
     medians = {name: statistics.median(itertools.chain(*turns)) for name, turns in times.items()}
     ratios = [statistics.median(b) / statistics.median(a) for a, b in zip(times["ours"], times["theirs"], strict=True)]
     return (
+        f"| {arguments.layers}, {arguments.hidden} | {arguments.batch} x {arguments.length} "
         f"| {arguments.vocab:,} | {arguments.attention_dropout:g} | {medians['ours'] * 1e3:.0f} "
         f"| {medians['theirs'] * 1e3:.0f} | {medians['theirs'] / medians['ours']:.2f} "
         f"| {min(ratios):.2f} to {max(ratios):.2f} | {arguments.turns * arguments.steps} "
@@ -269,11 +282,12 @@ def work(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    sizes = {"turns": 6, "steps": 5, "threads": 1, "layers": 4, "hidden": 256, "batch": 32, "length": 128}
-    for name, default in sizes.items():
+    for name, default in {"turns": 6, "steps": 5, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    parser.add_argument("--vocab", type=int, help="one vocabulary instead of 8192 and 30522")
+    parser.add_argument("--model", choices=MODELS, help="one model instead of all")
+    for name in SIZES:
+        parser.add_argument(f"--{name}", type=int, help="in place of that of the model's rows")
     parser.add_argument("--attention-dropout", type=float, help="one rate instead of 0.1 and 0")
     parser.add_argument("--folder", type=Path, default=Path(".cache/benchmark"))
     parser.add_argument("--side", help=argparse.SUPPRESS)
@@ -282,13 +296,14 @@ def main() -> None:
         return work(arguments)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     print(
-        f"L{arguments.layers} H{arguments.hidden} S{arguments.length} B{arguments.batch}, bf16, hidden dropout 0.1, "
-        f"{arguments.threads} thread(s), {arguments.clock} time\n\n{HEADER}",
+        f"bf16, hidden dropout 0.1, {arguments.threads} thread(s), {arguments.clock} time\n\n{HEADER}",
         flush=True,
     )
-    for vocab in [arguments.vocab] if arguments.vocab else [8192, 30522]:
-        for rate in [0.1, 0.0] if arguments.attention_dropout is None else [arguments.attention_dropout]:
-            chosen = argparse.Namespace(**vars(arguments) | {"vocab": vocab, "attention_dropout": rate})
+    given = {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
+    rates = [0.1, 0.0] if arguments.attention_dropout is None else [arguments.attention_dropout]
+    for model in [arguments.model] if arguments.model else MODELS:
+        for sizes, rate in itertools.product(MODELS[model], rates):
+            chosen = argparse.Namespace(**vars(arguments) | sizes | given | {"attention_dropout": rate})
             system(chosen).data_module(0).prepare_data()
             print(row(chosen), flush=True)
     return None
