@@ -1,9 +1,9 @@
 """Token stores: the text of corpora as one memory-mapped array of token ids, built once and shared by all runs.
 
 A store is a folder: ``ids.bin`` (uint16 or uint32), ``sentences.npy`` and ``documents.npy`` (offsets),
-``vocabulary.json``, and ``meta.json`` with their digests and where each corpus begins. It is built under a file lock in a temporary folder that is
-renamed when complete, so a killed build never looks like a store. One whose files are not as they were written, or
-that has no digests, is built again.
+``vocabulary.json``, and ``meta.json`` with their digests and where each corpus begins. It is built under a file lock in
+a temporary folder that is renamed when complete, so a killed build never looks like a store. One whose files are not as
+they were written, or that has no digests, is built again.
 """
 
 import json

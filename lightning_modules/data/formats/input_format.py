@@ -48,7 +48,7 @@ class InputFormat(Settings):
     )
     pairing: Pairing = knob(
         "released",
-        "Segment pairs: how they are made: as by the released code of BERT and ALBERT (released), or of whole sentences "
+        "Segment pairs, how they are made: as by the code of BERT and ALBERT (released), or of whole sentences "
         "with partners of the same corpus and length, so that lengths, edges and corpora tell no label (matched).",
         neutral="released",
     )
@@ -108,6 +108,18 @@ class InputFormat(Settings):
         """The sequences of a store in the format of segment pairs, as `arrange`."""
         made = pairs if self.pairing == "released" else matched
         index = self._cached(store, "pairs", made.RECIPE, functools.partial(made.arrange, store, self.resolved()))
+        return PairSequences(store, index, self.sequence_length)
+
+    def arrange_asked(self, store: TokenStore, count: int) -> PairSequences:
+        """Pairs of at least two sentences that ask a question about a store.
+
+        Released pairs are those of the whole text, of which any may be asked; matched ones are at most ``count``.
+        """
+        if self.pairing == "released":
+            return self.arrange_pairs(store).of_several_sentences()
+        index = self._cached(
+            store, f"asked-{count}", matched.RECIPE, functools.partial(matched.asked, store, self.resolved(), count)
+        )
         return PairSequences(store, index, self.sequence_length)
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:

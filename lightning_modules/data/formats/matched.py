@@ -13,13 +13,13 @@ Here:
 * Random negatives: a coin for each couple; if it falls on 1, its two chunks exchange their y (label 1).
 * Swapped negatives: a coin for each chunk; if it falls on 1, A is y and B is x (label 1).
 
-So half of the labels are 1 in expectation, and lengths, corpora and documents have the same distribution under both. All
-choices of negatives show the same chunks in the same cuts, each once: pairs differ in order or partner only. Left out
-of all of them alike are the first and the last sentence of a document, sentences that do not fit beside a neighbour,
-and chunks without a partner; `account` counts them.
+So half of the labels are 1 in expectation, and lengths, corpora and documents have the same distribution under both.
+All choices of negatives show the same chunks in the same cuts, each once: pairs differ in order or partner only. Left
+out of all of them alike are the first and the last sentence of a document, sentences that do not fit beside a
+neighbour, and chunks without a partner; `account` counts them.
 
-The held-out pairs that ask a question (`asked`) are matched exactly: each chunk stands there in both orders, each couple
-both ways.
+The held-out pairs that ask a question (`asked`) are matched exactly: each chunk stands there in both orders, each
+couple both ways.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data.formats.pairs import SPECIALS, Negatives, PairSettings, Text, below, chain, targets
+from lightning_modules.data.formats.pairs import SPECIALS, PairSettings, Text, below, chain, targets
 from lightning_modules.data.store import TokenStore
 from lightning_modules.draws import Draws
 

@@ -7,6 +7,7 @@ import torch
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data.baselines.pair_methods import METHODS
 from lightning_modules.data.formats import pairs
 from lightning_modules.data.loader import PretrainingData
 from lightning_modules.data.order.batches import Batches
@@ -179,7 +180,10 @@ def test_heldout_text_without_a_pair_is_refused(tmp_path):
 
 def test_the_baselines_of_pairs_are_shares_of_right_answers(text_file):
     found = make_module(text_file).pair_baselines(20)
-    assert set(found) == {f"{name}_{kind}" for name in ("nsp", "sop") for kind in ("bow", "overlap", "majority")}
+    kinds = (*METHODS, "best_simple", "best_simple_auc")
+    assert set(found) == {f"{name}_{kind}" for name in ("nsp", "sop") for kind in kinds}
     assert all(0 <= share <= 1 for share in found.values())
+    for name in ("nsp", "sop"):
+        assert found[f"{name}_best_simple"] == max(found[f"{name}_{method}"] for method in METHODS)
     assert all(0.5 <= found[f"{name}_majority"] < 1 for name in ("nsp", "sop"))
     assert make_module(text_file, seed=1).pair_baselines(20) == found
