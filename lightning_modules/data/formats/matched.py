@@ -173,8 +173,7 @@ def gathered(text: Text, settings: PairSettings, copy: int) -> Chunks:
     begin, end = text.documents[:-1] + 1, text.documents[1:] - 1  # without the first and the last sentence
     begin, end = begin[begin < end], end[begin < end]
     share = 0.25 + 0.5 * _noise(copy, begin).uniform("middle", 1)[:, 0]
-    half = edges[begin] + (share * (edges[end] - edges[begin])).astype(np.int64)
-    middle = np.searchsorted(edges, half, side="right") - 1
+    middle = begin + (share * (end - begin + 1)).astype(np.int64)  # at half the tokens would be a long sentence
     forwards = _packed(edges, middle, end, target, room)
     count, backwards = len(edges) - 1, edges[-1] - edges[::-1]
     mirrored = _packed(backwards, count - middle[::-1], count - begin[::-1], target[::-1], room)
