@@ -100,7 +100,7 @@ class PretrainingData(pl.LightningDataModule):
             ConfigError: When the held-out text has no such pair.
         """
         form, store = self._pair_format(negatives), open_store(self.data, "heldout")
-        pairs = _some(form.arrange_asked(store, count))
+        pairs = _some(form.arrange_asked(store, count), self.pairing)
         return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
 
     def _pair_format(self, negatives: Negatives) -> InputFormat:
@@ -154,11 +154,14 @@ class PretrainingData(pl.LightningDataModule):
             ConfigError: When either text has no such pair.
         """
         heldout = self.heldout_pairs(negatives, count)
-        train = _some(self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences())
+        train = self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences()
+        train = _some(train, self.pairing)
         return pair_methods.cached_scores(excerpt(train, part), excerpt(heldout.sequences, part), heldout.chosen)
 
 
-def _some(pairs: PairSequences) -> PairSequences:
+def _some(pairs: PairSequences, pairing: Pairing) -> PairSequences:
     if not len(pairs):
-        raise ConfigError([f"the text of {pairs.store.folder} has no pair of at least two sentences."])
+        matching = " that can be matched with others" if pairing == "matched" else ""
+        text = f"the text of {pairs.store.folder} has no pair of at least two sentences{matching}"
+        raise ConfigError([f"{text} in {pairs.length} positions; add text or raise format.sequence_length."])
     return pairs

@@ -80,7 +80,7 @@ ROWS = {
     "evaluation.sequences": (16, 12),
     "evaluation.rate": (0.15, 0.3),
     "evaluation.pairs": (0, 8),  # seen in the metrics
-    "evaluation.pairing": ("released", "matched"),
+    "evaluation.pairing": None,  # the held-out text is too small to match pairs; see test_pairs_in_use.py
     "evaluation.direction": ("both", "left_to_right"),
     "evaluation.points": (3, 2),  # seen in the curve
 }
@@ -108,7 +108,6 @@ BASES = {
     "optimizer.decay_all": {"optimizer.weight_decay": 0.5},
     "training.warm_start": {"model.num_layers": 2},
     "evaluation.pairs": SENTENCE,
-    "evaluation.pairing": {**SENTENCE, "evaluation.pairs": 8},
 }
 
 
