@@ -88,6 +88,7 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     metrics = {f"heldout.{name}": value for name, value in data.pair_baselines(count).items()}
     for name, negatives in QUESTIONS.items():
         examples = data.heldout_pairs(negatives, count, system.prepare_pairs())
+        metrics[f"heldout.{name}_pairs"] = float(len(examples.chosen))
         measured = pair_measures(module, examples, bf16)
         for share in ("accuracy", "auc"):
             if (value := measured.pop(f"sentence_{share}", None)) is not None:

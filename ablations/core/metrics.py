@@ -18,6 +18,7 @@ def _asked(name: str, question: str) -> dict[str, str]:
     auc = "area under the ROC curve"
     return {
         f"heldout.{name}_accuracy": f"share of correct held-out pairs: {question}",
+        f"heldout.{name}_pairs": "number of these pairs; matched ones may be fewer than were asked for",
         f"heldout.{name}_auc": f"{auc} on the same pairs: how often one of label 1 scores above one of label 0",
         **{f"heldout.{name}_{ending}": f"the same share for {method}" for ending, method in _PAIRS.items()},
         f"heldout.{name}_best_simple_auc": f"the highest {auc} of these simple methods",
