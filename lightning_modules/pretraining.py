@@ -8,7 +8,7 @@ import torch
 from lightning_modules.config import ConfigError
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
-from lightning_modules.measures.final_metrics import layer_similarity, measures
+from lightning_modules.measures.final_metrics import layer_similarity, pair_measures
 from lightning_modules.system import System
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.pretrain import Pretrain, stacked
@@ -79,7 +79,7 @@ def fit(
 
 
 def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, float]:
-    """Accuracies of the sentence head on pairs of both kinds, and the token measures on ordered pairs.
+    """Accuracies and AUCs of the sentence head on pairs of both kinds, and the token measures on ordered pairs.
 
     The head is evaluated on its own objective and on the other one: label 1 means "does not follow" in both (Lan et
     al. 2020, Table 5, which does not describe the procedure).
@@ -88,10 +88,11 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     metrics = {f"heldout.{name}": value for name, value in data.pair_baselines(count).items()}
     for name, negatives in QUESTIONS.items():
         examples = data.heldout_pairs(negatives, count, system.prepare_pairs())
-        measured = measures(module, examples, bf16)
-        accuracy = measured.pop("sentence_accuracy", None)
-        if accuracy is not None:
-            metrics[f"heldout.{name}_accuracy"] = accuracy
+        metrics[f"heldout.{name}_pairs"] = float(len(examples.chosen))
+        measured = pair_measures(module, examples, bf16)
+        for share in ("accuracy", "auc"):
+            if (value := measured.pop(f"sentence_{share}", None)) is not None:
+                metrics[f"heldout.{name}_{share}"] = value
         if name == "sop":
             metrics |= {f"heldout.pairs_{measure}": value for measure, value in measured.items()}
     return metrics

@@ -18,7 +18,7 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import Settings, canonical, knob, label
 from lightning_modules.data import Data, InputFormat
-from lightning_modules.data.formats.input_format import LABELS
+from lightning_modules.data.formats.input_format import LABELS, Pairing
 from lightning_modules.draws import Draws
 from lightning_modules.objectives import MaskedLM, Masking, Objective, Objectives, SentencePair
 from lightning_modules.training.optim import Optimizer, Schedule
@@ -66,12 +66,21 @@ class Evaluation(Settings):
         neutral=0,
         ge=0,
     )
+    pairing: Pairing = knob(
+        "released",
+        "Construction of the held-out pairs, whatever the input format is; see format.pairing.",
+        neutral="released",
+    )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",
         "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
         neutral="both",
     )
     points: int = knob(12, "Number of evaluations during a training, evenly spaced, the last at its end.", ge=1, le=64)
+
+    def resolved(self) -> Self:
+        """The settings with a construction of pairs only where there are pairs."""
+        return self if self.pairs else self.model_copy(update={"pairing": "released"})
 
     @property
     def objective(self) -> MaskedLM:
@@ -180,6 +189,7 @@ class System(Settings):
             batch_size=self.training.batch_size,
             micro_batch_size=self.training.micro_batch_size,
             heldout_sequences=self.evaluation.sequences,
+            pairing=self.evaluation.pairing,
         )
 
     @property

@@ -1,11 +1,11 @@
-"""``ablations data`` lists the data sets; ``ablations data verify`` checks them."""
+"""``ablations data`` lists the data sets; ``verify`` checks them; ``pairs`` shows what tells the label of pairs."""
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, listing, reporting_errors, tell
+from ablations.commands.terminal import USUAL, As, Format, Shown, listing, reporting_errors, tell
 
 if TYPE_CHECKING:
     from ablations.commands.data_audit import Finding
@@ -98,3 +98,45 @@ def _report(finding: "Finding") -> None:
         typer.secho(f"        {sentence}", fg="red")
     for sentence in finding.notes:
         typer.echo(f"        {sentence}")
+
+
+@app.command()
+def pairs(
+    scale: Shown = USUAL,
+    length: Annotated[
+        int | None, typer.Option("--length", help="Positions of a pair; by default those of the scale.", min=8)
+    ] = None,
+    pairing: Annotated[
+        list[str] | None, typer.Option("--pairing", help="released or matched; may be repeated; by default both.")
+    ] = None,
+    shown: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shown",
+            help="What methods learn from and are asked about: all words (the default), first (eight words of each "
+            "segment), rest (what follows them), shuffled; may be repeated.",
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("--count", help="Held-out pairs of each kind, at most.", min=2)] = 4096,
+    form: As = Format.table,
+) -> None:
+    """Shows how well simple methods tell the label of segment pairs, by construction. Trains no network."""
+    from ablations.commands import data_pairs
+    from ablations.planning import scales
+
+    with reporting_errors():
+        pairings, parts = pairing or data_pairs.PAIRINGS, shown or ["all"]
+        data_pairs.check("--pairing", pairings, data_pairs.PAIRINGS)
+        data_pairs.check("--shown", parts, data_pairs.EXCERPTS)
+        system = scales.bert(scale)
+        if length:
+            system = system.but(**{"format.sequence_length": length, "model.max_positions": max(length, 512)})
+        rows = list(data_pairs.rows(system, pairings, parts, count))
+        if form is Format.table:
+            rows = [
+                {name: f"{value:.3f}" if isinstance(value, float) else value for name, value in row.items()}
+                for row in rows
+            ]
+        listing(rows, form, "method")
+        for line in data_pairs.notes(system, pairings) if form is Format.table else ():
+            typer.echo(line)

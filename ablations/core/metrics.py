@@ -1,5 +1,30 @@
 """The metrics of a run: the names that grids, claims and tables use, with descriptions."""
 
+_PAIRS = {  # ending of a metric of held-out pairs -> whose share of correct answers it is
+    "majority": "the majority class",
+    "lengths": "a linear classifier of the lengths of both segments",
+    "edges": "a linear classifier of lengths, edges and first and last pieces",
+    "starts": "a linear classifier of which segment begins or ends a document",
+    "corpora": "a linear classifier of the corpora of both segments",
+    "overlap": "the shared words of both segments",
+    "bow": "a linear classifier of word counts",
+    "together": "a linear classifier of all of these",
+    "best_simple": "the best of these simple methods",
+}
+
+
+def _asked(name: str, question: str) -> dict[str, str]:
+    """The metrics of one question about held-out pairs."""
+    auc = "area under the ROC curve"
+    return {
+        f"heldout.{name}_accuracy": f"share of correct held-out pairs: {question}",
+        f"heldout.{name}_pairs": "number of these pairs; matched ones may be fewer than were asked for",
+        f"heldout.{name}_auc": f"{auc} on the same pairs: how often one of label 1 scores above one of label 0",
+        **{f"heldout.{name}_{ending}": f"the same share for {method}" for ending, method in _PAIRS.items()},
+        f"heldout.{name}_best_simple_auc": f"the highest {auc} of these simple methods",
+    }
+
+
 METRICS: dict[str, str] = {
     "heldout.loss": "mean loss of the predictions on held-out text, nats",
     "heldout.accuracy": "share of correct held-out predictions, 0 to 1",
@@ -19,14 +44,8 @@ METRICS: dict[str, str] = {
     "heldout.pairs_next_accuracy": "share of those predictions that are correct, 0 to 1",
     "heldout.pairs_previous_loss": "mean loss of previous tokens on the same pairs, nats",
     "heldout.pairs_previous_accuracy": "share of those predictions that are correct, 0 to 1",
-    "heldout.nsp_accuracy": "share of correct held-out pairs: does the second segment follow, or is it from elsewhere?",
-    "heldout.nsp_majority": "the same share for the majority class",
-    "heldout.nsp_bow": "the same share for a linear classifier of word counts",
-    "heldout.nsp_overlap": "the same share for the shared words of both segments",
-    "heldout.sop_accuracy": "share of correct held-out pairs: are the two segments in order, or swapped?",
-    "heldout.sop_majority": "the same share for the majority class",
-    "heldout.sop_bow": "the same share for a linear classifier of word counts",
-    "heldout.sop_overlap": "the same share for the shared words of both segments",
+    **_asked("nsp", "does the second segment follow, or is it from elsewhere?"),
+    **_asked("sop", "are the two segments in order, or swapped?"),
     "heldout.plateau": "whether the model is no better than the bigram baseline",
     "layers.angle": "angle between input and output of a layer, degrees, mean over layers",
     "layers.distance": "L2 distance between input and output of a layer, mean over layers",

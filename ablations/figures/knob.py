@@ -190,7 +190,11 @@ def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
     """Draws the scores of simple methods within ``reach`` heights of the data, each named where there is room."""
     bottom, top = axes.get_ylim()
     room = top - bottom
-    known = sorted((value, method) for method, value in scores.items() if value is not None)
+    alike: dict[float, list[str]] = {}
+    for method, value in scores.items():
+        if value is not None:
+            alike.setdefault(value, []).append(method)
+    known = sorted((value, ", ".join(methods)) for value, methods in alike.items())
     known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
     edges = [-np.inf, *(value for value, _ in known), np.inf]
     values = [bottom, top, *(value for value, _ in known)]

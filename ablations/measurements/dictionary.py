@@ -18,6 +18,7 @@ _UNITS = (  # the first matching ending counts
     ("tokens", "tokens"),
     ("flops", "FLOP"),
     ("seconds", "s"),
+    ("_pairs", "pairs"),
     ("angle", "degrees"),
     ("angle_change", "degrees"),
     ("distance", "L2 norm"),

@@ -7,8 +7,14 @@ from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from lightning_modules.tasks import TASKS
 
-MAJORITY, SHARED = "majority class", "TF-IDF + logistic regression, shared words"
-WORDS, BIGRAM = "TF-IDF + logistic regression", "bigram baseline"
+BIGRAM = "bigram baseline"
+PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
+    "majority": "majority class",
+    "edges": "lengths and edges",
+    "overlap": "TF-IDF + logistic regression, shared words",
+    "bow": "TF-IDF + logistic regression",
+    "best_simple": "best simple method",
+}
 
 
 def references(metric: str) -> dict[str, str]:
@@ -17,8 +23,9 @@ def references(metric: str) -> dict[str, str]:
     if metric in HELDOUT:
         return {BIGRAM: f"{metric.removesuffix('loss')}bigram_loss"}
     if name in ("nsp_accuracy", "sop_accuracy"):
-        kind = f"heldout.{name[:3]}"
-        return {MAJORITY: f"{kind}_majority", SHARED: f"{kind}_overlap", WORDS: f"{kind}_bow"}
+        return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}
+    if name in ("nsp_auc", "sop_auc"):
+        return {PAIRS["best_simple"]: f"heldout.{name[:3]}_best_simple_auc"}
     methods = TASKS[kind].shape.methods if kind in TASKS else {}
     return {method: f"{metric}.{name}" for name, method in methods.items()}
 

@@ -24,6 +24,7 @@ from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import own
+from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS
 
@@ -71,6 +72,19 @@ def lineage(name: str) -> list[tuple[ScaleFile, Document]]:
         line.append(_read(like))
     _check_values(*line[0], _merged([file for file, _ in line]))
     return line
+
+
+def bert(name: str) -> System:
+    """BERT at the size of a scale.
+
+    Raises:
+        ConfigError: As `lineage`.
+    """
+    return _bert(_merged(file for file, _ in lineage(name)))
+
+
+def _bert(knobs: Mapping[str, Any]) -> System:
+    return SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(FINETUNING)})
 
 
 def checkpoints(name: str) -> dict[str, Any]:
@@ -145,7 +159,7 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
         ConfigError: If there are any problems.
     """
     try:
-        SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(FINETUNING)})
+        _bert(knobs)
     except ConfigError as error:
         for problem in error.problems:
             section = next((name for name in ("set", "pins") if problem.path in getattr(file, name)), None)

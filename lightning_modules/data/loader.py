@@ -2,15 +2,15 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pytorch_lightning as pl
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data.baselines import bag_of_words, bigram
-from lightning_modules.data.corpora.registry import Split
-from lightning_modules.data.formats.input_format import InputFormat, Negatives
-from lightning_modules.data.formats.pairs import PairSequences
+from lightning_modules.data.baselines import bigram, pair_methods
+from lightning_modules.data.formats.excerpts import Excerpt, excerpt
+from lightning_modules.data.formats.input_format import InputFormat, Pairing
+from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.heldout import HeldOut
@@ -37,6 +37,7 @@ class PretrainingData(pl.LightningDataModule):
         prepare: Makes training examples; see ``Prepare``.
         prepare_heldout: Makes held-out examples, the same for every run.
         heldout_sequences: Maximum number of held-out sequences.
+        pairing: The construction of held-out pairs.
         workers: Processes that prepare batches; 0 (in this process) is fastest.
     """
 
@@ -49,6 +50,7 @@ class PretrainingData(pl.LightningDataModule):
     prepare: Prepare = uncorrupted
     prepare_heldout: Prepare = uncorrupted
     heldout_sequences: int = 1024
+    pairing: Pairing = "released"
     workers: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +89,7 @@ class PretrainingData(pl.LightningDataModule):
         """Held-out segment pairs of one construction, the same for every run of this data and sequence length.
 
         They have full length and consist of at least two sentences, so about half of them are
-        negatives. The labels are in ``inputs.labels["sentence"]``.
+        negatives, of matched pairs exactly half. The labels are in ``inputs.labels["sentence"]``.
 
         Args:
             negatives: The kind of negatives; see `InputFormat`.
@@ -97,16 +99,15 @@ class PretrainingData(pl.LightningDataModule):
         Raises:
             ConfigError: When the held-out text has no such pair.
         """
-        pairs = self._pairs("heldout", negatives)
+        form, store = self._pair_format(negatives), open_store(self.data, "heldout")
+        pairs = _some(form.arrange_asked(store, count), self.pairing)
         return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
 
-    def _pairs(self, split: Split, negatives: Negatives) -> PairSequences:
-        length = self.format.sequence_length
-        form = InputFormat(kind="segment_pairs", sequence_length=length, negatives=negatives, short_fraction=0.0)
-        pairs = form.arrange_pairs(open_store(self.data, split)).of_several_sentences()
-        if not len(pairs):
-            raise ConfigError([f"the text of {pairs.store.folder} has no pair of at least two sentences."])
-        return pairs
+    def _pair_format(self, negatives: Negatives) -> InputFormat:
+        length, pairing = self.format.sequence_length, self.pairing
+        return InputFormat(
+            kind="segment_pairs", sequence_length=length, negatives=negatives, pairing=pairing, short_fraction=0.0
+        )
 
     def train_dataloader(self) -> Batches:
         """The training batches of this rank."""
@@ -131,14 +132,36 @@ class PretrainingData(pl.LightningDataModule):
         return named
 
     def pair_baselines(self, count: int) -> dict[str, float]:
-        """Accuracies on `heldout_pairs` of TF-IDF + logistic regression and of the majority class.
+        """Accuracies on `heldout_pairs` of simple methods; see `pair_methods.METHODS`, and of the best of them.
 
-        ``nsp_`` is for random negatives, ``sop_`` for swapped ones; then follows ``bow`` (all words), ``overlap``
-        (shared words) or ``majority``.
+        ``nsp_`` is for random negatives, ``sop_`` for swapped ones; then follows the method's name.
         """
         shares = {}
         for name, negatives in QUESTIONS.items():
-            pairs, chosen = self._pairs("heldout", negatives), self.heldout_pairs(negatives, count).chosen
-            baseline = bag_of_words.cached_baseline(self._pairs("train", negatives), pairs, chosen)
-            shares |= {f"{name}_{kind}": share for kind, share in asdict(baseline).items()}
+            for method, share in pair_methods.as_metrics(self.pair_scores(negatives, count)).items():
+                shares[f"{name}_{method}"] = share
         return shares
+
+    def pair_scores(self, negatives: Negatives, count: int, part: Excerpt = "all") -> dict[str, pair_methods.Score]:
+        """The scores on `heldout_pairs` of simple methods that learn from training pairs of the same construction.
+
+        Args:
+            negatives: The kind of negatives.
+            count: Maximum number of held-out pairs.
+            part: What is shown of each pair, in training as on held-out text.
+
+        Raises:
+            ConfigError: When either text has no such pair.
+        """
+        heldout = self.heldout_pairs(negatives, count)
+        train = self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences()
+        train = _some(train, self.pairing)
+        return pair_methods.cached_scores(excerpt(train, part), excerpt(heldout.sequences, part), heldout.chosen)
+
+
+def _some(pairs: PairSequences, pairing: Pairing) -> PairSequences:
+    if not len(pairs):
+        matching = " that can be matched with others" if pairing == "matched" else ""
+        text = f"the text of {pairs.store.folder} has no pair of at least two sentences{matching}"
+        raise ConfigError([f"{text} in {pairs.length} positions; add text or raise format.sequence_length."])
+    return pairs

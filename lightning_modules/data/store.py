@@ -1,9 +1,9 @@
 """Token stores: the text of corpora as one memory-mapped array of token ids, built once and shared by all runs.
 
 A store is a folder: ``ids.bin`` (uint16 or uint32), ``sentences.npy`` and ``documents.npy`` (offsets),
-``vocabulary.json``, and ``meta.json`` with their digests. It is built under a file lock in a temporary folder that is
-renamed when complete, so a killed build never looks like a store. One whose files are not as they were written, or
-that has no digests, is built again.
+``vocabulary.json``, and ``meta.json`` with their digests and where each corpus begins. It is built under a file lock in
+a temporary folder that is renamed when complete, so a killed build never looks like a store. One whose files are not as
+they were written, or that has no digests, is built again.
 """
 
 import json
@@ -27,7 +27,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.places import cache
 
-_FORMAT = 1
+_FORMAT = 2
 _BATCH_WORDS = 400_000  # words encoded at once
 _FILES = ("ids.bin", "sentences.npy", "documents.npy", "vocabulary.json")
 _BROKEN = (OSError, ValueError, KeyError, TypeError, RecursionError)
@@ -44,6 +44,7 @@ class TokenStore:
         documents: First sentence of each document, and the end ``[documents + 1]``.
         vocabulary: The pieces.
         words: Number of space-separated words.
+        corpora: First document of every corpus after the first.
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class TokenStore:
     documents: np.ndarray
     vocabulary: Vocabulary
     words: int
+    corpora: tuple[int, ...] = ()
 
     @classmethod
     def open(cls, folder: Path) -> "TokenStore":
@@ -71,7 +73,15 @@ class TokenStore:
         ids = np.asarray(np.memmap(folder / "ids.bin", dtype=vocabulary.dtype, mode="r"))
         sentences = np.load(folder / "sentences.npy", mmap_mode="r")
         documents = np.load(folder / "documents.npy", mmap_mode="r")
-        return cls(folder, ids, np.asarray(sentences), np.asarray(documents), vocabulary, meta["words"])
+        return cls(
+            folder,
+            ids,
+            np.asarray(sentences),
+            np.asarray(documents),
+            vocabulary,
+            meta["words"],
+            tuple(meta["first_documents"]),
+        )
 
     def __reduce__(self) -> tuple:
         return TokenStore.open, (self.folder,)  # a loader's worker maps the files instead of receiving them
@@ -152,8 +162,10 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     vocabulary = encoder.vocabulary
     lengths: list[np.ndarray] = []
     documents, words, progress = [0], 0, _Progress(f"token store of {' + '.join(data.corpora)} ({split})")
+    first_documents: dict[str, int] = {}
     with open(building / "ids.bin", "wb") as file:
-        for sentences, sizes in _batches(data, split):
+        for name, sentences, sizes in _batches(data, split):
+            first_documents.setdefault(name, len(documents) - 1)
             ids, counts = encoder(sentences)
             file.write(np.ascontiguousarray(ids, dtype=vocabulary.dtype).data)
             lengths.append(counts)
@@ -175,6 +187,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
         "sentences": len(starts) - 1,
         "words": words,
         "documents": len(documents) - 1,
+        "first_documents": [*first_documents.values()][1:],
         "digests": {name: cached.digest(building / name) for name in _FILES},
         "corpora": list(data.corpora),
         "tokenizer": data.tokenizer.to_dict(),
@@ -183,8 +196,8 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     progress.done()
 
 
-def _batches(data: Data, split: Split) -> Iterator[tuple[list[str], list[int]]]:
-    """Sentences and the number of sentences of each document, in batches of whole documents.
+def _batches(data: Data, split: Split) -> Iterator[tuple[str, list[str], list[int]]]:
+    """Corpus, sentences and the number of sentences of each document, in batches of whole documents of a corpus.
 
     Raises:
         DataMismatch: At the end of a corpus whose text differs from its pin.
@@ -196,11 +209,11 @@ def _batches(data: Data, split: Split) -> Iterator[tuple[list[str], list[int]]]:
             sentences += document
             sizes.append(len(document))
             if meter.part.words - words >= _BATCH_WORDS:
-                yield sentences, sizes
+                yield name, sentences, sizes
                 sentences, sizes, words = [], [], meter.part.words
         pins.check(name, split, meter.part)
         if sentences:
-            yield sentences, sizes
+            yield name, sentences, sizes
         sentences, sizes, words = [], [], 0
 
 

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from lightning_modules.batch import Encoded, Example
+from lightning_modules.data.baselines.two_way import Answers
+from lightning_modules.objectives import own_heads
 from lightning_modules.training.pretrain import Pretrain
 
 _FEW = 8  # held-out batches; enough for means over thousands of tokens
@@ -41,16 +43,50 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
 
 def measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
     """Exact means of the held-out measures of every objective whose target the examples carry."""
-    totals: defaultdict[str, float] = defaultdict(float)
-    counts: defaultdict[str, float] = defaultdict(float)
+    means = _Means(module)
+    _each(module, examples, bf16, means.add)
+    return means.found()
+
+
+def pair_measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
+    """`measures` of segment pairs and, of a model that was trained to answer, ``sentence_auc``.
+
+    That is the probability that a pair of label 1 scores higher than one of label 0.
+    """
+    means, asking = _Means(module), module.objectives.sentence
+    scores, labels = [], []
 
     def add(encoded: Encoded, example: Example) -> None:
-        for name, (total, count) in module.objectives.measure(module.heads, encoded, example).items():
-            totals[name] += float(total)
-            counts[name] += float(count)
+        means.add(encoded, example)
+        if asking is not None:
+            logits = asking.logits(own_heads(module.heads, "sentence"), encoded, example).float()
+            scores.append((logits[:, 1] - logits[:, 0]).cpu())
+            labels.append(example.targets["sentence"].ids.cpu())
 
     _each(module, examples, bf16, add)
-    return {name: totals[name] / counts[name] for name in totals}
+    if not scores:
+        return means.found()
+    answers = Answers(torch.cat(scores).double().numpy(), torch.cat(labels).numpy())
+    return means.found() | {"sentence_auc": answers.auc}
+
+
+class _Means:
+    """Sums and counts of the measures of a module's objectives."""
+
+    def __init__(self, module: Pretrain) -> None:
+        self.module = module
+        self.totals: defaultdict[str, float] = defaultdict(float)
+        self.counts: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, encoded: Encoded, example: Example) -> None:
+        """Adds the measures of a batch."""
+        for name, (total, count) in self.module.objectives.measure(self.module.heads, encoded, example).items():
+            self.totals[name] += float(total)
+            self.counts[name] += float(count)
+
+    def found(self) -> dict[str, float]:
+        """The means."""
+        return {name: self.totals[name] / self.counts[name] for name in self.totals}
 
 
 @torch.no_grad()

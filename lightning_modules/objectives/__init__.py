@@ -19,7 +19,7 @@ from lightning_modules.objectives.masking import Masking
 from lightning_modules.objectives.objective import Objective, own_heads
 from lightning_modules.objectives.sentence_pair import SentencePair
 
-__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "SentencePair"]
+__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "SentencePair", "own_heads"]
 
 
 class Objectives(Settings):

@@ -40,6 +40,7 @@ CALLS = {
     "claims": [],
     "clean": [],
     "data": [],
+    "data pairs": ["--scale", "smoke", "--pairing", "matched", "--count", "64"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
     "evaluate": ["--from", "folder", "--task", "rte"],
@@ -126,7 +127,7 @@ def test_the_calls_are_of_every_command():
     assert {" ".join(words) for words in COMMANDS} == CALLS.keys()
 
 
-MEASURING = {("inference",), ("simulate",)}  # these take seconds
+MEASURING = {("data", "pairs"), ("inference",), ("simulate",)}  # these take seconds
 ASKED = [pytest.param(w, id=" ".join(w), marks=[pytest.mark.slow] * (w in MEASURING)) for w in COMMANDS]
 
 

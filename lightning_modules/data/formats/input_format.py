@@ -8,14 +8,14 @@ import numpy as np
 
 from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob, once
-from lightning_modules.data.formats import pairs, running_text
-from lightning_modules.data.formats.pairs import PairSequences
+from lightning_modules.data.formats import matched, pairs, running_text
+from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.store import TokenStore
 
 LABELS = {"full_sentences": frozenset[str](), "segment_pairs": frozenset({"sentence"})}  # by kind of format
 
-Negatives = Literal["random", "swapped"]  # where the second segment of a pair that does not follow comes from
+Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
 
 
 class InputFormat(Settings):
@@ -27,7 +27,8 @@ class InputFormat(Settings):
     (fairseq's name; used by Wettig et al. 2023) text is cut at fixed lengths instead: this needs no padding, where
     short sequences of whole sentences are a fifth padding.
 
-    ``segment_pairs`` is BERT's and ALBERT's ``[CLS] A [SEP] B [SEP]``; see `pairs`.
+    ``segment_pairs`` is ``[CLS] A [SEP] B [SEP]``: cut and drawn as by the released code of BERT and ALBERT (see
+    `pairs`), or so that nothing but the text gives a label away (see `matched`).
     """
 
     kind: Literal["full_sentences", "segment_pairs"] = knob(
@@ -44,6 +45,12 @@ class InputFormat(Settings):
         "Segment pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
         "swapped has the two segments in reverse order (ALBERT).",
         neutral="random",
+    )
+    pairing: Pairing = knob(
+        "released",
+        "Segment pairs, how they are made: as by the code of BERT and ALBERT (released), or of whole sentences "
+        "with partners of the same corpus and length, so that lengths, edges and corpora tell no label (matched).",
+        neutral="released",
     )
     short_fraction: float = knob(
         0.1, "Segment pairs: share of pairs with a random shorter length.", neutral=0.0, ge=0, le=1
@@ -67,9 +74,9 @@ class InputFormat(Settings):
     def resolved(self) -> Self:
         """The settings with knobs that have no effect set to their neutral values."""
         if self.kind == "full_sentences":
-            pairs = {"negatives": "random", "short_fraction": 0.0, "duplicates": 1, "short_documents": False}
-            return self.model_copy(update=pairs | {"lone_negatives": False})
-        lone = self.lone_negatives and self.negatives == "swapped"
+            idle = {"negatives": "random", "pairing": "released", "short_fraction": 0.0, "duplicates": 1}
+            return self.model_copy(update=idle | {"short_documents": False, "lone_negatives": False})
+        lone = self.lone_negatives and self.negatives == "swapped" and self.pairing == "released"
         once = self.short_documents and self.short_fraction > 0
         return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone, "short_documents": once})
 
@@ -99,7 +106,20 @@ class InputFormat(Settings):
 
     def arrange_pairs(self, store: TokenStore) -> PairSequences:
         """The sequences of a store in the format of segment pairs, as `arrange`."""
-        index = self._cached(store, "pairs", pairs.RECIPE, functools.partial(pairs.arrange, store, self.resolved()))
+        made = pairs if self.pairing == "released" else matched
+        index = self._cached(store, "pairs", made.RECIPE, functools.partial(made.arrange, store, self.resolved()))
+        return PairSequences(store, index, self.sequence_length)
+
+    def arrange_asked(self, store: TokenStore, count: int) -> PairSequences:
+        """Pairs of at least two sentences that ask a question about a store.
+
+        Released pairs are those of the whole text, of which any may be asked; matched ones are at most ``count``.
+        """
+        if self.pairing == "released":
+            return self.arrange_pairs(store).of_several_sentences()
+        index = self._cached(
+            store, f"asked-{count}", matched.RECIPE, functools.partial(matched.asked, store, self.resolved(), count)
+        )
         return PairSequences(store, index, self.sequence_length)
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Segment pairs: ``[CLS] A [SEP] B [SEP]``, where B is the text after A or a negative.
+"""Released segment pairs: ``[CLS] A [SEP] B [SEP]``, where B is the text after A or a negative.
 
 The construction is that of BERT's released ``create_instances_from_document`` (Devlin et al. 2019, appendix A.2), with
 ALBERT's negatives (Lan et al. 2020, section 3.1) as the other choice:
@@ -31,15 +31,17 @@ from lightning_modules.data.store import TokenStore
 from lightning_modules.draws import Draws
 
 RECIPE = 1  # raise when the same store and settings would give different pairs
-_SPECIALS = 3  # [CLS] and two [SEP]
+SPECIALS = 3  # [CLS] and two [SEP]
 _SEED = 0
+
+Negatives = Literal["random", "swapped"]  # where the second segment of a pair that does not follow comes from
 
 
 class PairSettings(Protocol):
     """The settings of an input format that the construction uses; see `InputFormat`."""
 
     sequence_length: int
-    negatives: Literal["random", "swapped"]
+    negatives: Negatives
     short_fraction: float
     duplicates: int
     short_documents: bool
@@ -56,12 +58,12 @@ def arrange(store: TokenStore, settings: PairSettings) -> np.ndarray:
     Raises:
         ConfigError: When negatives need another document and there is none.
     """
-    text = _Text(store)
+    text = Text(store)
     return np.concatenate([_copy(text, settings, number) for number in range(settings.duplicates)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
-class _Text:
+class Text:
     """The non-empty sentences and documents of a store."""
 
     store: TokenStore
@@ -81,23 +83,29 @@ class _Text:
         """Document of each sentence ``[sentences]``."""
         return np.repeat(np.arange(len(self.documents) - 1), np.diff(self.documents))
 
+    @cached_property
+    def corpora(self) -> np.ndarray:
+        """First document of every corpus after the first."""
+        starts = self.store.document_starts[list(self.store.corpora)]
+        return np.searchsorted(np.unique(self.store.document_starts), starts)
+
 
 def _noise(copy: int, rows: np.ndarray) -> Draws:
     return Draws(_SEED, rows, rows, np.zeros_like(rows), stream=f"pairs {copy}")
 
 
-def _copy(text: _Text, settings: PairSettings, copy: int) -> np.ndarray:
+def _copy(text: Text, settings: PairSettings, copy: int) -> np.ndarray:
     """One arrangement of the whole text: the possible pair at each sentence, then the pairs in use."""
     sentence = np.arange(len(text.sentences) - 1)
     noise = _noise(copy, sentence)
-    target = _targets(settings, _noise(copy, text.document) if settings.short_documents else noise)
+    target = targets(settings, _noise(copy, text.document) if settings.short_documents else noise)
     end = np.searchsorted(text.sentences, text.sentences[:-1] + target)
     end = np.minimum(end, text.documents[text.document + 1])
-    split = sentence + 1 + _below(noise, "split", end - sentence - 1)
+    split = sentence + 1 + below(noise, "split", end - sentence - 1)
     alone = end - sentence == 1
     negative = alone | (noise.uniform("negative", 1)[:, 0] < 0.5)
     random = settings.negatives == "random"
-    first = _chain(np.where(negative, split, end) if random else end)
+    first = chain(np.where(negative, split, end) if random else end)
     if not random and not settings.lone_negatives:
         first = first[~alone[first]]
     apart = first[negative[first] if random else alone[first]]  # pairs whose B is from another document
@@ -106,32 +114,32 @@ def _copy(text: _Text, settings: PairSettings, copy: int) -> np.ndarray:
     pairs = np.stack([a_start, a_end, b_start, b_end])[:, first]
     if not random:
         pairs = np.where(negative[first] & ~alone[first], pairs[[2, 3, 0, 1]], pairs)
-    pairs = _truncated(pairs, settings.sequence_length - _SPECIALS, _noise(copy, first))
+    pairs = _truncated(pairs, settings.sequence_length - SPECIALS, _noise(copy, first))
     return np.concatenate([pairs, [negative[first], (end - sentence)[first]]])
 
 
-def _targets(settings: PairSettings, noise: Draws) -> np.ndarray:
+def targets(settings: PairSettings, noise: Draws) -> np.ndarray:
     """The target number of tokens of a pair that starts with each sentence."""
-    room = settings.sequence_length - _SPECIALS
+    room = settings.sequence_length - SPECIALS
     shorter = 2 + noise.integers("target", 1, room - 1)[:, 0]
     return np.where(noise.uniform("short", 1)[:, 0] < settings.short_fraction, shorter, room)
 
 
-def _below(noise: Draws, purpose: str, high: np.ndarray) -> np.ndarray:
+def below(noise: Draws, purpose: str, high: np.ndarray) -> np.ndarray:
     """Uniform integers in [0, high) row by row; 0 where ``high`` is 0."""
     return (noise.uniform(purpose, 1)[:, 0] * high).astype(np.int64)
 
 
-def _chain(after: np.ndarray) -> np.ndarray:
-    """The first sentences of the pairs, where the pair at ``i`` is followed by the pair at ``after[i]``."""
-    jumps, first, sentence = after.tolist(), [], 0
+def chain(after: np.ndarray, sentence: int = 0) -> np.ndarray:
+    """The first sentences of the pairs from ``sentence`` on; the pair at ``i`` is followed by that at ``after[i]``."""
+    jumps, first = after.tolist(), []
     while sentence < len(jumps):
         first.append(sentence)
         sentence = jumps[sentence]
     return np.array(first, dtype=np.int64)
 
 
-def _elsewhere(text: _Text, sentence: np.ndarray, tokens: np.ndarray, copy: int) -> tuple[np.ndarray, np.ndarray]:
+def _elsewhere(text: Text, sentence: np.ndarray, tokens: np.ndarray, copy: int) -> tuple[np.ndarray, np.ndarray]:
     """For some pairs, bounds of whole sentences of other documents.
 
     Args:
@@ -149,10 +157,10 @@ def _elsewhere(text: _Text, sentence: np.ndarray, tokens: np.ndarray, copy: int)
             ]
         )
     noise, own = _noise(copy, sentence), text.document[sentence]
-    other = _below(noise, "document", np.full_like(own, count - 1))
+    other = below(noise, "document", np.full_like(own, count - 1))
     other += other >= own
     start, stop = text.documents[other], text.documents[other + 1]
-    start = start + _below(noise, "sentence", stop - start)
+    start = start + below(noise, "sentence", stop - start)
     end = np.searchsorted(text.sentences, text.sentences[start] + np.maximum(tokens, 1))
     return text.sentences[start], text.sentences[np.minimum(end, stop)]
 
@@ -200,7 +208,7 @@ class PairSequences:
     def fill(self) -> float:
         """The share of positions that are not padding."""
         a_start, a_end, b_start, b_end = self.index[:4]
-        return float((a_end - a_start + b_end - b_start + _SPECIALS).mean() / self.length)
+        return float((a_end - a_start + b_end - b_start + SPECIALS).mean() / self.length)
 
     def of_several_sentences(self) -> "PairSequences":
         """Without the pairs of a single sentence, whose label is always 1; about half of the others are negatives."""

@@ -7,6 +7,7 @@ import torch
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data.baselines.pair_methods import METHODS
 from lightning_modules.data.formats import pairs
 from lightning_modules.data.loader import PretrainingData
 from lightning_modules.data.order.batches import Batches
@@ -170,6 +171,27 @@ def test_heldout_pairs_are_the_same_for_every_format_and_seed(text_file, negativ
     assert (len(held.chosen), len(held)) == (12, 2)
 
 
+@pytest.mark.parametrize("negatives", ["random", "swapped"])
+def test_heldout_pairs_have_the_construction_that_is_asked_for(tmp_path, negatives):
+    draw = np.random.default_rng(0)
+    sentences = [" ".join(f"W{n:02d}" for n in draw.integers(0, 59, draw.integers(2, 9))) + "." for _ in range(4000)]
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(" ".join(sentences[n : n + 10]) for n in range(0, 4000, 10)))
+    released, matched = (make_module(text) for _ in range(2))
+    matched.pairing = "matched"
+    other = make_module(text, seed=3, pairing="matched")
+    other.pairing = "matched"
+    found = [module.heldout_pairs(negatives, 40) for module in (matched, other, released)]
+    assert np.array_equal(found[0].sequences.index, found[1].sequences.index)
+    assert not np.array_equal(found[0].sequences.index, found[2].sequences.index)
+    labels = torch.cat([example.inputs.labels["sentence"] for example in found[0]])
+    assert 0 < len(labels) <= 40
+    assert labels.float().mean() == 0.5
+    assert set(next(iter(found[0])).targets) == {"mlm", "sentence"}
+    scores = matched.pair_scores(negatives, 40)
+    assert scores["majority"].accuracy == scores["lengths"].accuracy == 0.5
+
+
 def test_heldout_text_without_a_pair_is_refused(tmp_path):
     (tmp_path / "text.txt").write_text("\n\n".join(f"number {n} is a sentence" for n in range(200)))
     module = make_module(tmp_path / "text.txt")
@@ -179,7 +201,10 @@ def test_heldout_text_without_a_pair_is_refused(tmp_path):
 
 def test_the_baselines_of_pairs_are_shares_of_right_answers(text_file):
     found = make_module(text_file).pair_baselines(20)
-    assert set(found) == {f"{name}_{kind}" for name in ("nsp", "sop") for kind in ("bow", "overlap", "majority")}
+    kinds = (*METHODS, "best_simple", "best_simple_auc")
+    assert set(found) == {f"{name}_{kind}" for name in ("nsp", "sop") for kind in kinds}
     assert all(0 <= share <= 1 for share in found.values())
+    for name in ("nsp", "sop"):
+        assert found[f"{name}_best_simple"] == max(found[f"{name}_{method}"] for method in METHODS)
     assert all(0.5 <= found[f"{name}_majority"] < 1 for name in ("nsp", "sop"))
     assert make_module(text_file, seed=1).pair_baselines(20) == found

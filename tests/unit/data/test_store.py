@@ -237,6 +237,7 @@ def test_documents_of_several_corpora_follow_each_other(tmp_path):
     one, two = make_data(tmp_path / "a"), make_data(tmp_path / "b")
     both = open_store(one.but(corpora=list(two.corpora + one.corpora)), "train")
     single = open_store(one, "train")
+    assert (both.corpora, single.corpora) == ((len(single.documents) - 1,), ())
     assert len(both.documents) - 1 == 2 * (len(single.documents) - 1)
     assert both.words == 2 * single.words
     assert set(pins.fingerprints(one).values()) == set(pins.fingerprints(two).values())

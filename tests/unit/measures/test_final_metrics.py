@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightning_modules.batch import Encoded, Example
-from lightning_modules.measures.final_metrics import layer_similarity, measures
+from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.systems import BERT_BASE
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 
@@ -110,3 +110,19 @@ def test_what_nobody_asked_is_not_measured():
     unasked = [Example(e.inputs, e.visible, {"mlm": e.targets["mlm"]}) for e in batches(2, 2)]
     assert set(measures(module, unasked, bf16=False)) == {"loss", "accuracy"}
     assert measures(module, [], bf16=False) == {}
+
+
+def test_pairs_have_an_auc_where_a_head_answers():
+    module, uneven = SYSTEM.build(0), batches(7, 1, 3, padding=4)
+    found = pair_measures(module, uneven, bf16=False)
+    auc = found.pop("sentence_auc")
+    assert found == measures(module, uneven, bf16=False)
+    with torch.no_grad():
+        logits = torch.cat([module.heads["sentence"]["pair"](module.backbone(e).last[:, 0]) for e in uneven])
+    labels = torch.cat([e.inputs.labels["sentence"] for e in uneven])
+    scores = logits[:, 1] - logits[:, 0]
+    above = scores[labels == 1][:, None] > scores[labels == 0]
+    assert 0 < len(above) < 11
+    assert auc == pytest.approx(above.float().mean().item())
+    silent = SYSTEM.but(**{"objectives.sentence": None}).build(0)
+    assert set(pair_measures(silent, uneven, bf16=False)) == {"loss", "accuracy"}

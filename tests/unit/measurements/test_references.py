@@ -1,0 +1,46 @@
+"""Simple methods beside scores: which there are, and that a claim may be judged against the best of them."""
+
+import pytest
+
+from ablations.claims import judging
+from ablations.core.metrics import METRICS
+from ablations.measurements.measurements import Measurements
+from ablations.measurements.references import references
+from tests.messages import names
+from tests.unit.synthetic import make_claim, make_objectives
+
+QUESTIONS = ("nsp", "sop")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("score", ["accuracy", "auc"])
+def test_what_pairs_are_compared_with_is_measured(question, score):
+    found = references(f"heldout.{question}_{score}")
+    assert "best simple method" in found
+    assert set(found.values()) <= METRICS.keys()
+    assert all(name.startswith(f"heldout.{question}_") for name in found.values())
+    assert all(name.endswith("_auc") == (score == "auc") for name in found.values())
+
+
+def judged(best):
+    asked = make_claim(
+        metric="heldout.sop_accuracy",
+        better="higher",
+        against="heldout.sop_best_simple",
+        a={"objective": "pairs, SOP"},
+        b={},
+    )
+    grid, cells, records = make_objectives(claims=[asked])
+    records = {
+        id: record.but(metrics=record.metrics | {"heldout.sop_best_simple": best}) for id, record in records.items()
+    }
+    (found,) = judging.verdicts(Measurements(grid, cells, records))
+    return found
+
+
+def test_a_model_that_beats_chance_but_not_the_best_simple_method_has_learned_no_order():
+    """The synthetic model reaches 70 %, where the majority class has half."""
+    beaten, beating = judged(0.75), judged(0.6)
+    assert (beaten.outcome, beating.outcome) == (judging.CONTRADICTS, judging.REPLICATES)
+    assert beaten.b == "the best simple method"
+    assert names(beaten.sentence, "worse", "the best simple method")
