@@ -191,3 +191,35 @@ class TestWhereNoTextIsRead:
 
     def test_its_neutral_value_is_not(self):
         assert cells.finetuning({"finetuning.squad1.reader": None, "finetuning.squad1.pooler": True}, "squad1")
+
+
+class _Berts(torch.nn.Module):
+    """BERT's classifier written out: the first position, the pooler, dropout, a linear layer."""
+
+    def __init__(self, width, outputs):
+        super().__init__()
+        self.pooler, self.output = torch.nn.Linear(width, width), torch.nn.Linear(width, outputs)
+        for layer in (self.pooler, self.output):
+            torch.nn.init.trunc_normal_(layer.weight, std=0.02, a=-0.04, b=0.04)
+            torch.nn.init.zeros_(layer.bias)
+
+    def forward(self, hidden):
+        vectors = torch.tanh(self.pooler(hidden.flatten(0, 1)[torch.arange(len(hidden)) * hidden.shape[1]]))
+        return self.output(torch.nn.functional.dropout(vectors, 0.1, self.training))
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_without_a_reader_it_is_berts_classifier_to_the_bit(tiny, precision):
+    """Initial weights, outputs and gradients, with dropout: a run that sets no reader keeps its numbers."""
+    tuning = FinetuningRun(tiny, "toy_pairs", SETTINGS, 0, None)
+    example = tuning.data.train.batch(np.arange(8))
+    found = []
+    for make in (lambda: TASKS["toy_pairs"].shape.head(16, SETTINGS), lambda: _Berts(16, 2)):
+        torch.manual_seed(3)
+        head, hidden = make(), torch.randn(*example.inputs.ids.shape, 16, requires_grad=True)
+        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+            outputs = head(hidden) if isinstance(head, _Berts) else head(hidden, example)
+        outputs.float().square().sum().backward()
+        found.append([outputs, hidden.grad, *(part for p in head.parameters() for part in (p, p.grad))])
+    for ours, berts in zip(*found, strict=True):
+        assert torch.equal(ours, berts)
