@@ -100,7 +100,7 @@ class Visibility(_Movable):
 class Target(_Movable):
     """The predictions of an objective. Its head runs at these positions only."""
 
-    where: Int[Tensor, " n"] | Int[Tensor, "n 2"]  # flat positions; two where a state is read from both ends
+    where: Int[Tensor, " n"]  # flat positions; of an answer that is read from a whole row, its first
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
 
     def count(self) -> float:

@@ -214,7 +214,7 @@ def _written(path: Path, result: dict[str, Any]) -> Path:
 
 def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
     from ablations.planning import scales
-    from ablations.planning.cells import finetuning
+    from ablations.planning.cells import finetuning, unread_by
     from ablations.schema.grid import FINETUNING
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.tasks import task_named
@@ -226,6 +226,8 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
         for path in changes
         if not path.startswith(FINETUNING)
     ]
+    own = {path.removeprefix(FINETUNING): value for path, value in changes.items()}
+    wrong += [Problem(FINETUNING + name, reason) for name, reason in unread_by(task, own).items()]
     if wrong:
         raise ConfigError(wrong)
     return finetuning({**shortened, **changes}, task)

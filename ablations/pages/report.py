@@ -23,7 +23,16 @@ from ablations.core.formatting import (
 )
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements, device_class
-from ablations.pages import answer, cards, equal_compute, inference_page, search_report, tables, task_table
+from ablations.pages import (
+    answer,
+    cards,
+    equal_compute,
+    inference_page,
+    reading_text,
+    search_report,
+    tables,
+    task_table,
+)
 from ablations.planning import scales, search_text
 from ablations.planning.cells import stand_in_pairs
 from ablations.schema.cell import Cell
@@ -233,6 +242,8 @@ def _equal(plan: Planned) -> str:
     if fixed:
         knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
         lines.append(f"* Set in every cell: {knobs}.")
+    if reading := reading_text.rule(plan.cells):
+        lines.append(f"* {markdown_text(reading)}")
     for path in scale.stands_for if scale else ():
         pairs = stand_in_pairs(grid, plan.scale, path)
         listed = ", ".join(f"{value_text(path, ours)} for {value_text(path, theirs)}" for ours, theirs in pairs)

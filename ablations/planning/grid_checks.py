@@ -1,5 +1,6 @@
 """Checks of a well-formed grid: knobs exist, values build, references resolve."""
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,6 +34,7 @@ from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.protocols import PROTOCOLS
+from lightning_modules.tasks.settings import NO_READER
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
@@ -132,6 +134,7 @@ def values(grid: Grid, document: Document) -> None:
     _check_baseline(grid, layouts, document)
     _check_selections(grid, layouts, document)
     for scale, plan in layouts.items():
+        _check_readers(grid, scale, plan, document)
         if not plan.kept:
             document.complain(("scales", scale), "every combination is excluded; keep at least one")
         elif _check_settings(grid, scale, plan, document):
@@ -297,6 +300,16 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
             at = {**grid.baseline, **side}
             if set(side) <= set(grid.axes) and not any(agrees(row, at) for row in every):
                 document.complain(where, f"no cell of any scale has {label(side)}")
+
+
+def _check_readers(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
+    """Axes over how a text is read, at a scale whose tasks read none as a whole."""
+    tasks, variants = tasks_at(grid, scale), grid.variants
+    bundles = [variants[axis][value] for axis, values in plan.axes.items() if axis in variants for value in values]
+    idle = sorted({FINETUNING + name for name in NO_READER} & {*plan.axes, *itertools.chain(*bundles)})
+    if idle and tasks and not any(TASKS[task].shape.reads for task in tasks):
+        why = f"{idle[0]} acts on none of the tasks ({', '.join(tasks)}): they are answered from single positions"
+        document.complain(("scales", scale), f"{why}; add one of texts, pairs or options, such as sst2")
 
 
 def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) -> bool:

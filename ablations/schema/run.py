@@ -4,12 +4,12 @@ Its ``id`` is a hash of everything that determines its numbers, its parents incl
 """
 
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 from lightning_modules import NUMERICS
 from lightning_modules.config import Settings, identity, knob, required
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning, fingerprint
+from lightning_modules.tasks import FineTuning, fingerprint, task_named
 
 NUMERICS_OF = {  # kind of run -> packages whose numerics it depends on
     "pretrain": ("data", "pretrain", "evaluate"),
@@ -58,6 +58,19 @@ class Run(Settings):
     def _with_parents(self) -> "Run":
         parent = self.parent
         return self.model_copy(update={"parents": (parent.id,)}) if parent else self
+
+    def resolved(self) -> Self:
+        """The run with a reader only where it acts, and differs from the default of its task and model.
+
+        Raises:
+            ConfigError: For a reader of an unknown task.
+        """
+        run = super().resolved()
+        tuning = run.finetuning
+        if tuning is None or (tuning.reader is None and tuning.pooler):
+            return run
+        settled = task_named(run.task).shape.settled(tuning).read_by_default(run.system.model.direction)
+        return run.model_copy(update={"finetuning": settled})
 
     @cached_property
     def parent(self) -> "Run | None":

@@ -21,6 +21,7 @@ from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import baselines
+from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
@@ -29,10 +30,7 @@ from lightning_modules.training.weights import keep_weights, load_weights
 PREDICTIONS = "predictions.json"
 _POINTS = 64  # of a curve, maximum
 _BACKBONE = "backbone."  # prefix in the weights of `fit` and `finetune`
-_POOLERS = (
-    "heads.sentence.pair.pooler.",
-    "head.pooler.",
-)  # prefixes of the pooler in the weights of `fit` and of `finetune`
+_PRETRAINED_POOLER, _TASK_POOLER = "heads.sentence.pair.pooler.", "head.pooler."  # prefixes of `fit` and `finetune`
 _DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
 
@@ -59,8 +57,7 @@ class FinetuningRun:
     @cached_property
     def data(self) -> TaskData:
         """The Lightning data module."""
-        settings = self.settings.reading(self.system.model.direction)
-        common = (self.system.data, task_named(self.task), settings, self.seed, self.encoder)
+        common = (self.system.data, task_named(self.task), self.settings, self.seed, self.encoder)
         if self.settings.features is None:
             return TaskData(*common)
         return FeatureData(*common, frozen=self._frozen)
@@ -127,14 +124,26 @@ class FinetuningRun:
             if features is not None:
                 backbone = FrozenFeatures(encoder, system.model, features)
                 width = backbone.hidden_size
-            head = task_named(self.task).shape.head(width, settings)
+            head = task_named(self.task).shape.head(width, self.reading)
         if self.weights is not None:
             weights = load_weights(self.weights)
             encoder.load_state_dict(_below(weights, _BACKBONE))
-            pooler = {name: tensor for prefix in _POOLERS for name, tensor in _below(weights, prefix).items()}
+            pooler = self._pooler(weights)
             if pooler and not settings.bilstm_layers and (features is None or features.untouched):
                 head.adopt_pooler(pooler)
         return backbone, head
+
+    @property
+    def reading(self) -> FineTuning:
+        """The settings with the reader that acts on this task and this model."""
+        settled = task_named(self.task).shape.settled(self.settings)
+        return settled.reading(self.system.model.direction)
+
+    def _pooler(self, weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The pooler among the weights: of a task before this one, or of pretraining, which read one position."""
+        of_task, of_pretraining = (_below(weights, prefix) for prefix in (_TASK_POOLER, _PRETRAINED_POOLER))
+        reader = READERS[self.reading.reader or "first"]
+        return of_task or (of_pretraining if reader.at_a_position else {})
 
 
 def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:

@@ -2,13 +2,16 @@
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import AliasChoices, model_validator
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Direction
 from lightning_modules.config import ConfigError, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
+from lightning_modules.tasks.reading.text_vectors import ReaderName
 from lightning_modules.training.optim import Optimizer, Schedule
+
+NO_READER = {"reader": None, "pooler": True}  # of settings for tasks that read no text as a whole
 
 
 class Features(Settings):
@@ -116,11 +119,21 @@ class FineTuning(Settings):
     features: Features | None = knob(
         None, "Freeze the encoder and use its layers as features; by default it is trained with the head.", neutral=None
     )
-    pooling: Literal["first", "last", "ends"] | None = knob(
+    reader: ReaderName | None = knob(
         None,
-        "Position whose state represents a text: the first ([CLS]), the last ([SEP]), or with ends the last of the "
-        "left-to-right stack beside the first of the right-to-left one. By default a position that has seen all of it.",
+        "What stands for a text: the state of the first position ([CLS]) or of the last ([SEP]); with ends the last of "
+        "the left-to-right stack beside the first of the right-to-left one; the mean or max of all states but padding; "
+        "concat, which is last, max and mean side by side (Howard and Ruder 2018); or mean_per_text, the mean of a "
+        "single text, of two u and v with |u - v| and u * v (Conneau et al. 2017). By default a position that has seen "
+        "the whole text. Tasks answered from single positions, such as spans and tags, read no text.",
         neutral=None,
+        validation_alias=AliasChoices("reader", "pooling"),  # as earlier records call it
+    )
+    pooler: bool = knob(
+        True,
+        "A dense layer as wide as the encoder, with tanh, between what stands for a text and the classifier "
+        "(BERT's pooler).",
+        neutral=True,
     )
     bilstm_layers: int = knob(
         0,
@@ -175,18 +188,25 @@ class FineTuning(Settings):
         return forward / passes + 3.0 * self.features.flops_per_sequence(model.width, length)
 
     def reading(self, direction: Direction) -> Self:
-        """These settings with the default ``pooling`` of a model that reads in some direction.
+        """These settings with the default ``reader`` of a model that reads in some direction.
 
         A BiLSTM has read the whole text at its ends, whatever the encoder has. Frozen features may be several
         concatenated layers, whose halves are not the two directions: of two stacks only the right-to-left one is then
         used, at its end.
         """
-        default = {"left_to_right": "last", "two_way": "ends"}.get(direction, "first")
+        return self if self.reader else self.model_copy(update={"reader": self._default_reader(direction)})
+
+    def read_by_default(self, direction: Direction) -> Self:
+        """These settings without a ``reader`` that is the default of a model that reads in that direction."""
+        spelled_out = self.reader is not None and self.reader == self._default_reader(direction)
+        return self.model_copy(update={"reader": None}) if spelled_out else self
+
+    def _default_reader(self, direction: Direction) -> ReaderName:
+        seen_all: dict[Direction, ReaderName] = {"left_to_right": "last", "two_way": "ends"}
+        default = seen_all.get(direction, "first")
         if self.bilstm_layers:
-            default = "ends"
-        elif self.features is not None and default == "ends":
-            default = "first"
-        return self if self.pooling else self.model_copy(update={"pooling": default})
+            return "ends"
+        return "first" if self.features is not None and default == "ends" else default
 
     def check_length(self, max_positions: int) -> None:
         """Checks ``max_length`` against the rows of a model's position table, 0 without a table.

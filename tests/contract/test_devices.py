@@ -19,6 +19,7 @@ from lightning_modules.objectives import Objectives
 from lightning_modules.systems import ROBERTA_BASE, SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.reading.passages import Question
+from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.optim import clip
 from tests.conftest import make_draws, make_tokens, make_vocabulary
@@ -134,8 +135,8 @@ TASKS_MADE_HERE = {
     "toy_spans": Task("toy_spans", "Who?", "made here", Spans(doc_stride=6, max_query=4), METRICS, questions),
 }
 FINE_TUNINGS = {
-    "last position": {"pooling": "last"},
-    "both ends": {"pooling": "ends"},
+    **{name: {"reader": name} for name in READERS},
+    "no pooler": {"pooler": False},
     "a frozen layer": {"features.layers": "last", "features.bilstm_layers": 0},
     "frozen layers": {"features.layers": "weighted_sum_all", "features.bilstm_layers": 0},
 }

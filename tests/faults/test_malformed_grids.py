@@ -92,6 +92,10 @@ CASES = {
         ("baseline: {objectives.mlm.masking.rate: 0.15}", "baseline: {model.dropout: 0.1}"),
         [says("g.yaml:7: baseline.model.dropout", "model.num_layers", f"{KNOBS}")],
     ),
+    "reader of tasks that read no text": (
+        ("  model.num_layers: [2, 4]\n", "  finetuning.reader: [first, mean]\ntasks: [squad1, wnut17]\n"),
+        [says("g.yaml:12: scales.smoke", "finetuning.reader", "squad1, wnut17", "positions")],
+    ),
     "exclusion that excludes nothing": (
         ("seeds: 3", "exclude: [{when: {model.num_layers: 8}, reason: too slow}]"),
         [says("g.yaml:8: exclude.0", "nothing")],

@@ -1,11 +1,9 @@
-"""Rows ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]``, and the position whose state represents a row."""
+"""Rows ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]``."""
 
 from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from lightning_modules.batch import Tokens
 from lightning_modules.data.text.tokenizer import Vocabulary
@@ -55,27 +53,3 @@ class Segments:
             sample=torch.from_numpy(rows),
             tables={"segment": torch.from_numpy((second & real).astype(np.int64))},
         )
-
-
-def places(tokens: Tokens, pooling: str | None) -> Int[Tensor, " n"] | Int[Tensor, "n 2"]:
-    """The flat positions whose states represent rows, by `FineTuning.pooling`; None means the first.
-
-    A left-to-right model has seen nothing at the first position and the whole row at the last real one.
-    """
-    rows, length = tokens.ids.shape
-    first = torch.arange(rows) * length
-    if pooling in (None, "first"):
-        return first
-    last = first + tokens.real.sum(1) - 1
-    return last if pooling == "last" else torch.stack([first, last], 1)
-
-
-def states_at(hidden: Float[Tensor, "b t d"], where: Int[Tensor, " n"] | Int[Tensor, "n 2"]) -> Float[Tensor, "n d"]:
-    """The states that represent rows. With two positions per row, the last one provides the first half of the state
-    (read from the left) and the first one the second half (read from the right).
-    """
-    states = hidden.flatten(0, 1)[where]
-    if where.ndim == 1:
-        return states
-    half = hidden.shape[-1] // 2
-    return torch.cat([states[:, 1, :half], states[:, 0, half:]], -1)

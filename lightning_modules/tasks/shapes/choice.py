@@ -1,4 +1,4 @@
-"""Multiple choice: one score per option from the pooled first position, softmax over a question's options.
+"""Multiple choice: one score per option from what stands for its row, softmax over a question's options.
 
 An item has one row per option: ``[CLS] context [SEP] question option [SEP]``. The score is the product of the pooled
 state with one vector, without bias (SWAG in Devlin et al. 2019, section 4.4), after dropout as in the classifiers of
@@ -18,13 +18,14 @@ from torch import Tensor
 from lightning_modules.batch import Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import Segments, places, states_at
+from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.reading.text_vectors import ReaderName
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.settings import FineTuning
-from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+from lightning_modules.tasks.shapes.shape import Scored, Shape
 from lightning_modules.tasks.shapes.texts import TextHead, truncated
 
 RIGHT = "right"  # the name of the target
@@ -132,10 +133,9 @@ class ChoiceInputs:
     """
 
     def __init__(
-        self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning, last: int
+        self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int, last: int
     ) -> None:
         self.examples, bounds = examples, pieces.bounds
-        self.pooling, max_length = settings.pooling, settings.max_length
         options = examples.rows.shape[1]
         start, end = bounds[examples.rows.ravel()], bounds[examples.rows.ravel() + 1]
         if examples.context is None:
@@ -158,43 +158,37 @@ class ChoiceInputs:
         return len(self.examples)
 
     def batch(self, indices: np.ndarray) -> Example:
-        """The questions with these numbers ``[b t]``, question after question; a row's target is 1 for a right option.
-
-        The targets are at the positions that represent the rows, see `layout.places`.
-        """
+        """The questions with these numbers ``[b t]``, one after the other; a row's target is 1 for a right option."""
         indices = np.asarray(indices, dtype=np.int64)
         options = self.sizes.shape[1]
         example = Example.of(self.rows.tokens((indices[:, None] * options + np.arange(options)).ravel()))
         right = np.arange(options) == self.examples.labels[indices, None]
-        where = places(example.inputs, self.pooling)
-        example.targets[RIGHT] = Target(where, torch.from_numpy(right.ravel().astype(np.int64)))
+        rows, length = example.inputs.ids.shape
+        example.targets[RIGHT] = Target(torch.arange(rows) * length, torch.from_numpy(right.ravel().astype(np.int64)))
         return example
 
 
-class ChoiceHead(Head):
-    """BERT's pooler tanh(W h + b), dropout, and the product with one vector.
+class ChoiceHead(TextHead):
+    """The head of texts with one output and no bias: what stands for a row, BERT's pooler, dropout, one vector.
 
     Args:
         hidden_size: Width d of the backbone.
         options: Options per question.
-        dropout: Dropout on the pooled vector.
+        dropout: Dropout on the vector that the product reads.
+        reader: What stands for a row.
+        pooler: Whether there is a pooler.
     """
 
-    def __init__(self, hidden_size: int, options: int, dropout: float) -> None:
-        super().__init__()
+    def __init__(
+        self, hidden_size: int, options: int, dropout: float, reader: ReaderName = "first", pooler: bool = True
+    ) -> None:
+        super().__init__(hidden_size, 1, dropout, reader, pooler)
         self.options = options
-        made = TextHead(hidden_size, 1, dropout)
-        self.pooler, self.dropout, self.output = made.pooler, made.dropout, made.output
         self.output.register_parameter("bias", None)
 
     def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
         """The scores of each question's options."""
-        chosen = states_at(hidden, example.targets[RIGHT].where)
-        return self.output(self.dropout(torch.tanh(self.pooler(chosen)))).view(-1, self.options)
-
-    def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
-        """Loads the pretrained pooler."""
-        self.pooler.load_state_dict(weights)
+        return super().forward(hidden, example).view(-1, self.options)
 
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
         """The sum of the questions' cross-entropies in nats."""
@@ -234,6 +228,11 @@ class Choice(Shape):
     def methods(self) -> dict[str, str]:
         """Name of each baseline -> what tables call it."""
         return super().methods if not self.context else {**super().methods, "tfidf": "TF-IDF similarity"}
+
+    @property
+    def reads(self) -> int:
+        """Texts of a row: the context, and the question with an option."""
+        return 1 + self.context
 
     @property
     def rows(self) -> int:
@@ -297,11 +296,11 @@ class Choice(Shape):
         self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> ChoiceInputs:
         """The questions as rows of at most ``max_length`` positions."""
-        return ChoiceInputs(examples, pieces, vocabulary, settings, self.last)
+        return ChoiceInputs(examples, pieces, vocabulary, settings.max_length, self.last)
 
     def head(self, hidden_size: int, settings: FineTuning) -> ChoiceHead:
         """A new `ChoiceHead`."""
-        return ChoiceHead(hidden_size, self.options, settings.dropout)
+        return ChoiceHead(hidden_size, self.options, settings.dropout, settings.reader or "first", settings.pooler)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: ChoiceInputs) -> np.ndarray:
         """Number of the option with the highest score, the first of ties ``[n]``."""

@@ -17,7 +17,7 @@ from lightning_modules.batch import Example
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.settings import NO_READER, FineTuning
 
 
 class Examples(Protocol):
@@ -118,6 +118,7 @@ class Shape(ABC):
         measures: Name of each metric of the shape -> its description, one line. All are better when higher.
         methods: Name of each baseline -> what tables call it.
         rows: Rows per item.
+        reads: Texts of a row, 1 or 2, if its head reads them as wholes; 0 where answers are read from single positions.
         classes: Number of possible answers; 0 if answers are not classes.
         line: The keys of an example in a user's own file.
     """
@@ -126,6 +127,7 @@ class Shape(ABC):
     line: type[OwnLine]
     methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
     rows: int = 1
+    reads: int = 0
     classes: int = 0
 
     @abstractmethod
@@ -180,6 +182,15 @@ class Shape(ABC):
     @abstractmethod
     def baselines(self, train: Any, dev: Any) -> dict[str, Any]:
         """Name -> dev answers of a baseline without a network; the names are those of ``methods``."""
+
+    def settled(self, settings: FineTuning) -> FineTuning:
+        """The settings with the reader that acts: none without a whole text, the mean where one text would be read
+        by its own mean.
+        """
+        if not self.reads:
+            return settings.model_copy(update=NO_READER)
+        alone = self.reads == 1 and settings.reader == "mean_per_text"
+        return settings.model_copy(update={"reader": "mean"}) if alone else settings
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
         """The approximate number of items of so many examples with so many pieces in total."""

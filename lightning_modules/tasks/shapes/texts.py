@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from lightning_modules.batch import Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import Segments, places, states_at
+from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.reading.text_vectors import READERS, ReaderName
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.scores.metrics import METRICS
 from lightning_modules.tasks.settings import FineTuning
@@ -137,9 +138,8 @@ class TextInputs:
         pieces: Pieces,
         vocabulary: Vocabulary,
         max_length: int,
-        pooling: str | None = None,
     ) -> None:
-        self.examples, self.pooling, count = examples, pooling, len(examples)
+        self.examples, count = examples, len(examples)
         starts, counts = pieces.bounds[:-1], np.diff(pieces.bounds)
         if examples.second is None:
             parts = [(starts, starts + np.minimum(counts, max_length - 2))]
@@ -155,43 +155,51 @@ class TextInputs:
         return len(self.labels)
 
     def batch(self, indices: np.ndarray) -> Example:
-        """The examples with these numbers as rows ``[b t]``, padded to the longest of them.
-
-        The targets are at the positions that represent the texts, see `layout.places`.
-        """
+        """The examples with these numbers as rows ``[b t]``, padded to the longest of them."""
         indices = np.asarray(indices, dtype=np.int64)
         example = Example.of(self.rows.tokens(indices))
-        where = places(example.inputs, self.pooling)
-        example.targets[LABEL] = Target(where, torch.from_numpy(self.labels[indices]))
+        rows, length = example.inputs.ids.shape
+        example.targets[LABEL] = Target(torch.arange(rows) * length, torch.from_numpy(self.labels[indices]))
         return example
 
 
 class TextHead(Head):
-    """One answer per row: BERT's pooler tanh(W h + b), dropout, a linear layer (Devlin et al. 2019, section 4.1).
+    """One answer per row: what stands for it, BERT's pooler tanh(W h + b), dropout, a linear layer.
+
+    With BERT's reader and pooler this is its classifier (Devlin et al. 2019, section 4.1).
 
     Args:
-        hidden_size: Width d of the backbone.
+        hidden_size: Width d of the backbone, and of the pooler.
         outputs: One logit per class, or 1 in regression.
-        dropout: Dropout on the pooled vector.
+        dropout: Dropout on the vector that the linear layer reads.
+        reader: What stands for a row, a name of ``READERS``.
+        pooler: Whether there is a pooler.
     """
 
-    def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
+    def __init__(
+        self, hidden_size: int, outputs: int, dropout: float, reader: ReaderName = "first", pooler: bool = True
+    ) -> None:
         super().__init__()
-        self.pooler = nn.Linear(hidden_size, hidden_size)
+        self.reader = READERS[reader]
+        width = self.reader.widths * hidden_size
+        self.pooler = nn.Linear(width, hidden_size) if pooler else None
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(hidden_size, outputs)
-        for layer in (self.pooler, self.output):
+        self.output = nn.Linear(hidden_size if pooler else width, outputs)
+        for layer in filter(None, (self.pooler, self.output)):
             nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
             nn.init.zeros_(layer.bias)
 
     def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
-        """The outputs, from the states that represent the texts."""
-        chosen = states_at(hidden, example.targets[LABEL].where)
-        return self.output(self.dropout(torch.tanh(self.pooler(chosen))))
+        """The outputs, from what stands for each row."""
+        vectors = self.reader.read(hidden, example.inputs)
+        if self.pooler is not None:
+            vectors = torch.tanh(self.pooler(vectors))
+        return self.output(self.dropout(vectors))
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
-        """Loads the pretrained pooler."""
-        self.pooler.load_state_dict(weights)
+        """Loads a trained pooler if it reads vectors of this width."""
+        if self.pooler is not None and weights["weight"].shape == self.pooler.weight.shape:
+            self.pooler.load_state_dict(weights)
 
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
         """The summed cross-entropy, or squared error in regression."""
@@ -224,6 +232,11 @@ class Texts(Shape):
     def methods(self) -> dict[str, str]:
         """Name of each baseline -> what tables call it."""
         return super().methods if self.labels else {"majority": "mean label", "tfidf": "TF-IDF + ridge regression"}
+
+    @property
+    def reads(self) -> int:
+        """Texts of a row."""
+        return 1 + self.pair
 
     @property
     def classes(self) -> int:
@@ -293,11 +306,11 @@ class Texts(Shape):
         self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> TextInputs:
         """The examples as rows of at most ``max_length`` positions."""
-        return TextInputs(examples, pieces, vocabulary, settings.max_length, settings.pooling)
+        return TextInputs(examples, pieces, vocabulary, settings.max_length)
 
     def head(self, hidden_size: int, settings: FineTuning) -> TextHead:
         """A new `TextHead`."""
-        return TextHead(hidden_size, self.outputs, settings.dropout)
+        return TextHead(hidden_size, self.outputs, settings.dropout, settings.reader or "first", settings.pooler)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: TextInputs) -> np.ndarray:
         """Class numbers, or real numbers in regression ``[n]``."""

@@ -9,9 +9,6 @@ from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.tasks import TASKS, FineTuning, pins
-from lightning_modules.tasks.reading.layout import places, states_at
-from lightning_modules.tasks.shapes.texts import LABEL
-from tests.conftest import make_tokens
 from tests.toy import toy_task
 
 SETTINGS = FineTuning().but(
@@ -32,17 +29,6 @@ def reading(tiny, direction):
     return tiny.but(**{"model.direction": direction, "model.num_layers": 2})
 
 
-def test_the_first_and_the_last_real_position_stand_for_a_row():
-    tokens = make_tokens(rows=3, length=6, padding=2)
-    assert places(tokens, None).tolist() == places(tokens, "first").tolist() == [0, 6, 12]
-    assert places(tokens, "last").tolist() == [5, 9, 17]
-    ends = places(tokens, "ends")
-    assert ends.tolist() == [[0, 5], [6, 9], [12, 17]]
-    hidden = torch.arange(3 * 6 * 4.0).view(3, 6, 4)
-    assert states_at(hidden, places(tokens, "last"))[1].tolist() == hidden[1, 3].tolist()
-    assert states_at(hidden, ends)[1].tolist() == [*hidden[1, 3, :2].tolist(), *hidden[1, 0, 2:].tolist()]
-
-
 @pytest.mark.parametrize(
     ("direction", "bilstm", "expected"),
     [
@@ -52,10 +38,10 @@ def test_the_first_and_the_last_real_position_stand_for_a_row():
 )  # fmt: skip
 def test_by_default_it_is_the_state_that_has_seen_all(direction, bilstm, expected):
     settings = SETTINGS.but(bilstm_layers=bilstm)
-    assert settings.reading(direction).pooling == expected
-    assert settings.but(pooling="first").reading(direction).pooling == "first"
+    assert settings.reading(direction).reader == expected
+    assert settings.but(reader="first").reading(direction).reader == "first"
     if not bilstm:
-        frozen = settings.but(**{"features.layers": "concat_last_four"}).reading(direction).pooling
+        frozen = settings.but(**{"features.layers": "concat_last_four"}).reading(direction).reader
         assert frozen == {"ends": "first"}.get(expected, expected)
 
 
@@ -80,7 +66,7 @@ def test_every_token_of_a_text_is_heard_and_no_padding(tiny, toy, direction, tas
 
 def test_a_left_to_right_model_has_nothing_to_say_at_its_first_position(tiny, toy):
     """Why it is not read there: [CLS] sees itself alone."""
-    tuning = FinetuningRun(reading(tiny, "left_to_right"), "toy", SETTINGS.but(pooling="first"), 0, None)
+    tuning = FinetuningRun(reading(tiny, "left_to_right"), "toy", SETTINGS.but(reader="first"), 0, None)
     module, inputs = tuning.build().eval(), tuning.data.train
     answers = module(inputs.batch(np.arange(5)))
     assert torch.allclose(answers, answers[:1].expand_as(answers), atol=1e-6)
@@ -111,14 +97,14 @@ def test_the_encoder_below_is_the_pretrained_one(tiny, toy, tmp_path):
         assert torch.equal(module.backbone.encoder.state_dict()[name], tensor), name
 
 
-def test_new_knobs_leave_other_runs_alone(tiny):
+def test_new_knobs_leave_other_runs_alone(tiny, toy):
     pretrained = Run.pretraining(tiny, 0, dict.fromkeys(tiny.data.corpora, "aa"))
 
     def made(**changes):
         return Run.finetuning_of(pretrained, "toy", "bb", SETTINGS.but(**changes)).id
 
-    assert made() == made(bilstm_layers=0) == made(pooling=None)
-    assert len({made(), made(bilstm_layers=1), made(bilstm_layers=2), made(pooling="last")}) == 4
+    assert made() == made(bilstm_layers=0) == made(reader=None)
+    assert len({made(), made(bilstm_layers=1), made(bilstm_layers=2), made(reader="last")}) == 4
 
 
 def test_work_of_the_bilstm_is_counted(tiny):
@@ -133,14 +119,9 @@ def test_work_of_the_bilstm_is_counted(tiny):
         ({"bilstm_layers": 1, "features": {"layers": "last"}}, "features.bilstm_layers of its own"),
         ({"bilstm_layers": 1, "first": "mnli"}, "the BiLSTM is new for each task"),
         ({"bilstm_layers": -1}, "greater than or equal to 0"),
-        ({"pooling": "frist"}, "Did you mean 'first'"),
+        ({"reader": "frist"}, "Did you mean 'first'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         SETTINGS.but(**changes)
-
-
-def test_targets_say_where_an_answer_is_read(tiny, toy):
-    inputs = FinetuningRun(reading(tiny, "two_way"), "toy", SETTINGS, 0, None).data.train
-    assert inputs.batch(np.arange(3)).targets[LABEL].where.shape == (3, 2)

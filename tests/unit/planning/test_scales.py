@@ -184,6 +184,12 @@ def test_checkpoints_are_fine_tuned_at_scales_that_say_how(folder):
         _settings("rte", "smal", {})
 
 
+def test_a_checkpoint_is_not_asked_for_what_its_task_never_reads():
+    with pytest.raises(ConfigError, match=r"finetuning\.reader: squad1 is answered from single positions"):
+        _settings("squad1", "paper", {"finetuning.reader": "mean"})
+    assert _settings("rte", "paper", {"finetuning.reader": "mean"}).reader == "mean"
+
+
 def test_the_projects_own_scales_for_checkpoints():
     assert scales.checkpoints("paper") == {}
     assert scales.checkpoints("smoke") == {"finetuning.epochs": 1, "finetuning.train_examples": 64}

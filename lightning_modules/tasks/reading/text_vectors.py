@@ -1,0 +1,92 @@
+"""What stands for a text: one vector of each row, read from the states of its positions (`FineTuning.reader`).
+
+Padding never enters. A mean or a maximum is over all other positions, [CLS] and [SEP] among them, as in
+sentence-transformers (Reimers and Gurevych 2019) and BERT-flow (Li et al. 2020). Where the two texts of a row are read
+apart, each counts with the [SEP] that closes it and [CLS] with neither. So both are read alike, and a text that was cut
+to nothing still has a state. The segment numbers of the batch tell the two apart; it holds them whether or not the
+model has a segment table.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lightning_modules.batch import Tokens
+
+ReaderName = Literal["first", "last", "ends", "mean", "max", "concat", "mean_per_text"]
+_States = Float[Tensor, "b t d"]
+_Vectors = Float[Tensor, "b w"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One way to read a row.
+
+    Attributes:
+        words: What stands for a text, for people.
+        widths: Width of the vector in widths of a state.
+        read: The states and the tokens of a batch -> a vector for each row.
+        at_a_position: Whether the vector is a state, as a pooler of pretraining expects.
+    """
+
+    words: str
+    widths: int
+    read: Callable[[_States, Tokens], _Vectors]
+    at_a_position: bool = False
+
+
+def _first(hidden: _States, tokens: Tokens) -> _Vectors:
+    return hidden[:, 0]
+
+
+def _last(hidden: _States, tokens: Tokens) -> _Vectors:
+    rows = torch.arange(len(hidden), device=hidden.device)
+    return hidden[rows, tokens.real.sum(1) - 1]
+
+
+def _ends(hidden: _States, tokens: Tokens) -> _Vectors:
+    half = hidden.shape[-1] // 2
+    return torch.cat([_last(hidden, tokens)[:, :half], _first(hidden, tokens)[:, half:]], -1)
+
+
+def _mean(hidden: _States, tokens: Tokens) -> _Vectors:
+    return _mean_among(hidden, tokens.real)
+
+
+def _max(hidden: _States, tokens: Tokens) -> _Vectors:
+    return hidden.masked_fill(~tokens.real[..., None], -torch.inf).amax(1)
+
+
+def _concat(hidden: _States, tokens: Tokens) -> _Vectors:
+    return torch.cat([_last(hidden, tokens), _max(hidden, tokens), _mean(hidden, tokens)], -1)
+
+
+def _mean_per_text(hidden: _States, tokens: Tokens) -> _Vectors:
+    second = tokens.tables["segment"].bool() & tokens.real
+    first = tokens.real & ~second
+    first[:, 0] = False
+    a, b = _mean_among(hidden, first), _mean_among(hidden, second)
+    return torch.cat([a, b, (a - b).abs(), a * b], -1)
+
+
+def _mean_among(hidden: _States, among: Bool[Tensor, "b t"]) -> _Vectors:
+    """The mean of some states in full precision; 0 where there are none."""
+    kept = hidden.float().masked_fill(~among[..., None], 0.0)  # unlike a product it is 0 even beside infinite states
+    return kept.sum(1) / among.sum(1, keepdim=True).clamp_min(1)
+
+
+READERS: dict[ReaderName, Reader] = {
+    "first": Reader("the state of its first position", 1, _first, at_a_position=True),
+    "last": Reader("the state of its last position", 1, _last, at_a_position=True),
+    "ends": Reader("the state at its end, read from the left, and at its start, read from the right", 1, _ends, True),
+    "mean": Reader("the mean of its states", 1, _mean),
+    "max": Reader("the maximum of its states, unit by unit", 1, _max),
+    "concat": Reader("last state, maximum and mean of its states side by side", 3, _concat),
+    "mean_per_text": Reader(
+        "the means of both texts side by side, with their absolute difference and product", 4, _mean_per_text
+    ),
+}

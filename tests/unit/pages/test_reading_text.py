@@ -1,0 +1,46 @@
+"""A page says what stood for a text, in words, task by task."""
+
+from ablations.pages.reading_text import rule
+from ablations.schema.run import Run
+from lightning_modules.tasks import FineTuning
+from lightning_modules.tasks.reading.text_vectors import READERS
+from tests.unit import synthetic
+
+TASKS = ("sst2", "cola", "stsb", "squad1", "wnut17")
+
+
+def cell_reading(*, direction="both", tasks=TASKS, **settings):
+    home = synthetic.make_cell({"model.direction": direction}, seeds=2)
+    system = home.system.but(**{"model.direction": direction})
+    runs = [Run.pretraining(system, run.seed, run.fingerprints) for run in home.runs]
+    tuned = [Run.finetuning_of(run, task, "aa", FineTuning(**settings)) for run in runs for task in tasks]
+    return home.model_copy(update={"finetunings": tuple(tuned)})
+
+
+def test_each_task_is_named_once_beside_what_stood_for_its_texts():
+    said = rule([cell_reading(reader="mean_per_text"), cell_reading(reader="mean_per_text")])
+    assert f"{READERS['mean'].words} (SST-2 and CoLA)" in said
+    assert f"{READERS['mean_per_text'].words} (STS-B)" in said
+    assert "SQuAD" not in said
+    assert "WNUT" not in said
+
+
+def test_the_default_is_the_position_that_has_seen_the_text():
+    assert READERS["first"].words in rule([cell_reading()])
+    assert READERS["last"].words in rule([cell_reading(direction="left_to_right")])
+
+
+def test_cells_that_read_differently_are_not_taken_for_one():
+    said = rule([cell_reading(), cell_reading(reader="mean", pooler=False)])
+    assert f"{READERS['first'].words} or {READERS['mean'].words}, without BERT's pooler (SST-2, CoLA and STS-B)" in said
+
+
+def test_where_no_text_is_read_nothing_is_said():
+    assert rule([cell_reading(tasks=("squad1",)), cell_reading(tasks=())]) == rule([]) == ""
+
+
+def test_the_page_says_it(tmp_path):
+    grid, cells, records = synthetic.make_study()
+    cells = [cell.model_copy(update={"finetunings": cell_reading(reader="max").finetunings}) for cell in cells]
+    synthetic.publish_page(synthetic.make_plan(grid, cells), records, tmp_path)
+    assert READERS["max"].words in (tmp_path / "README.md").read_text()
