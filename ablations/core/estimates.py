@@ -1,0 +1,149 @@
+"""Estimates of what a claim compares: weighted sums of the means of cells, with the noise of seeds and of examples.
+
+Seeds need not be common to cells: in measured grids, runs with one seed are no more alike than others, so pairing them
+would only cost degrees of freedom. Where replication is in blocks (arms that continue from one trunk), the differences
+within each block are the sample of one cell with weight 1.
+"""
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from scipy import stats
+
+from ablations.core.moderation import Variance
+from ablations.core.power import detectable
+from ablations.core.statistics import LEVEL, POWER, Interval
+
+Cell = TypeVar("Cell", bound=Hashable)
+
+NO_EXAMPLES = Variance(0.0, math.inf)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its uncertainty, in the unit of the metric.
+
+    Attributes:
+        value: The estimate.
+        seeds: The variance of the value over new runs; None if no cell has a second seed to tell.
+        examples: The variance of the value over new held-out examples; 0 if they are not counted.
+        n: The seeds of the cell that has fewest.
+    """
+
+    value: float
+    seeds: Variance | None
+    examples: Variance
+    n: int
+
+    @property
+    def variance(self) -> float | None:
+        """Of the value, over new runs and new examples."""
+        return None if self.seeds is None else self.seeds.value + self.examples.value
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the value."""
+        return None if self.variance is None else math.sqrt(self.variance)
+
+    @property
+    def df(self) -> float | None:
+        """The degrees of freedom of both parts together (Welch and Satterthwaite)."""
+        return None if self.seeds is None else satterthwaite((self.seeds, self.examples))
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """The t interval; without a variance it has no ends."""
+        if self.error is None or self.df is None:
+            return Interval(self.value, None, None, self.n, level)
+        half = float(stats.t.ppf((1 + level) / 2, self.df)) * self.error
+        return Interval(self.value, self.value - half, self.value + half, self.n, level)
+
+    def tail(self, bound: float = 0.0, *, below: bool = False) -> float | None:
+        """One-sided p against "the true value is at most ``bound``" (at least, where ``below``).
+
+        Without any noise the value is known exactly: 0 on the asked side of the bound, else 1 (1/2 on the bound, so
+        that two tails make 1).
+        """
+        if self.error is None or self.df is None:
+            return None
+        gap = bound - self.value if below else self.value - bound
+        if self.error == 0:
+            return 0.5 if gap == 0 else float(gap < 0)
+        return float(stats.t.sf(gap / self.error, self.df))
+
+    @property
+    def p(self) -> float | None:
+        """Two-sided p against "the true value is 0"; None without a variance."""
+        above, below = self.tail(), self.tail(below=True)
+        return None if above is None or below is None else min(1.0, 2 * min(above, below))
+
+    def detectable(self, level: float = LEVEL, power: float = POWER) -> float | None:
+        """The smallest true value that such an estimate tells from 0 with the given power."""
+        return None if self.error is None or self.df is None else detectable(self.error, self.df, level, power)
+
+
+def linear(
+    terms: Iterable[tuple[Cell, float]],
+    samples: Mapping[Cell, Sequence[float]],
+    variances: Mapping[Cell, Variance],
+    examples: Variance = NO_EXAMPLES,
+) -> Estimate:
+    """The sum of weight times mean over cells.
+
+    A cell that stands on several sides has its weights added first, and sums are exact, so the estimate does not depend
+    on the order of the terms or on how they are bracketed. A cell whose weights cancel takes no part.
+
+    Args:
+        terms: Cells with their weights.
+        samples: The values of each cell; every cell that takes part has at least one.
+        variances: Of one value of each cell, such as the moderated ones of its group; if a cell that takes part has
+            none, the estimate has no interval.
+        examples: The variance of the value over new held-out examples.
+
+    Raises:
+        ValueError: If a cell that takes part has no value.
+
+    >>> from ablations.core.moderation import moderated
+    >>> samples = {"a": [3.0, 3.2], "b": [2.0, 2.4, 2.2]}
+    >>> estimate = linear([("a", 1.0), ("b", -1.0)], samples, moderated(samples).variances)
+    >>> round(estimate.value, 3), round(estimate.error, 3), estimate.df, estimate.n
+    (0.9, 0.167, 3.0, 2)
+    """
+    weights = summed(terms)
+    empty = [cell for cell in weights if not samples.get(cell)]
+    if empty:
+        raise ValueError(f"no value of {', '.join(map(str, empty))}; an estimate needs one of each cell")
+    count = {cell: len(samples[cell]) for cell in weights}
+    value = math.fsum(weight * value / count[cell] for cell, weight in weights.items() for value in samples[cell])
+    n = min(count.values(), default=0)
+    if not all(cell in variances for cell in weights):
+        return Estimate(value, None, examples, n)
+    parts = [
+        Variance(weight**2 * variances[cell].value / count[cell], variances[cell].df, variances[cell].most)
+        for cell, weight in weights.items()
+    ]
+    most = max((part.most for part in parts), default=math.inf)
+    noise = Variance(math.fsum(part.value for part in parts), min(satterthwaite(parts), most), most)
+    return Estimate(value, noise, examples, n)
+
+
+def summed(terms: Iterable[tuple[Cell, float]]) -> dict[Cell, float]:
+    """The weight of each cell, those that cancel left out.
+
+    >>> summed([("a", 1.0), ("b", -1.0), ("b", 1.0), ("c", -1.0)])
+    {'a': 1.0, 'c': -1.0}
+    """
+    weights: dict[Cell, list[float]] = {}
+    for cell, weight in terms:
+        weights.setdefault(cell, []).append(weight)
+    return {cell: total for cell, parts in weights.items() if (total := math.fsum(parts))}
+
+
+def satterthwaite(parts: Sequence[Variance]) -> float:
+    """The degrees of freedom of a sum of variances (Satterthwaite, Biometrics Bulletin 2, 1946, 110-114)."""
+    total = math.fsum(part.value for part in parts)
+    if total == 0:
+        return min((part.df for part in parts), default=math.inf)
+    known = math.fsum((part.value / total) ** 2 / part.df for part in parts)
+    return 1 / known if known else math.inf

@@ -1,0 +1,133 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.weightstats import ttost_ind
+
+from ablations.core.estimates import linear, satterthwaite, summed
+from ablations.core.moderation import Variance, moderated, own_variance
+
+numbers = st.integers(-400, 400).map(lambda k: k / 100)
+samples = st.lists(numbers, min_size=2, max_size=9).filter(lambda values: len(set(values)) > 1)
+DIFFERENCE = (("a", 1.0), ("b", -1.0))
+
+
+def alone(**sides):
+    """Each cell with its own variance, as without a group."""
+    return {cell: own_variance(values) for cell, values in sides.items()}
+
+
+@given(samples, samples, st.sampled_from([0.8, 0.95, 0.997]))
+def test_without_a_group_it_is_welchs_test(a, b, level):
+    estimate = linear(DIFFERENCE, {"a": a, "b": b}, alone(a=a, b=b))
+    expected = stats.ttest_ind(a, b, equal_var=False)
+    around, interval = expected.confidence_interval(level), estimate.interval(level)
+    assert estimate.value == pytest.approx(np.mean(a) - np.mean(b), abs=1e-12)
+    assert estimate.p == pytest.approx(expected.pvalue, rel=1e-9, abs=1e-12)
+    assert estimate.df == pytest.approx(expected.df, rel=1e-9)
+    assert (interval.low, interval.high) == pytest.approx((around.low, around.high), rel=1e-9, abs=1e-9)
+    assert interval.n == min(len(a), len(b))
+
+
+def test_with_one_variance_for_both_it_is_students_test():
+    a, b = [1.0, 1.2, 1.3, 0.9], [2.0, 2.3, 1.9, 2.2]
+    group = moderated({"a": a, "b": b})
+    assert math.isinf(group.prior_df)
+    estimate = linear(DIFFERENCE, {"a": a, "b": b}, group.variances)
+    expected = stats.ttest_ind(a, b)
+    assert (estimate.p, estimate.df) == pytest.approx((expected.pvalue, expected.df))
+
+
+@given(samples, samples, st.floats(0.1, 2))
+def test_two_tails_are_the_equivalence_test_of_statsmodels(a, b, margin):
+    estimate = linear(DIFFERENCE, {"a": a, "b": b}, alone(a=a, b=b))
+    expected, (_, lower, _), (_, upper, _) = ttost_ind(np.array(a), np.array(b), -margin, margin, usevar="unequal")
+    tails = estimate.tail(-margin), estimate.tail(margin, below=True)
+    assert tails == pytest.approx((lower, upper), rel=1e-9, abs=1e-9)
+    assert max(tails) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_the_other_cells_of_a_group_narrow_the_interval_of_a_contrast():
+    draws, halves = np.random.default_rng(0), []
+    for _ in range(50):
+        cells = {name: list(draws.normal(0, 1, 3)) for name in "abcdefgh"}
+        variances = moderated(cells).variances, alone(**cells)
+        halves.append([linear(DIFFERENCE, cells, each).interval(0.997).half for each in variances])
+    grouped, ungrouped = np.median(halves, axis=0)
+    assert grouped < ungrouped / 2
+
+
+def test_an_interaction_does_not_depend_on_how_it_is_bracketed():
+    """One test had p .10 on one page and 1 on another."""
+    draws = np.random.default_rng(1)
+    cells = {name: list(draws.normal(0, 1, 5)) for name in "abcd"}
+    variances = moderated(cells).variances
+    terms = [("a", 1.0), ("b", -1.0), ("c", -1.0), ("d", 1.0)]
+    found = {linear(order, cells, variances) for order in itertools.permutations(terms)}
+    assert len(found) == 1
+    shared = [("a", 1.0), ("b", -1.0), ("b", 1.0), ("c", -1.0)]
+    assert linear(shared, cells, variances) == linear([("a", 1.0), ("c", -1.0)], cells, variances)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-10, 10)), max_size=8))
+def test_weights_of_a_cell_are_added(terms):
+    weights = summed(terms)
+    for cell in "abc":
+        assert weights.get(cell, 0.0) == math.fsum(weight for name, weight in terms if name == cell)
+    assert 0.0 not in weights.values()
+
+
+def test_examples_widen_the_interval_and_bring_their_degrees_of_freedom():
+    a, b = [1.0, 1.2, 1.3, 0.9], [2.0, 2.3, 1.9, 2.2]
+    variances = alone(a=a, b=b)
+    bare = linear(DIFFERENCE, {"a": a, "b": b}, variances)
+    both = linear(DIFFERENCE, {"a": a, "b": b}, variances, Variance(bare.variance, 9))
+    assert both.error == pytest.approx(math.sqrt(2) * bare.error)
+    assert both.df == pytest.approx(4 / (1 / bare.df + 1 / 9))
+    many = linear(DIFFERENCE, {"a": a, "b": b}, variances, Variance(1e6 * bare.variance, 9))
+    assert many.df == pytest.approx(9, rel=1e-3)
+
+
+def test_sides_may_have_other_numbers_of_seeds_and_one_without_a_variance_has_no_interval():
+    cells = {"a": [1.0, 1.4, 1.2], "b": [2.0]}
+    estimate = linear(DIFFERENCE, cells, moderated(cells).variances)
+    assert estimate.variance == pytest.approx(0.04 / 3 + 0.04)
+    assert estimate.n == 1
+    unknown = linear(DIFFERENCE, cells, {})
+    assert unknown.value == pytest.approx(-0.8)
+    assert (unknown.p, unknown.tail(0.0), unknown.df, unknown.detectable()) == (None,) * 4
+    assert unknown.interval().half is None
+    with pytest.raises(ValueError, match="no value of c"):
+        linear([("a", 1.0), ("c", -1.0)], cells, {})
+
+
+def test_differences_within_blocks_are_a_sample_as_any_other():
+    blocks = {"trunk": [0.3, 0.1, 0.4, 0.2]}
+    estimate = linear([("trunk", 1.0)], blocks, alone(**blocks))
+    expected = stats.ttest_1samp(blocks["trunk"], 0)
+    assert (estimate.p, estimate.df) == pytest.approx((expected.pvalue, 3))
+
+
+def test_a_contrast_claims_no_more_degrees_of_freedom_than_its_group_has():
+    cells = {name: [0.0, 0.1, 0.3, 0.2] for name in "abcd"}
+    estimate = linear([("a", 1.0), ("b", -1.0), ("c", 1.0), ("d", -1.0)], cells, moderated(cells).variances)
+    assert estimate.df == pytest.approx(12)
+
+
+def test_a_value_without_noise_is_known():
+    known = {"a": Variance(0.0, 3), "b": Variance(0.0, 3)}
+    same, apart = ({"a": [1.0, 1.0], "b": [b, b]} for b in (1.0, 2.0))
+    assert linear(DIFFERENCE, same, known).p == 1.0
+    assert linear(DIFFERENCE, apart, known).p == 0.0
+    assert linear(DIFFERENCE, apart, known).interval().half == 0.0
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 10), st.integers(1, 50)), min_size=1, max_size=5))
+@settings(max_examples=50)
+def test_a_sum_is_known_no_better_than_all_and_no_worse_than_the_least_known(parts):
+    df = satterthwaite([Variance(*part) for part in parts])
+    assert min(freedom for _, freedom in parts) - 1e-9 <= df <= sum(freedom for _, freedom in parts) + 1e-9

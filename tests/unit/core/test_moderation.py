@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import polygamma
+
+from ablations.core.moderation import inverse_trigamma, moderated, own_variance, prior, shrink
+
+values = st.lists(st.integers(-400, 400).map(lambda k: k / 100), min_size=2, max_size=6)
+groups = st.lists(values, min_size=2, max_size=8).filter(lambda samples: any(len(set(one)) > 1 for one in samples))
+
+
+@given(st.floats(1e-6, 1e6))
+def test_the_inverse_of_trigamma_is_one(value):
+    assert polygamma(1, inverse_trigamma(np.float64(value))) == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "df"), [(0.02, 4.0), (3.0, 12.0)])
+def test_the_prior_of_many_cells_is_found(scale, df):
+    draws = np.random.default_rng(1)
+    true = scale * df / draws.chisquare(df, 100_000)
+    sampled = true * draws.chisquare(3, 100_000) / 3
+    found, its_df = prior(sampled, np.full(100_000, 3))
+    assert found == pytest.approx(scale, rel=0.03)
+    assert its_df == pytest.approx(df, rel=0.1)
+
+
+def test_cells_that_vary_alike_share_one_variance():
+    samples = {cell: [cell + x for x in (0.0, 0.1, 0.3, 0.2)] for cell in range(5)}
+    group = moderated(samples)
+    assert np.isinf(group.prior_df)
+    assert group.df == 15
+    for variance in group.variances.values():
+        assert (variance.value, variance.df, variance.most) == (
+            pytest.approx(np.var([0, 0.1, 0.2, 0.3], ddof=1)),
+            15,
+            15,
+        )
+
+
+def test_cells_that_do_not_keep_most_of_their_own():
+    draws = np.random.default_rng(0)
+    spreads = {f"cell {n}": 10.0**n for n in range(-3, 4)}
+    samples = {cell: draws.normal(0, spread, 8) for cell, spread in spreads.items()}
+    group = moderated(samples)
+    assert group.prior_df < 1
+    for cell, sample in samples.items():
+        if spreads[cell] >= 0.1:
+            assert group.variances[cell].value == pytest.approx(np.var(sample, ddof=1), rel=0.15)
+        assert group.variances[cell].df == pytest.approx(7, abs=1)
+
+
+@given(groups)
+@settings(max_examples=50)
+def test_order_unit_and_origin_do_not_matter(samples):
+    named = dict(enumerate(samples))
+    group, turned = moderated(named), moderated(dict(reversed(named.items())))
+    scaled = moderated({cell: [8 * x + 16 for x in sample] for cell, sample in named.items()})
+    for cell, variance in group.variances.items():
+        assert turned.variances[cell].value == pytest.approx(variance.value, rel=1e-9)
+        assert scaled.variances[cell].value == pytest.approx(64 * variance.value, rel=1e-6, abs=1e-12)
+        assert scaled.variances[cell].df == pytest.approx(variance.df, rel=1e-6)
+
+
+@given(groups)
+@settings(max_examples=50)
+def test_a_variance_moves_towards_the_common_one_and_claims_no_more_than_all_samples(samples):
+    group = moderated(dict(enumerate(samples)))
+    total = sum(len(sample) - 1 for sample in samples)
+    for cell, sample in enumerate(samples):
+        own, its = own_variance(sample), group.variances[cell]
+        low, high = sorted((own.value, group.prior))
+        assert low * (1 - 1e-9) <= its.value <= high * (1 + 1e-9)
+        assert own.df <= its.df <= total == its.most
+
+
+def test_a_cell_with_one_seed_gets_what_its_group_has_in_common():
+    samples = {"a": [1.0, 1.2, 1.1], "b": [3.0, 3.3, 3.1], "c": [2.0]}
+    with_c, without = moderated(samples), moderated({cell: samples[cell] for cell in "ab"})
+    assert {cell: with_c.variances[cell] for cell in "ab"} == without.variances
+    assert with_c.variances["c"].value == with_c.prior
+
+
+def test_without_two_seeds_anywhere_there_is_no_variance():
+    group = moderated({"a": [1.0], "b": [2.0]})
+    assert not group.variances
+    assert group.prior is None
+    assert not moderated({}).variances
+
+
+def test_cells_whose_runs_are_all_equal_are_said():
+    group = moderated({"a": [1.0, 1.0, 1.0], "b": [2.0, 2.5, 2.1], "c": [2.0, 2.2, 2.9]})
+    assert group.still == ("a",)
+    assert all(variance.value > 0 for variance in group.variances.values())
+    silent = moderated({"a": [0.1 + 0.2, 0.3], "b": [2.0, 2.0]})
+    assert silent.still == ("a", "b")
+    assert not silent.variances
+
+
+def test_most_cells_without_any_spread_leave_finite_numbers():
+    group = moderated({n: [1.0, 1.0] for n in range(5)} | {"x": [1.0, 2.0]})
+    assert all(np.isfinite(variance.value) and variance.df > 0 for variance in group.variances.values())
+
+
+def test_many_groups_at_once_are_as_one_by_one():
+    draws = np.random.default_rng(3)
+    sampled, df = draws.chisquare(3, (20, 7)) * np.linspace(1, 9, 7), np.full(7, 3.0)
+    common, prior_df = prior(sampled, df)
+    shrunk, its_df = shrink(sampled, df, common, prior_df)
+    for place, one in enumerate(sampled):
+        alone = prior(one, df)
+        assert [common[place], prior_df[place]] == pytest.approx([float(part) for part in alone], rel=1e-9)
+        assert shrunk[place] == pytest.approx(shrink(one, df, *alone)[0], rel=1e-9)
+    assert (its_df <= 21).all()
+
+
+def test_moderated_t_errs_as_rarely_as_it_says_where_variances_follow_the_prior():
+    """Smyth 2004, section 4: the moderated t has a t distribution with the degrees of freedom of both sources."""
+    draws = np.random.default_rng(4)
+    true = 5 / draws.chisquare(5, 40_000)
+    sample = draws.normal(0, np.sqrt(true)[:, None], (40_000, 4))
+    own, df = sample.var(axis=1, ddof=1), np.full(40_000, 3.0)
+    shrunk, its_df = shrink(own, df, *prior(own, df))
+    t = sample.mean(axis=1) / np.sqrt(shrunk / 4)
+    for alpha in (0.05, 0.003):
+        assert np.mean(2 * stats.t.sf(np.abs(t), its_df) < alpha) == pytest.approx(
+            alpha, rel=0.1 if alpha > 0.01 else 0.25
+        )

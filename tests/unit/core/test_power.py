@@ -1,0 +1,46 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.power import TTestIndPower
+
+from ablations.core.power import detectable, equality_power, power, standard_error
+
+
+@given(st.integers(2, 40), st.floats(0.05, 2), st.sampled_from([0.05, 0.003]))
+@settings(deadline=None)
+def test_power_is_that_of_statsmodels(n, effect, alpha):
+    expected = TTestIndPower().power(effect, n, alpha)
+    if np.isfinite(expected):
+        found = power(effect, standard_error(1.0, n, n), 2 * n - 2, 1 - alpha)
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("df", [2.0, 5.5, 70.0, math.inf])
+def test_the_detectable_effect_has_the_asked_power(df):
+    effect = detectable(0.3, df, 0.997)
+    assert power(effect, 0.3, df, 0.997) == pytest.approx(0.8, abs=1e-9)
+    assert effect > detectable(0.3, df, 0.95)
+
+
+def test_known_errors_need_the_normal_effect():
+    assert detectable(1.0, math.inf) == pytest.approx(stats.norm.isf(0.025) + stats.norm.isf(0.2), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("margin", "error", "df", "level"), [(0.02, 0.0045, 14, 0.997), (0.02, 0.01, 6, 0.9), (1, 0.3, math.inf, 0.95)]
+)
+def test_equality_is_shown_as_often_as_said(margin, error, df, level):
+    draws, count = np.random.default_rng(0), 400_000
+    errors = error * (1.0 if math.isinf(df) else np.sqrt(draws.chisquare(df, count) / df))
+    half = stats.t.ppf((1 + level) / 2, df) * errors
+    shown = np.mean(np.abs(draws.normal(0, error, count)) + half < margin)
+    assert equality_power(margin, error, df, level) == pytest.approx(shown, abs=0.003)
+
+
+def test_equality_within_the_reach_of_the_noise_is_never_shown():
+    assert equality_power(0.02, 0.02, math.inf) == 0.0
+    assert equality_power(0.02, 0.0, 5) == 1.0
