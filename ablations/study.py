@@ -42,7 +42,7 @@ class Study:
         axes: Axis -> values instead of the grid's. None keeps the grid's; a text such as ``"[0.15, 0.4]"``, which
             papermill's ``-p`` makes of a list, also works.
         set: Knob that the grid does not vary -> its value in every cell, such as ``{"training.steps": 400}``.
-        seeds: Number of seeds instead of the grid's.
+        seeds: Number of seeds instead of the grid's, judged once.
         filters: Axis -> value or list of values; keeps only cells that match all.
         results_dir: The folder of records and pages; by default ``results``. A relative path starts from the checkout,
             or from the working directory if there is no checkout.
@@ -73,6 +73,19 @@ class Study:
         }
         self.records = Records(results_dir)
         self.resolve()
+
+    def at_look(self, look: int | None) -> "Study":
+        """This study at a look of its grid: 2 adds the further seeds of cells whose claims are open after the first.
+
+        Args:
+            look: None is the look that the records have reached, as in a new study.
+
+        Raises:
+            ConfigError: For a look that the grid does not have, and for the second before the first is finished.
+        """
+        self._request["look"] = look
+        self.resolve()
+        return self
 
     def resolve(self) -> Plan:
         """The plan for the current records."""
@@ -139,42 +152,34 @@ class Study:
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([_frame_table(shown), cost_line(planned), *notes]), rows)
 
-    def needs(self) -> list[power.Need]:
-        """How many seeds each claim needs, from the spread of the finished runs at this or another scale.
+    def prospects(self) -> list[power.Prospect]:
+        """What each claim can show at each look, by the noise of the finished runs at this or another scale."""
+        return self._prospects()[0]
 
-        A request for fewer seeds or cells limits what runs, not the pilot: all finished runs count.
-        """
-        return self._needs()[0]
-
-    def _needs(self) -> tuple[list[power.Need], list[str]]:
-        """The needs, and the scales left out because they cannot be planned here."""
-        planned = max((len(cell.planned) for cell in self.resolve().cells), default=0)
-        usual = self.grid.scales[self.scale].seeds or self.grid.seeds
-        whole = self._request | {"filters": None, "seeds": max(planned, usual)}
-        measured = {self.scale: self._measured(self.scale, whole)}
-        needs, left_out = power.needs(self.grid, self.scale, measured, planned), []
-        if all(need.pilot or need.exact for need in needs):
-            return needs, []
+    def _prospects(self) -> tuple[list[power.Prospect], list[str]]:
+        """The prospects, and the scales left out because they cannot be planned here."""
+        measured, left_out = {self.scale: self.measurements}, []
+        told = power.prospects(self.grid, self.scale, measured)
+        if all(prospect.pilot or prospect.exact or prospect.untestable for prospect in told):
+            return told, []
         for name in self.grid.scales:
             if name != self.scale:
                 try:
-                    measured[name] = self._measured(name, {})
+                    cells = plan(self.grid, name, records=self.records).cells
                 except ConfigError:  # data that are neither pinned nor available
                     left_out.append(name)
-        return power.needs(self.grid, self.scale, measured, planned), left_out
-
-    def _measured(self, scale: str, request: Mapping[str, Any]) -> Measurements:
-        cells = plan(self.grid, scale, **request, records=self.records).cells
-        return Measurements(self.grid, cells, self.records)
+                else:
+                    measured[name] = Measurements(self.grid, cells, self.records)
+        return power.prospects(self.grid, self.scale, measured), left_out
 
     def power(self) -> Shown:
-        """A table of the seeds that each claim needs."""
-        needs, left_out = self._needs()
-        if not needs:
+        """What each claim can show at each look: the smallest visible difference, and the power of equality."""
+        told, left_out = self._prospects()
+        if not told:
             return Shown("*This grid tests no claim.*")
         notes = [f"Scale '{name}' gave no pilot: its data are not available." for name in left_out]
-        text = "\n\n".join([formatting.markdown(power.sheet(needs, self.grid, self.scale)), *notes])
-        return Shown(text, pd.DataFrame([need.to_dict() for need in needs]))
+        text = "\n\n".join([formatting.markdown(power.sheet(told, self.grid)), *notes])
+        return Shown(text, pd.DataFrame([prospect.to_dict() for prospect in told]))
 
     def run(self, executor: str = "local", retries: int = 1) -> Summary:
         """Trains missing runs; can be interrupted and resumed. Lists outcomes other than ``done``, does not raise them.

@@ -1,21 +1,29 @@
-"""The sides of a claim: their cells, their measurements seed by seed, and their names."""
+"""The sides of a claim: their cells, their measurements, what keeps them from being compared, and their names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
+from ablations.claims.relations import RELATIONS
+from ablations.claims.sample import Sample
+from ablations.core.estimates import NO_EXAMPLES
 from ablations.core.formatting import cell_text, value_text
+from ablations.core.metrics import EXACT
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED
-from ablations.measurements.measurements import Measurements, lineage
-from ablations.measurements.pairs import paired_by_seed, side_of
+from ablations.measurements.example_scores import scores
+from ablations.measurements.measurements import BySeed, Measurements, lineage
 from ablations.measurements.references import references
+from ablations.measurements.sides import Compared, comparable, side_of
+from ablations.measurements.variances import samples
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.run import Run
+from lightning_modules.config import identity
 
 _LOST = ("diverged", "invalid")  # outcomes without a result
+_NO_RUNS = Sample((), ())
 
 
 @dataclass(frozen=True)
@@ -24,28 +32,43 @@ class Sides:
 
     Attributes:
         names: The names of the sides for people; later ones are short.
-        values: The measurements of each side by seed; all sides have the same seeds.
-        runs: The run ids of each seed, in the order of the sides.
+        cells: The cell of each side; only the first with ``against``.
+        sample: The numbers of the sides; with ``against`` one side, the score minus that of the simple method.
+        runs: The run ids of each side, by seed.
         behind: Every run that the verdict needs, parents included.
         notes: What is left out and why, one sentence each.
         plateau: For each side, whether at least half of its runs are on the plateau.
         lost: Phrases about planned runs that ended without a result.
+        silent: The number of fine-tunings that answer every example alike.
+        unended: The number of planned runs that have not ended.
+        begun: Whether every side has a record.
         missing: Why a side has no cell; empty if all have one.
+        apart: Why sides cannot be compared at all, such as different held-out text; empty if they can.
     """
 
     names: tuple[str, ...]
-    values: tuple[dict[int, float], ...] = ()
+    cells: tuple[Cell, ...] = ()
+    sample: Sample = field(default_factory=lambda: _NO_RUNS)
     runs: tuple[tuple[str, ...], ...] = ()
     behind: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     plateau: tuple[bool, ...] = ()
     lost: tuple[str, ...] = ()
+    silent: int = 0
+    unended: int = 0
+    begun: bool = False
     missing: str = ""
+    apart: str = ""
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds that all sides have."""
-        return tuple(sorted(self.values[0])) if self.values else ()
+    def n(self) -> int:
+        """The number of runs of the side that has fewest."""
+        return self.sample.n
+
+    @property
+    def has_examples(self) -> bool:
+        """Whether the noise of examples is counted."""
+        return bool(self.sample.scores)
 
 
 def collect(table: Measurements, claim: Claim) -> Sides:
@@ -58,21 +81,45 @@ def collect(table: Measurements, claim: Claim) -> Sides:
             missing = f"side {letter} ({cell_text(side)}) {fault} of this scale"
             return Sides(names(claim, ()), missing=missing)
         cells.append(fitting[0])
-    if claim.against:
-        cells = cells[:1]
-        sides = [table.of(cells[0], metric) for metric in (claim.metric, claim.against)]
-    else:
-        sides = [table.of(cell, claim.metric) for cell in cells]
-    pairing = paired_by_seed(sides)
+    compared = comparable([_rows(table, claim, cell) for cell in cells])
+    measuring = [_measuring(cell, claim.metric) for cell in cells]
+    distinct = {run.id: run for runs in measuring for run in runs}.values()
+    awaited = sum(len(cell.awaited) for cell in cells)
     return Sides(
         names=names(claim, cells),
-        values=pairing.values,
-        runs=pairing.runs,
-        behind=_behind(cells, claim.metric, pairing.seeds),
-        notes=() if claim.against else pairing.notes,
-        plateau=pairing.plateau,
-        lost=_lost(cells, claim.metric, table),
+        cells=tuple(cells),
+        sample=_sample(table, claim, cells, compared),
+        runs=compared.runs,
+        behind=_behind(measuring, compared),
+        notes=() if claim.against else compared.notes,
+        plateau=compared.plateau,
+        lost=_lost(distinct, table),
+        silent=sum(len(table.silent(cell, claim.metric)) for cell in cells),
+        unended=awaited + sum(not _has_ended(run, table) for run in distinct),
+        begun=all(any(table.get(run.id) for run in runs) for runs in measuring),
+        apart=_apart(claim, cells),
     )
+
+
+def _rows(table: Measurements, claim: Claim, cell: Cell) -> BySeed:
+    """The measurements of a side by seed; with ``against`` the score minus that of the simple method."""
+    rows = dict(table.of(cell, claim.metric))
+    if RELATIONS[claim.relation].counts_silent:
+        rows |= table.silent(cell, claim.metric)
+    if not claim.against:
+        return rows
+    simple = table.of(cell, claim.against)
+    return {seed: row._replace(value=row.value - simple[seed].value) for seed, row in rows.items() if seed in simple}
+
+
+def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: Compared) -> Sample:
+    values = tuple(tuple(side.values()) for side in compared.values)
+    keys = tuple(cell.label for cell in cells)
+    if claim.metric in EXACT:
+        return Sample(keys, values, known=dict.fromkeys(keys, NO_EXAMPLES))
+    groups = samples(table, cells, lambda cell: [row.value for row in _rows(table, claim, cell).values()])
+    by_example = scores(compared.runs, claim.metric, table, claim.against)
+    return Sample(keys, values, groups, scores=by_example)
 
 
 def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
@@ -85,19 +132,48 @@ def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
     )
 
 
-def _lost(cells: Sequence[Cell], metric: str, table: Measurements) -> tuple[str, ...]:
+def _outcome(run: Run, table: Measurements) -> str:
+    """How a run ended without a result, or the run that it starts from; empty if neither did."""
+    records = [table.get(member.id) for member in lineage(run)]
+    return next((record.outcome for record in records if record and record.outcome in _LOST), "")
+
+
+def _has_ended(run: Run, table: Measurements) -> bool:
+    record = table.get(run.id)
+    return bool((record is not None and record.final) or _outcome(run, table))
+
+
+def _lost(runs: Sequence[Run] | Any, table: Measurements) -> tuple[str, ...]:
     ended: dict[str, int] = {}
-    for run in {run.id: run for cell in cells for run in _measuring(cell, metric)}.values():
-        records = [table.get(member.id) for member in lineage(run)]
-        outcome = next((record.outcome for record in records if record and record.outcome in _LOST), "")
-        if outcome:
-            ended[outcome] = ended.get(outcome, 0) + 1
+    for outcome in filter(None, (_outcome(run, table) for run in runs)):
+        ended[outcome] = ended.get(outcome, 0) + 1
     return tuple(f"{count} run{'s' * (count > 1)} {outcome}" for outcome, count in sorted(ended.items()))
 
 
-def _behind(cells: Sequence[Cell], metric: str, seeds: Sequence[int]) -> tuple[str, ...]:
-    used = (run for cell in cells for run in _measuring(cell, metric) if run.seed in set(seeds))
+def _behind(measuring: Sequence[Sequence[Run]], compared: Compared) -> tuple[str, ...]:
+    used = (run for runs, side in zip(measuring, compared.sides, strict=True) for run in runs if run.seed in side)
     return tuple(dict.fromkeys(member.id for run in used for member in lineage(run)))
+
+
+def _apart(claim: Claim, cells: Sequence[Cell]) -> str:
+    """Why losses of these cells are not of one held-out text; empty if they are, or the metric has none."""
+    if not claim.metric.startswith("heldout.") or claim.against:
+        return ""
+    texts = {identity(heldout_text(cell)) for cell in cells}
+    return "" if len(texts) == 1 else "the held-out texts of the sides differ, so their losses do not compare"
+
+
+def heldout_text(cell: Cell) -> dict[str, Any]:
+    """What determines the held-out text of a cell and its predictions: no difference between losses on others."""
+    system = cell.system
+    form = system.format.heldout()
+    return {
+        "data": system.data.essence(),
+        "length": form.sequence_length,
+        "break_mode": form.break_mode,
+        "sequences": system.evaluation.sequences,
+        "rate": system.evaluation.rate,
+    }
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablations.claims.judging import verdicts
+from ablations.claims.margins import source
 from ablations.claims.verdict import Verdict
 from ablations.core.formatting import cell_text, markdown_text
 from ablations.core.metrics import EXACT
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.pairs import side_of
+from ablations.measurements.sides import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
@@ -42,7 +43,10 @@ class Hypothesis:
             "metric": claim.metric,
             "better": claim.better,
             "relation": claim.relation,
-            "margin": claim.margin,
+            "margin": verdict.margin,
+            "margin from": source(claim),
+            "size": claim.size,
+            "post hoc": claim.post_hoc,
             "ratio": claim.ratio,
             "agreement": self.agreement,
             "proxy": verdict.proxy,
@@ -60,10 +64,12 @@ def text(stated: Sequence[Hypothesis]) -> str:
     """The hypotheses as a list in Markdown; below it the rule of decision and remarks."""
     family = stated[0].verdict.family
     tests = f"the {family} tests" if family > 1 else "the one test"
+    looks = stated[0].verdict.looks
+    seeds = f"{looks[0]} seeds" + "".join(f", then {more} for what is open" for more in looks[1:])
     rule = (
-        f"Runs are paired by seed. The interval is the 95 % interval of the paired difference, adjusted for {tests} of "
-        "this grid (Holm). If the whole interval shows the opposite, the claim is contradicted; otherwise it is not "
-        "resolved."
+        f"Claims are judged at {seeds}. The interval counts the noise of runs, pooled over cells, and that of "
+        f"held-out examples where their scores are kept; it is adjusted for {tests} of this grid and for the looks "
+        "(Holm). If the whole interval shows the opposite, the claim is contradicted; otherwise it is not resolved."
     )
     lines = [f"{n}. {_sentences(hypothesis)}" for n, hypothesis in enumerate(stated, start=1)]
     return "\n".join(lines) + f"\n\n{rule}\n" + "".join(f"\n* {line}" for line in _remarks(stated))
@@ -74,10 +80,18 @@ def _sentences(hypothesis: Hypothesis) -> str:
     printed = f": {verdict.published}" if verdict.published else ""
     pair = f"{verdict.sides[0]} against {verdict.sides[1]}" if len(verdict.sides) == 2 else "; ".join(verdict.sides)
     unit = f" ({verdict.unit})" if verdict.unit else ""
-    ours = f"Here: {pair}, in {verdict.metric}{unit}, {claim.better} is better."
+    ours = f"Here: {pair}, in {verdict.metric}{unit}, {claim.better} is better{margin_text(verdict)}."
     return f"*{markdown_text(claim.statement)}* " + markdown_text(
         f"({claim.origin}{printed}.) {ours} Agreement: {hypothesis.agreement}."
     )
+
+
+def margin_text(verdict: Verdict) -> str:
+    """``; margin 0.02 nats (rule of thumb)``: the margin and where it comes from; empty without one."""
+    if verdict.margin is None:
+        return ""
+    unit = f" {verdict.unit}" if verdict.unit else ""
+    return f"; margin {verdict.margin:.3g}{unit} ({source(verdict.claim)})"
 
 
 def _remarks(stated: Sequence[Hypothesis]) -> list[str]:
@@ -98,9 +112,13 @@ def _agreement(verdict: Verdict) -> str:
         return f"{first} is better; without noise there is no interval"
     a, b, c, d = (*verdict.sides, *[""] * 4)[:4]
     order = " > ".join(verdict.sides)
+    within = f"within {verdict.margin:.3g}{unit}" if verdict.margin else ""
+    sized = {"inside": f", {within} of 0", "beyond": f", by more than {within.removeprefix('within ')}"}.get(
+        claim.size, ""
+    )
     return {
-        ">": f"the whole interval favours {first}",
-        "~": f"the whole interval lies within {claim.margin}{unit} of 0",
+        ">": f"the whole interval favours {first}{sized}",
+        "~": f"the whole interval lies {within} of 0",
         "ratio": f"the whole interval of the ratio lies above {claim.ratio} in favour of {first}",
         "ordering": f"the whole interval of every step favours {order}",
         "trend": f"the whole interval of the slope favours {order}, and no step goes the other way",

@@ -1,178 +1,341 @@
 """The verdicts of the records on the claims of a grid.
 
 The relation of a claim (``relations.py``) says how its sides compare: one is better, two are equal, an order, a trend,
-an interaction, a ratio, a spread. The verdict is *replicates*, *contradicts* or *not resolved*, and the adjusted
-interval decides:
+an interaction, a ratio, a spread. The interval of its estimate at the claim's level says two things: the *direction*,
+whether it excludes 0 and on which side, and the *size*, whether it lies inside the margin, beyond it or astride. The
+outcome sums them up as the claim asks:
 
-======================  ==========================================  ===================================
-verdict                 a better than b, and the other relations    a equals b
-======================  ==========================================  ===================================
-replicates              the interval lies above 0                   the interval lies within the margins
-contradicts             the interval lies below 0                   the interval lies beyond a margin
-not resolved            everything else, absent data included       everything else, absent data included
-======================  ==========================================  ===================================
+======================  ================  ===============  =================  =================
+outcome                 a better than b   a little better  much better        a equals b
+======================  ================  ===============  =================  =================
+replicates              above 0           above 0, inside  above the margin   inside
+contradicts             below 0           below 0, beyond  below 0, inside    beyond
+not resolved            everything else, with the reason (``outcomes.py``)
+======================  ================  ===============  =================  =================
 
-For a ratio, the claimed ratio replaces 0; for a trend, also no step may go the other way.
+For a ratio the claimed ratio is the margin; for a trend, also no step may go the other way.
 
-Holm's correction adjusts intervals over the distinct tests among the claims of the grid, of every relation, measured or
-not: the family is fixed before there are results. Two claims about one contrast on one metric (the paper measured it by
-two tasks) are one test. A metric without noise, such as a number of parameters, is compared directly and is no test.
+A grid is judged at fixed numbers of seeds (its looks). A verdict that is reached at the first is final and is computed
+from the seeds of that look alone; claims that are open may be judged once more. The correction (``core.looks``) is
+Holm's over the distinct tests among the claims of the grid, within looks, measured or not: the family is fixed before
+there are results. Claims about one contrast of cells on one metric are one test, however they bracket it. A metric
+without noise, such as a number of parameters, is compared directly and is no test.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ablations.claims.contrasts import Computing, Sides, collect, computing
-from ablations.claims.relations import CONTRADICTS, NOT_RESOLVED, RELATIONS, REPLICATES, Better, agreement
+from ablations.claims.floors import floored, floors
+from ablations.claims.margins import margin
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason, Size
+from ablations.claims.rates import differs_at_common
+from ablations.claims.relations import RELATIONS, Better, Floored, Trend, Way
 from ablations.claims.verdict import Verdict
-from ablations.claims.verdict_text import published, sentence, split_unit
+from ablations.claims.verdict_text import published, sentence
+from ablations.core.estimates import Estimate, summed
+from ablations.core.formatting import split_unit
+from ablations.core.looks import Decision, Looks, decided
 from ablations.core.metrics import EXACT
-from ablations.core.statistics import LEVEL, Contrast, holm, holm_levels, mean_interval
-from ablations.measurements.example_scores import Resampled, resampled
+from ablations.core.statistics import LEVEL, Interval
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.sides import side_of
+from ablations.measurements.variances import about
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
 
-__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "tally", "tests", "verdicts"]
+__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "first_look", "tally", "tests", "verdicts"]
+
+_NOTHING = Interval(None, None, None, 0, LEVEL)
 
 
 @dataclass(frozen=True)
 class _Case:
-    """A claim with its data: contrasts whose positive direction is the claimed one, or why there are none."""
+    """A claim with its data at a look: estimates whose positive direction is the claimed one, or why there are none."""
 
     claim: Claim
     sides: Sides
-    contrasts: tuple[Contrast, ...]
-    obstacle: str
+    estimates: tuple[Estimate, ...]
+    reason: Reason
+    why: str
+    floors: tuple[Reason, ...] = ()
 
     @property
     def relation(self) -> Better:
         return RELATIONS[self.claim.relation]
 
     @property
-    def measured(self) -> bool:
-        """Whether there is a p value, decided or not."""
-        return self.contrasts[0].n > 1 and self.claim.metric not in EXACT
+    def margin(self) -> float | None:
+        return margin(self.claim)
+
+    @property
+    def floored(self) -> Floored:
+        return floored(self.floors, self.relation.compared(len(self.floors)))
+
+    @property
+    def ways(self) -> list[Way]:
+        """The ways to an outcome that mean something at the floors of the sides."""
+        ways = self.relation.ways(self.claim, self.margin, self.estimates)
+        return [way for way in ways if way.stands(self.floored)]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the metric has no noise."""
+        return self.claim.metric in EXACT
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every run of the look has ended, so that the look may be judged."""
+        return self.reason not in (Reason.UNFINISHED, Reason.NO_RUN)
 
     @property
     def p(self) -> float:
-        """The p value for Holm's correction; 1 if the claim cannot be decided."""
-        return 1.0 if self.obstacle else self.relation.p(self.claim, self.contrasts)
+        """The p value for the correction; 1 if the claim cannot be decided."""
+        return 1.0 if self.reason or not self.estimates else self.relation.p(self.estimates, self.ways)
 
     def shown_p(self) -> float | None:
         """The p value to print; None without a test."""
-        return self.p if self.measured else None
+        return self.p if self.estimates and self.estimates[0].error and not self.is_exact else None
 
 
-def tests(claims: Sequence[Claim]) -> dict[tuple[object, ...], list[Claim]]:
-    """The claims of each distinct test, in order: same relation, same sides, same metric."""
+def tests(claims: Sequence[Claim], grid: Grid, cells: Sequence[Cell]) -> dict[tuple[object, ...], list[Claim]]:
+    """The claims of each distinct test, in order: the same weights of the same cells, metric and question of size."""
     by_test: dict[tuple[object, ...], list[Claim]] = {}
     for claim in claims:
         if claim.metric not in EXACT:
-            by_test.setdefault(_test(claim), []).append(claim)
+            by_test.setdefault(_test(claim, grid, cells), []).append(claim)
     return by_test
 
 
-def _test(claim: Claim) -> tuple[object, ...]:
-    sides = tuple(repr(sorted(side.items())) for side in claim.asked)
-    mirrored = claim.relation in (">", "~", "spread")
-    bound = {"~": claim.margin, "ratio": claim.ratio}.get(claim.relation)
-    kind = claim.relation if claim.relation not in (">", "~") else ""
-    return kind, frozenset(sides) if mirrored else sides, claim.metric, claim.against, bound
+def _test(claim: Claim, grid: Grid, cells: Sequence[Cell]) -> tuple[object, ...]:
+    """What makes two claims one test: the weights of the cells up to their sign, so brackets do not count."""
+    relation = RELATIONS[claim.relation]
+    named = [_name(grid, cells, side) for side in claim.asked]
+    rows = relation.weights(claim)
+    if len(relation.tested(rows)) == 1:
+        weights = sorted(summed(zip(named, rows[0], strict=True)).items())
+        first = weights[0][1] if weights else 1.0
+        contrast: object = tuple((name, round(weight / first, 9)) for name, weight in weights)
+    else:
+        contrast = tuple(named)  # each step in its order
+    bound = {"~": margin(claim), "ratio": claim.ratio}.get(claim.relation)
+    kind = claim.relation if claim.relation in ("ratio", "ordering", "trend", "spread") else claim.size
+    return kind, contrast, claim.metric, claim.against, margin(claim) if claim.size else bound
+
+
+def _name(grid: Grid, cells: Sequence[Cell], side: dict[str, object]) -> str:
+    """The cell that a side names; its values if there is no such cell."""
+    fitting = side_of(grid, cells, side)
+    return fitting[0].label if len(fitting) == 1 else repr(sorted({**grid.baseline, **side}.items(), key=str))
 
 
 def verdicts(measured: Measurements) -> list[Verdict]:
     """One verdict for each claim of the grid, in the order of the grid."""
-    claims = [_measured(claim, measured.cells) for claim in measured.grid.claims]
-    cases = [_case(claim, measured) for claim in claims]
-    p_values = dict.fromkeys(tests(claims), 1.0)
-    p_values |= {_test(case.claim): case.p for case in cases if _test(case.claim) in p_values}
-    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    levels = dict(zip(p_values, holm_levels(list(p_values.values())), strict=True))
+    return [judged.verdict(measured) for judged in _judged(measured)]
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """What the first look leaves to the second.
+
+    Attributes:
+        open: Labels of the cells that stand in claims which more seeds may resolve.
+        missing: The number of runs that have not ended, in the claim that lacks most.
+    """
+
+    open: frozenset[str]
+    missing: int
+
+
+def first_look(measured: Measurements) -> FirstLook:
+    """What the first look leaves open, by the seeds of that look alone."""
+    first = _judged(measured, looks=1)
+    missing = max((judged.case.sides.unended for judged in first), default=0)
+    cells = {cell.label for judged in first if judged.reason.seeds_help for cell in judged.case.sides.cells}
+    return FirstLook(frozenset(cells), missing)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A claim at the look that decides, or at the last that it has reached."""
+
+    case: _Case
+    decision: Decision
+    family: int
+    looks: tuple[int, ...]
+
+    @property
+    def level(self) -> float:
+        return LEVEL if self.case.is_exact else self.decision.level
+
+    @property
+    def adjusted(self) -> Interval:
+        case = self.case
+        return case.relation.interval(case.estimates, self.level) if case.estimates else _NOTHING
+
+    @property
+    def outcome(self) -> str:
+        case = self.case
+        return NOT_RESOLVED if case.reason else case.relation.decide(self.adjusted, case.ways)
+
+    @property
+    def reason(self) -> Reason:
+        """Why the claim is not resolved; `Reason.NONE` if it is."""
+        case = self.case
+        if case.reason or self.outcome != NOT_RESOLVED:
+            return case.reason
+        marked = next((reason for reason in case.floors if reason), Reason.NONE)
+        blocked = case.relation.asks_size(case.claim) and case.floored != "none"
+        return marked if marked and (blocked or case.floored == "both") else Reason.POWER
+
+    def verdict(self, measured: Measurements) -> Verdict:
+        case, adjusted = self.case, self.adjusted
+        claim, relation, estimates, sides = case.claim, case.relation, case.estimates, case.sides
+        labels = {metric.name: metric.label or metric.name for metric in measured.grid.metrics}
+        metric, unit = split_unit(labels.get(claim.metric, claim.metric))
+        first = estimates[0] if estimates else None
+        raw = relation.interval(estimates, LEVEL) if estimates else _NOTHING
+        size = relation.size(claim, adjusted, case.margin)
+        is_floored = (size is Size.INSIDE and case.floored == "one") or (size and case.floored == "both")
+        verdict = Verdict(
+            claim=claim,
+            outcome=self.outcome,
+            direction=relation.direction(adjusted),
+            size=Size.ASTRIDE if is_floored else size,
+            reason=self.reason,
+            remarks="; ".join(filter(None, (case.why, *sides.notes, *self._marks()))),
+            sides=sides.names,
+            metric=metric,
+            unit=unit,
+            margin=case.margin,
+            raw=raw,
+            adjusted=adjusted,
+            look=max(1, self.decision.look),
+            looks=self.looks,
+            n=sides.n,
+            seed_error=_root(first.seeds.value if first and first.seeds else None),
+            example_error=_root(first.examples.value) if first and sides.has_examples else None,
+            p=case.shown_p(),
+            adjusted_p=None if case.shown_p() is None else self.decision.p,
+            detectable=relation.detectable(claim, estimates, self.level) if first and not case.is_exact else None,
+            pools=about(measured.grid, measured.cells),
+            family=self.family,
+            published=published(claim),
+            proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
+            runs=sides.runs,
+            computing=computing(sides.behind, measured) if sides.behind else Computing(),
+        )
+        return replace(verdict, sentence=sentence(verdict))
+
+    def _marks(self) -> list[str]:
+        """Remarks beside the reason: sides at the floor, runs that answer every example alike, steps back."""
+        case, marks = self.case, []
+        for reason, bar in ((Reason.PLATEAU, "the bigram baseline"), (Reason.FLOOR, "the best constant answer")):
+            if count := case.floors.count(reason):
+                marks.append(f"{count} of {len(case.floors)} sides at the floor, no better than {bar}")
+        if silent := case.sides.silent:
+            counted = "counted" if case.relation.counts_silent else "not counted"
+            marks.append(f"{silent} fine-tuning{'s' * (silent > 1)} with all outputs equal, {counted}")
+        if isinstance(case.relation, Trend) and (wrong := case.relation.wrong(case.estimates)):
+            marks.append(f"step {', '.join(map(str, wrong))} goes the other way")
+        return marks
+
+
+def _root(variance: float | None) -> float | None:
+    return None if variance is None else variance**0.5
+
+
+def _judged(measured: Measurements, looks: int | None = None) -> list[_Judged]:
+    """Every claim at the look that decides, or at the last that it has reached, of the first ``looks``."""
+    numbers = measured.looks
+    claims = [_official(claim, measured.cells) for claim in measured.grid.claims]
+    cases = [[_case(claim, at) for claim in claims]
+             for at in (measured.at_look(look) for look in range(1, (looks or len(numbers)) + 1))]  # fmt: skip
+    reached = _reached(cases, numbers)
+    family = tests(claims, measured.grid, measured.cells)
+    places = {test: [claims.index(claim) for claim in members] for test, members in family.items()}
+    p_values = {
+        test: [min(cases[look][n].p for n in members) for look in range(min(reached[n] for n in members))]
+        for test, members in places.items()
+    }
+    decisions = dict(zip(p_values, decided(list(p_values.values()), Looks(numbers)), strict=True))
+    exact = Decision(1, False, LEVEL, 1.0)
     judged = []
-    for case in cases:
-        test = _test(case.claim)
-        decided = adjusted.get(test, 1.0), levels.get(test, LEVEL), len(p_values)
-        spent = computing(case.sides.behind, measured)
-        judged.append(_verdict(measured.grid, case, *decided, spent, _beside(case, measured)))
+    for place, claim in enumerate(claims):
+        decision = decisions.get(_test(claim, measured.grid, measured.cells), exact)
+        judged.append(_Judged(cases[max(1, decision.look) - 1][place], decision, len(family), numbers))
     return judged
 
 
-def _measured(claim: Claim, cells: Sequence[Cell]) -> Claim:
+def _reached(cases: Sequence[Sequence[_Case]], numbers: Sequence[int]) -> list[int]:
+    """How many looks each claim has reached: all their runs have ended, and the second has more of them."""
+    counts = []
+    for of_claim in zip(*cases, strict=True):
+        count = 0
+        for look, case in enumerate(of_claim):
+            planned = max((len(cell.planned) for cell in case.sides.cells), default=0)
+            if not case.has_ended or (look and planned < numbers[look]):
+                break
+            count = look + 1
+        counts.append(count)
+    return counts
+
+
+def _official(claim: Claim, cells: Sequence[Cell]) -> Claim:
     """The claim with the metric on official data if the cells are fine-tuned on it."""
     task = claim.official.partition(".")[0]
     is_official = any(task in cell.tasks for cell in cells) and bool(task)
     return claim.model_copy(update={"metric": claim.official}) if is_official else claim
 
 
-def _beside(case: "_Case", measured: Measurements) -> Resampled | None:
-    if case.claim.relation not in (">", "~") or len(case.contrasts) != 1:
-        return None
-    return resampled(case.claim, case.contrasts[0], case.sides.runs, measured)
-
-
 def _case(claim: Claim, measured: Measurements) -> _Case:
     sides, relation = collect(measured, claim), RELATIONS[claim.relation]
-    empty = (Contrast((), ()),)
-    if sides.missing:
-        return _Case(claim, sides, empty, sides.missing)
-    problem = relation.problem(sides.values)
+    reason, why = _without_estimate(claim, sides)
+    if not sides.n or reason is Reason.UNTESTABLE:
+        return _Case(claim, sides, (), reason, why)
+    problem = relation.problem(sides.sample.values)
     if problem:
-        return _Case(claim, sides, empty, problem)
-    contrasts = relation.contrasts(claim, sides.values)
-    return _Case(claim, sides, contrasts, _obstacle(claim, sides, contrasts))
+        return _Case(claim, sides, (), reason or Reason.UNTESTABLE, why or problem)
+    estimates = relation.estimates(claim, sides.sample)
+    if not reason:
+        reason, why = _with_estimate(claim, sides, estimates)
+    if not reason and (rate := differs_at_common(claim, sides, estimates, measured)):
+        reason, why = Reason.RATE, rate
+    return _Case(claim, sides, estimates, reason, why, floors(measured, claim, sides))
 
 
-def _obstacle(claim: Claim, sides: Sides, contrasts: Sequence[Contrast]) -> str:
-    """Why contrasts cannot be decided, whatever their interval is."""
-    relation, n, count = RELATIONS[claim.relation], contrasts[0].n, len(sides.values)
-    if n < relation.fewest:
-        what = ("pair" if count == 2 else "set") + "s" * (n > 1)
-        sized = "" if count == 2 else f" of {count} runs"
-        finished = f"{('no', 'one')[n] if n < 2 else n} finished {what}{sized}"
-        return f"{finished} with a common seed on one device class; at least {relation.fewest} are needed"
-    if any(sides.plateau[a] and sides.plateau[b] for a, b in relation.compared(count)):
-        which = "both sides" if count == 2 else "two sides that are compared"
-        return f"{which} are still on the plateau (no better than the bigram baseline); train longer"
-    if claim.relation == "spread" and sides.lost:
-        return f"{', '.join(sides.lost)}; without their scores the spread cannot be compared"
-    if claim.metric not in EXACT and any(contrast.sd == 0 for contrast in contrasts):
-        return "the difference is the same in every seed, so there is no noise to compare with"
-    return ""
+def _without_estimate(claim: Claim, sides: Sides) -> tuple[Reason, str]:
+    """Why the runs of a claim cannot be compared, whatever they measured."""
+    if sides.missing or sides.apart:
+        return (Reason.UNTESTABLE, sides.missing) if sides.missing else (Reason.TEXT, sides.apart)
+    if claim.metric in EXACT and sides.n:
+        return Reason.NONE, ""
+    if not sides.begun:
+        return Reason.NO_RUN, "no finished run of some side"
+    if sides.unended:
+        return Reason.UNFINISHED, f"{sides.unended} of its runs have not ended; a look is judged when all have"
+    lost = "; ".join(sides.lost)
+    if not sides.n:
+        if sides.silent:
+            return Reason.SILENT, f"all {sides.silent} scores of some side are of equal outputs"
+        told = "" if sides.notes else "its runs do not measure this"
+        return (Reason.LOST, lost) if lost else (Reason.UNTESTABLE, told)
+    if claim.relation == "spread" and lost:
+        return Reason.LOST, f"{lost}; without their scores the spread cannot be compared"
+    if sides.n < 2:
+        return Reason.ONE_SEED, "one seed on some side shows no noise; at least 2 are needed"
+    return Reason.NONE, ""
 
 
-def _verdict(
-    grid: Grid, case: _Case, p: float, level: float, family: int, spent: Computing, beside: Resampled | None
-) -> Verdict:
-    claim, relation, contrasts = case.claim, case.relation, case.contrasts
-    labels = {metric.name: metric.label or metric.name for metric in grid.metrics}
-    metric, unit = split_unit(labels.get(claim.metric, claim.metric))
-    adjusted = relation.interval(claim, contrasts, level)
-    outcome = NOT_RESOLVED if case.obstacle else relation.decide(claim, adjusted)
-    veto = relation.veto(contrasts) if outcome == REPLICATES else ""
-    verdict = Verdict(
-        claim=claim,
-        outcome=NOT_RESOLVED if veto else outcome,
-        reason="; ".join(filter(None, (case.obstacle, veto, *case.sides.notes, _rank_agreement(case)))),
-        sides=case.sides.names,
-        metric=metric,
-        unit=unit,
-        raw=relation.interval(claim, contrasts, LEVEL),
-        adjusted=adjusted,
-        p=case.shown_p(),
-        adjusted_p=p if case.measured else None,
-        rank_p=contrasts[0].rank_p if len(contrasts) == 1 else None,
-        detectable=relation.detectable(claim, contrasts, level),
-        family=family,
-        published=published(claim),
-        proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
-        runs=case.sides.runs,
-        computing=spent,
-        resampled=beside,
-    )
-    return replace(verdict, sentence=sentence(verdict))
+def _with_estimate(claim: Claim, sides: Sides, estimates: Sequence[Estimate]) -> tuple[Reason, str]:
+    fewest = RELATIONS[claim.relation].fewest
+    if sides.n < fewest:
+        return Reason.POWER, f"{sides.n} runs of some side; at least {fewest} are needed"
+    if claim.metric not in EXACT and any(not estimate.error for estimate in estimates):
+        return Reason.NO_NOISE, "the values are the same in every seed, so there is no noise to compare with"
+    return Reason.NONE, ""
 
 
 def _own_split(claim: Claim) -> str:
@@ -180,23 +343,12 @@ def _own_split(claim: Claim) -> str:
     return f"own split: {task.own_split}" if task and task.own_split else ""
 
 
-def _rank_agreement(case: _Case) -> str:
-    """Kendall's tau of an ordering; printed, never decisive."""
-    if case.claim.relation != "ordering" or case.obstacle:
-        return ""
-    interval = mean_interval(agreement(case.claim, case.sides.values))
-    if interval.mean is None:
-        return ""
-    around = f" [{interval.low:.2f}, {min(1.0, interval.high):.2f}]" if interval.low and interval.high else ""
-    return f"Kendall's tau with the claimed order {interval.mean:.2f}{around}"
-
-
 def tally(judged: Sequence[Verdict]) -> str:
     """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
     names = {REPLICATES: ("replicates", "replicate"), CONTRADICTS: ("contradicts", "contradict")}
     counts = []
     for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED, "not measured"):
-        count = sum((verdict.outcome if verdict.n else "not measured") == outcome for verdict in judged)
+        count = sum((verdict.outcome if verdict.is_measured else "not measured") == outcome for verdict in judged)
         singular, plural = names.get(outcome, (outcome, outcome))
         counts += [f"{count} {singular if count == 1 else plural}"] if count else []
     return ", ".join(counts) or "no claims"

@@ -1,224 +1,215 @@
-"""The number of seeds that the claims of a grid need, estimated before it runs.
+"""What each claim of a grid can show at each look, before it runs: visible differences, and the power of equality.
 
-To show an effect with 80 % power, its interval must be narrow enough, and its width depends on the noise, which only
-finished runs show. The pilot is a scale with finished runs: the scale itself, then the other scales of the grid.
-Without one, the answer is for effects in standard deviations of a seed's number (of the difference of two sides, or of
-the relation's own number).
-
-The level is Bonferroni's share for the family of the grid's claims: that of Holm's first step, its strictest. Seeds
-follow from the noncentral t distribution, with the spread of the pilot taken as true.
+The noise of a run comes from a pilot, the first scale with finished runs (the planned one, then the others of the
+grid), pooled over cells as verdicts pool it; without a pilot it is assumed, and said to be. The level is that of Holm's
+first step, its strictest, at each look. The numbers of seeds are the grid's: none is chosen by looking at results.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from ablations.claims.contrasts import collect
+from ablations.claims.contrasts import Sides, collect
 from ablations.claims.judging import tests
+from ablations.claims.margins import margin, source
 from ablations.claims.published_claims import RELATIONS as IN_WORDS
 from ablations.claims.relations import RELATIONS
-from ablations.claims.verdict_text import split_unit
-from ablations.core.formatting import Entry, Sheet, fixed, places
+from ablations.claims.sample import Sample
+from ablations.core.formatting import Entry, Sheet, fixed, places, split_unit
+from ablations.core.looks import Looks, nominal_alpha
 from ablations.core.metrics import EXACT
-from ablations.core.statistics import LEVEL, POWER, Contrast, seeds_needed
+from ablations.core.moderation import Variance
+from ablations.core.statistics import LEVEL, POWER
+from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.variances import group_of
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
-from lightning_modules.tasks import TASKS
 
-EFFECTS = (0.5, 1.0, 2.0)  # standard deviations, without a pilot
-_PERCENT = 100.0
+ASSUMED = {
+    "nats": 0.012,
+    "share": 0.01,
+    "correlation": 0.02,
+    "mean score": 0.01,
+}  # unit -> sd of a run, without a pilot
+_SPREAD = 0.6  # sd of distances from the median, in those of a run (normal: sqrt(1 - 2 / pi))
+_NONE = 0.05  # a power of equality below this is none
 
 
 @dataclass(frozen=True)
-class Need:
-    """The seeds that a claim needs.
+class Prospect:
+    """What a claim can show at a look.
 
     Attributes:
-        pilot: The scale that the spread comes from; empty without one.
-        n: Seeds of the pilot.
-        sd: Standard deviation of a seed's number in the pilot, of the noisiest step of an ordering.
-        effect: The effect in the pilot, in the relation's own terms; positive is as claimed.
-        seeds: Seeds for that effect at 80 % power and the level of the plan; None if no number suffices.
-        printed: The smallest published effect of the grid in this metric's unit; None if it does not transfer.
-        seeds_printed: Seeds for the published effect.
-        planned: Seeds that the scale plans.
+        look: The look, from 1.
+        n: Its number of seeds.
+        pilot: The scale that the noise comes from; empty if it is assumed.
+        sd: Standard deviation of a run (of its logarithm for a ratio, of its distance from the median for a spread),
+            the largest of the compared cells; None if unknown.
+        examples: Whether the noise of held-out examples is counted.
+        visible: The smallest true difference that is seen with 80 % power; None if unknown.
+        margin, margin_from: The margin and where it comes from.
+        equality: The chance to show a difference inside the margin if there is none; None without a margin.
         exact: Whether the metric has no noise, so that one run per side suffices.
-        plateau: Whether compared sides were on the plateau in the pilot, so that its effect means little.
+        untestable: Why the scale cannot test the claim; empty if it can.
     """
 
     claim: Claim
-    pilot: str
+    look: int
     n: int
-    sd: float | None
-    effect: float | None
-    seeds: int | None
-    printed: float | None
-    seeds_printed: int | None
-    planned: int
+    pilot: str = ""
+    sd: float | None = None
+    examples: bool = False
+    visible: float | None = None
+    margin: float | None = None
+    margin_from: str = ""
+    equality: float | None = None
     exact: bool = False
-    plateau: bool = False
+    untestable: str = ""
+
+    @property
+    def asks_equality(self) -> bool:
+        """Whether the claim says that a difference is small."""
+        return self.claim.relation == "~" or self.claim.size == "inside"
 
     def to_dict(self) -> dict[str, Entry]:
         """All fields, the claim by its id."""
         return {"claim": self.claim.id, **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "claim"}}
 
 
-def family_level(claims: Sequence[Claim]) -> float:
-    """The coverage of each interval when the family shares the level evenly (Bonferroni)."""
-    return 1 - (1 - LEVEL) / max(1, len(tests(claims)))
-
-
-def needs(grid: Grid, scale: str, measured: Mapping[str, Measurements], planned: int | None = None) -> list[Need]:
-    """The seeds that every claim of a grid needs at a scale.
+def prospects(grid: Grid, scale: str, measured: Mapping[str, Measurements]) -> list[Prospect]:
+    """What every claim of a grid can show at each look of a scale, claim by claim.
 
     Args:
         grid: The grid.
         scale: The scale of the plan.
         measured: Scale -> measurements of its cells; pilots are tried in this order, after ``scale`` itself.
-        planned: Number of planned seeds; by default that of the cells of ``scale``.
     """
-    level = family_level(grid.claims)
-    pilots = {scale: measured[scale], **measured}
-    seeds = max((len(cell.planned) for cell in measured[scale].cells), default=0) if planned is None else planned
-    return [_need(grid, claim, pilots, level, seeds) for claim in grid.claims]
+    here = measured[scale]
+    looks, family = Looks(here.looks), len(tests(grid.claims, grid, here.cells))
+    level = 1 - nominal_alpha((1 - LEVEL) / max(1, family), looks)
+    pilots = {scale: here, **measured}
+    return [_prospect(claim, look, here, pilots, level) for claim in grid.claims for look in range(1, len(looks.n) + 1)]
 
 
-def _need(grid: Grid, claim: Claim, pilots: Mapping[str, Measurements], level: float, planned: int) -> Need:
-    relation = RELATIONS[claim.relation]
-    printed = smallest_published(grid, claim)
-    if claim.metric in EXACT:
-        return Need(claim, "", 0, None, None, 1, None, None, planned, exact=True)
-    pilot, contrasts, plateau = _pilot(claim, pilots)
-    if not contrasts:
-        return Need(claim, "", 0, None, None, None, printed, None, planned)
-    return Need(
-        claim=claim,
+def _prospect(
+    claim: Claim, look: int, here: Measurements, pilots: Mapping[str, Measurements], level: float
+) -> Prospect:
+    n, relation = here.looks[look - 1], RELATIONS[claim.relation]
+    sides, bound = collect(here, claim), margin(claim)
+    told = Prospect(claim, look, n, margin=bound, margin_from=source(claim), exact=claim.metric in EXACT)
+    if sides.missing or sides.apart or told.exact:
+        return _with(told, untestable=sides.missing or sides.apart)
+    pilot, sd, pilot_sides = _noise(claim, pilots)
+    if sd is None:
+        return told
+    df = sum(n - 1 for cell in here.cells if group_of(here.grid, cell) == group_of(here.grid, sides.cells[0]))
+    known = dict.fromkeys((cell.label for cell in sides.cells), Variance(sd**2, max(df, 1), max(df, 1)))
+    keys = tuple(cell.label for cell in sides.cells)
+    scores = pilot_sides.sample.scores if pilot_sides and claim.relation not in ("ratio", "spread") else ()
+    sample = Sample(keys, ((0.0,) * n,) * len(keys), known=known, scores=scores, planned=True)
+    estimates = relation.estimates(claim, sample)
+    return _with(
+        told,
         pilot=pilot,
-        n=contrasts[0].n,
-        sd=max(contrast.sd or 0.0 for contrast in relation.tested(contrasts)),
-        effect=relation.interval(claim, contrasts, LEVEL).mean,
-        seeds=relation.needed(claim, contrasts, None, level),
-        printed=printed,
-        seeds_printed=None if printed is None else relation.needed(claim, contrasts, printed, level),
-        planned=planned,
-        plateau=plateau,
+        sd=sd,
+        examples=bool(scores),
+        visible=relation.detectable(claim, estimates, level) if n >= relation.fewest else None,
+        equality=relation.equality(claim, estimates, level, bound),
     )
 
 
-def _pilot(claim: Claim, pilots: Mapping[str, Measurements]) -> tuple[str, tuple[Contrast, ...], bool]:
-    """The first scale whose measurements of a claim's sides have enough common seeds and some noise."""
+def _with(prospect: Prospect, **changes: object) -> Prospect:
+    return Prospect(**{f.name: getattr(prospect, f.name) for f in fields(prospect)} | changes)  # pyright: ignore
+
+
+def _noise(claim: Claim, pilots: Mapping[str, Measurements]) -> tuple[str, float | None, Sides | None]:
+    """The first scale whose runs show the noise of a claim's cells, the largest sd of these, and its sides."""
     relation = RELATIONS[claim.relation]
     for name, measured in pilots.items():
         sides = collect(measured, claim)
-        if sides.missing or len(sides.seeds) < relation.fewest or relation.problem(sides.values):
+        if sides.missing or sides.n < relation.fewest or relation.problem(sides.sample.values):
             continue
-        contrasts = relation.contrasts(claim, sides.values)
-        if all(contrast.sd for contrast in contrasts):
-            flat = any(sides.plateau[a] and sides.plateau[b] for a, b in relation.compared(len(sides.plateau)))
-            return name, contrasts, flat
-    return "", (), False
+        sample = {"ratio": Sample.logs, "spread": Sample.spreads}.get(claim.relation, lambda same: same)(sides.sample)
+        if sample.has_noise:
+            return name, max(sample.variances[key].value for key in sample.keys) ** 0.5, sides
+    assumed = ASSUMED.get(unit(claim.metric))
+    if assumed is None or claim.relation == "ratio":
+        return "", None, None
+    return "", assumed * (_SPREAD if claim.relation == "spread" else 1.0), None
 
 
-def smallest_published(grid: Grid, claim: Claim) -> float | None:
-    """The smallest published difference of two sides, among the grid's claims, in the unit of a claim's metric.
-
-    Scores of the same task and measure transfer, from per cent to shares; perplexities transfer as logarithms, in nats.
-    Everything else (such as a mean over tasks against a loss) is None: there is no conversion.
-    """
-    if claim.relation != ">":
-        return None
-    kin = (other for other in grid.claims if (other.metric, other.relation) == (claim.metric, ">"))
-    effects = [abs(effect) for other in kin if (effect := published_effect(other))]
-    return min(effects, default=None)
-
-
-def published_effect(claim: Claim) -> float | None:
-    """The published advantage of a over b in the unit of our metric; None if it does not transfer or is missing."""
-    a, b = claim.published.get("a"), claim.published.get("b")
-    if a is None or b is None or len(claim.published) != 2:
-        return None
-    theirs = split_unit(claim.published_metric.partition(",")[0])[0].casefold()
-    if claim.metric == "heldout.loss":
-        return math.log(b / a) if "perplexity" in theirs and min(a, b) > 0 else None
-    task, _, measure = claim.metric.partition(".")
-    closed = theirs.replace("-", "").replace(" ", "")
-    prefix = measure.replace("_", "") if task == "heldout" else task if task in TASKS else ""
-    if (
-        not prefix
-        or not closed.startswith(prefix)
-        or measure.rpartition("_")[2] not in closed
-        or claim.better != "higher"
-    ):
-        return None
-    return (a - b) / (_PERCENT if max(abs(a), abs(b)) > 1 else 1.0)
-
-
-def sheet(needed: Sequence[Need], grid: Grid, scale: str) -> Sheet:
-    """One row per claim, for people."""
-    units = {metric.name: split_unit(metric.label or metric.name) for metric in grid.metrics}
+def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
+    """One row per claim and two columns per look, for people."""
+    units = {metric.name: split_unit(metric.label or metric.name)[1] for metric in grid.metrics}
+    by_claim: dict[str, list[Prospect]] = {}
+    for prospect in told:
+        by_claim.setdefault(prospect.claim.id, []).append(prospect)
     rows: list[list[Entry]] = []
-    for need in needed:
-        unit = units.get(need.claim.metric, (need.claim.metric, ""))[1]
-        rows.append([
-            need.claim.id, IN_WORDS[need.claim.relation], _pilot_text(need),
-            _amount(need.sd), _with(_amount(need.effect), unit if need.claim.relation != "ratio" else "times"),
-            _seeds(need, need.seeds), _with(_amount(need.printed), unit) if need.printed else "does not transfer",
-            _seeds(need, need.seeds_printed) if need.printed else "", need.planned,
-        ])  # fmt: skip
-    headings = ("claim", "relation", "pilot seeds", "sd of a seed", "effect so far", "seeds for it",
-                "smallest published effect", "seeds for that", "planned")  # fmt: skip
-    return Sheet(headings, rows, left=3, notes=_notes(needed, grid, scale))
+    for of_claim in by_claim.values():
+        first = of_claim[0]
+        claim, unit_ = first.claim, units.get(first.claim.metric, "")
+        row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, _asked(claim), _amount(first.margin, unit_)]
+        row += [_amount(first.sd, "" if claim.relation == "ratio" else unit_) + " (assumed)" * _is_assumed(first)]
+        for prospect in of_claim:
+            row += [_visible(prospect, unit_), _equality(prospect)]
+        rows.append(row)
+    looks = [(p.look, p.n) for p in next(iter(by_claim.values()), [])]
+    headings = ["claim", "relation", "margin", "sd of a run"]
+    for look, n in looks:
+        headings += [f"visible at look {look} (n = {n})", "power of equality"]
+    return Sheet(headings, rows, left=2, notes=_notes(told, looks))
 
 
-def _notes(needed: Sequence[Need], grid: Grid, scale: str) -> list[str]:
-    level, family = family_level(grid.claims), len(tests(grid.claims))
+def _asked(claim: Claim) -> str:
+    much = {"inside": ", a little", "beyond": ", much"}.get(claim.size, "")
+    return IN_WORDS[claim.relation] + much
+
+
+def _is_assumed(prospect: Prospect) -> bool:
+    return prospect.sd is not None and not prospect.pilot
+
+
+def _amount(value: float | None, unit_: str) -> str:
+    return "" if value is None else f"{fixed(value, places(abs(value), value))} {unit_}".strip()
+
+
+def _visible(prospect: Prospect, unit_: str) -> str:
+    if prospect.untestable:
+        return "not testable at this scale"
+    if prospect.exact:
+        return "no noise"
+    if prospect.visible is None:
+        return "unknown" if prospect.n >= RELATIONS[prospect.claim.relation].fewest else "too few seeds"
+    return _amount(prospect.visible, "times" if prospect.claim.relation == "ratio" else unit_)
+
+
+def _equality(prospect: Prospect) -> str:
+    if prospect.equality is None or not prospect.asks_equality:
+        return ""
+    return "none: cannot be shown" if prospect.equality < _NONE else f"{100 * prospect.equality:.0f} %"
+
+
+def _notes(told: Sequence[Prospect], looks: Sequence[tuple[int, int]]) -> list[str]:
+    numbers = " and ".join(str(n) for _, n in looks)
     notes = [
-        f"Seeds for {100 * POWER:g} % power at {100 * level:.4g} %, the level of each of {family} tests when they "
-        "share the error evenly (Bonferroni; Holm is as strict at its first step and less strict after). The pilot's "
-        "spread is taken as true; with three seeds its 95 % interval reaches from half to six times its value."
+        f"Claims are judged at {numbers} seeds, fixed in the grid; what the first look decides is final, and only "
+        "cells of open claims get the seeds of a second. Visible: the smallest true difference seen with "
+        f"{100 * POWER:g} % power, at the level of Holm's first step over all claims of the grid and both looks. Power "
+        "of equality: the chance to show a difference inside the margin if there is none."
     ]
-    if any(need.pilot not in ("", scale) for need in needed):
-        notes.append("A pilot at another scale may have another spread than this scale.")
-    if any(need.effect is not None and _against(need) for need in needed):
-        notes.append("An effect below 0, or a ratio below the claimed ratio, goes against the claim.")
-    if any(need.claim.relation == "~" for need in needed):
-        notes.append("For 'about equal', the seeds show equality within the margin if there is no true difference.")
-    if any(need.claim.relation == "ordering" and need.pilot and need.seeds is None for need in needed):
-        notes.append("No number: a step of the ordering goes the other way in the pilot; more seeds cannot show it.")
-    if any(not need.pilot and not need.exact for need in needed):
-        listed = ", ".join(f"{seeds_needed(size, 1.0, level)} for {size:g}" for size in EFFECTS)
-        notes.append(
-            "Without a pilot the spread is unknown. Seeds for effects in standard deviations of a seed's number: "
-            f"{listed}."
-        )
-    if any(need.printed is None and not need.exact for need in needed):
-        notes.append(
-            "A published effect transfers if it is a difference of two sides on the same task and measure, or of "
-            "perplexities; others cannot be converted."
-        )
+    notes += _of_noise(told)
+    hopeless = [p.claim.id for p in told if p.look == len(looks) and p.asks_equality and (p.equality or 0.0) < _NONE
+                and p.sd is not None]  # fmt: skip
+    if hopeless:
+        notes.append(f"That a difference is small cannot be shown with these seeds and margins: {', '.join(hopeless)}.")
     return notes
 
 
-def _against(need: Need) -> bool:
-    return need.effect is not None and need.claim.relation != "~" and need.effect < (need.claim.ratio or 0.0)
-
-
-def _amount(value: float | None) -> str:
-    return "" if value is None else fixed(value, places(abs(value), value))
-
-
-def _with(text: str, unit: str) -> str:
-    return f"{text} {unit}".strip() if text else ""
-
-
-def _pilot_text(need: Need) -> str:
-    return f"{need.n} at {need.pilot}{', on the plateau' * need.plateau}" if need.pilot else "none"
-
-
-def _seeds(need: Need, seeds: int | None) -> str:
-    if need.exact:
-        return "no noise"
-    if seeds is not None:
-        return str(seeds)
-    return "no number" if need.pilot else ""
+def _of_noise(told: Iterable[Prospect]) -> list[str]:
+    sources = list(dict.fromkeys(p.pilot for p in told if p.pilot))
+    notes = [f"The sd of a run comes from the finished runs at {' and '.join(sources)}."] if sources else []
+    if any(_is_assumed(p) for p in told):
+        notes.append("Assumed: no run has finished; the sd is a guess from grids of this kind.")
+    if any(p.sd is not None and not p.examples for p in told):
+        notes.append("Where no scores by example are known, the noise of held-out examples comes on top.")
+    return notes

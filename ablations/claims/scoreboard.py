@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
 from ablations.measurements.measurements import Measurements
@@ -36,7 +36,10 @@ class Answer:
     Attributes:
         claim: The published claim's id.
         asked: The id of the grid's own claim.
-        outcome: The verdict; ``not run`` without data.
+        outcome: The verdict; ``not run`` unless two runs a side speak about it.
+        reason: Why it is open; empty if it is not.
+        direction, size, margin, look: As in the verdict.
+        effect, effect_low, effect_high: In ``unit``, with the interval that decides.
         removed, published: The share of b's shortfall that a removes, measured and printed; see `removed`.
         low, high: The adjusted interval of the measured share.
         runs: The ids of the runs behind it.
@@ -56,6 +59,15 @@ class Answer:
     high: float | None
     published: float | None
     runs: tuple[str, ...]
+    reason: str = ""
+    direction: str = ""
+    size: str = ""
+    margin: float | None = None
+    look: int = 1
+    unit: str = ""
+    effect_low: float | None = None
+    effect_high: float | None = None
+    post_hoc: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,22 @@ class Entry:
         if CONTRADICTS in measured:
             return MIXED if REPLICATES in measured else CONTRADICTS
         return REPLICATES if replicated and not any(_unsure(page) for page in pages) else NOT_RESOLVED
+
+    def reason(self, scale: str) -> str:
+        """Why the claim is open at a scale, the reason of most of its answers; empty if it is not, or nothing was run.
+
+        Of several that are as frequent, the first in the order of `Reason`.
+        """
+        if self.outcome(scale) != NOT_RESOLVED:
+            return ""
+        given = [a.reason for a in self.answers if a.scale == scale and a.outcome == NOT_RESOLVED and a.reason]
+        order = {str(reason): place for place, reason in enumerate(Reason)}
+        return min(dict.fromkeys(given), key=lambda name: (-given.count(name), order.get(name, 0)), default="")
+
+    @property
+    def post_hoc(self) -> bool:
+        """Whether some answer is to a claim that was stated after runs had been seen."""
+        return any(answer.post_hoc for answer in self.answers)
 
 
 def _unsure(page: Sequence[str]) -> bool:
@@ -114,7 +142,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
     """A verdict as data for the card of its page."""
     metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
     other = verdict.claim.against or metric
-    b = [record.metrics.get(other) for _, id in _pairs(verdict) if (record := measured.get(id)) is not None]
+    b = [record.metrics.get(other) for id in _second(verdict) if (record := measured.get(id)) is not None]
     known = [float(value) for value in b if value is not None]
     floor = float(np.mean(known)) if known and len(known) == len(b) else None
     shares: list[float | None] = [None, None, None]
@@ -127,7 +155,16 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "asked": verdict.claim.id,
         "statement": verdict.claim.statement,
         "sentence": verdict.sentence,
-        "outcome": verdict.outcome if verdict.n else NOT_RUN,
+        "outcome": verdict.outcome if verdict.is_measured else NOT_RUN,
+        "direction": str(verdict.direction),
+        "size": str(verdict.size),
+        "reason": str(verdict.reason),
+        "look": verdict.look,
+        "margin": verdict.margin,
+        "unit": verdict.unit,
+        "effect_low": interval.low,
+        "effect_high": interval.high,
+        "post_hoc": verdict.claim.post_hoc,
         "metric": verdict.metric,
         "n": verdict.n,
         "effect": verdict.effect,
@@ -135,12 +172,13 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "low": shares[1],
         "high": shares[2],
         "published": _printed(verdict),
-        "runs": sorted({id for pair in verdict.runs for id in pair}),
+        "runs": sorted({id for side in verdict.runs for id in side}),
     }
 
 
-def _pairs(verdict: Verdict) -> list[tuple[str, str]]:
-    return [pair for pair in verdict.runs if len(pair) == 2]
+def _second(verdict: Verdict) -> tuple[str, ...]:
+    """The runs whose metric is side b's: with a simple method, those of side a."""
+    return verdict.runs[-1] if len(verdict.runs) <= 2 and verdict.runs else ()
 
 
 def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container[str]) -> list[Answer]:

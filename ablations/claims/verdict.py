@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from ablations.claims.contrasts import Computing
+from ablations.claims.outcomes import Direction, Reason, Size
+from ablations.core.metrics import EXACT
 from ablations.core.statistics import Interval
-from ablations.measurements.example_scores import Resampled
 from ablations.schema.claim import Claim
 
 
@@ -13,41 +14,56 @@ class Verdict:
     """One claim and its verdict. Effects are in the metric's unit; positive means a is better than b.
 
     Attributes:
-        outcome: ``replicates``, ``contradicts`` or ``not resolved``.
-        reason: Why the claim is not decided, or further remarks; empty if the interval suffices.
+        outcome: ``replicates``, ``contradicts`` or ``not resolved``: what direction and size come to for this claim.
+        direction: Whether the interval that decides excludes 0, and on which side; a positive one is as claimed.
+        size: Where that interval lies against the margin.
+        reason: Why the claim is not resolved; `Reason.NONE` if it is.
+        remarks: The reason in words, and what else to know: sides at the floor, runs left out.
         sides: The names of the sides for people; later ones leave out what all share.
-        raw: The 95 % interval of the paired difference, or of the relation's own number (the ratio, the smallest step,
-            the slope, the difference of differences or of spreads); ``adjusted``: the interval that decides.
-        p: Two-sided p of the paired t test (of the two one-sided tests for near-equality); ``adjusted_p``: Holm's.
-        rank_p: p of the signed-rank test; None below six pairs.
-        detectable: The smallest true effect with 80 % power at the adjusted level.
-        family: The number of distinct tests in Holm's correction.
+        margin: The largest difference that counts as equal; None if the claim has none.
+        raw: The 95 % interval of the difference, or of the relation's own number (the ratio, the smallest step, the
+            slope, the difference of differences or of spreads); ``adjusted``: the interval that decides.
+        look: The look whose runs speak, from 1; ``looks``: the numbers of seeds at the grid's looks.
+        n: The number of runs of the side that has fewest, at that look.
+        seed_error, example_error: The standard error of the effect over new runs, and over new held-out examples; None
+            where the scores of examples are not known.
+        p: Two-sided p (of the two one-sided tests for equality); ``adjusted_p``: corrected for looks and claims.
+        detectable: The smallest true effect with 80 % power at the level of ``adjusted``.
+        pools: Within which groups the noise of runs is pooled, as a sentence.
+        family: The number of distinct tests in the correction.
         published: The printed values of the sides as a phrase, in the paper's own metric; never mixed with ours.
         proxy: How the paper's metric differs from ours, and our own split, if the data have one.
-        runs: The run ids of each seed, in the order of the sides.
+        runs: The run ids of each side, by seed.
         computing: The cost of the runs behind the verdict.
         sentence: The verdict as one sentence for people, by `verdict_text`.
-        resampled: Bootstrap intervals, not adjusted; they decide nothing. None unless there are two sides.
     """
 
     claim: Claim
     outcome: str
-    reason: str
+    direction: Direction
+    size: Size
+    reason: Reason
+    remarks: str
     sides: tuple[str, ...]
     metric: str
     unit: str
+    margin: float | None
     raw: Interval
     adjusted: Interval
+    look: int
+    looks: tuple[int, ...]
+    n: int
+    seed_error: float | None
+    example_error: float | None
     p: float | None
     adjusted_p: float | None
-    rank_p: float | None
     detectable: float | None
+    pools: str
     family: int
     published: str
     proxy: str
     runs: tuple[tuple[str, ...], ...]
     computing: Computing
-    resampled: Resampled | None
     sentence: str = ""
 
     @property
@@ -66,6 +82,11 @@ class Verdict:
         return self.raw.mean
 
     @property
-    def n(self) -> int:
-        """The number of seeds that all sides have."""
-        return self.raw.n
+    def is_measured(self) -> bool:
+        """Whether runs speak about the claim: at least two a side, or one where the metric has no noise."""
+        return bool(self.n) and self.reason.is_measured
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the metric has no noise."""
+        return self.claim.metric in EXACT

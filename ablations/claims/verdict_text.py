@@ -2,18 +2,12 @@
 
 from decimal import Decimal
 
-from ablations.claims.relations import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Size
 from ablations.claims.verdict import Verdict
-from ablations.core.formatting import difference_text, fixed, places, range_text
+from ablations.core.formatting import difference_text, fixed, places, range_text, split_unit
 from ablations.core.statistics import POWER, Interval
 from ablations.literature.published_values import printed_difference
 from ablations.schema.claim import Claim
-
-
-def split_unit(label: str) -> tuple[str, str]:
-    """``held-out loss (nats)`` -> ``("held-out loss", "nats")``; no unit without brackets."""
-    name, bracket, unit = label.rstrip(")").rpartition(" (")
-    return (name, unit) if bracket and label.endswith(")") else (label, "")
 
 
 def published(claim: Claim) -> str:
@@ -45,18 +39,36 @@ def sentence(verdict: Verdict) -> str:
     after = f" (published: {verdict.published})" if verdict.published else ""
     interval, effect = verdict.adjusted, verdict.effect
     if effect is None or interval.low is None or interval.high is None:
-        return f"{verdict.outcome}: {verdict.reason}{after}"
+        remark = f"; {verdict.remarks}" if verdict.remarks else ""
+        return f"{verdict.outcome}: {verdict.reason}{remark}{after}"
     unit = f" {verdict.unit}" if verdict.unit else ""
     size = f"{fixed(abs(effect), places(interval.half, effect))}{unit}"
     around = range_text(interval if effect >= 0 or verdict.claim.relation in _SIGNED else _turned(interval))
     text = _TEXTS[verdict.claim.relation](verdict, effect, f"{size} {around}", unit)
-    return f"{verdict.outcome}: at this scale {text}, n = {verdict.n}{_why(verdict, unit)}{after}"
+    return f"{verdict.outcome}: at this scale {text}, n = {verdict.n}{_size(verdict, unit)}{_why(verdict, unit)}{after}"
+
+
+def direction_text(verdict: Verdict) -> str:
+    """``a better``, ``b better``, ``as claimed``, ``reversed`` or ``open``; empty without an interval."""
+    if verdict.adjusted.low is None:
+        return ""
+    pair = ("a better", "b better") if len(verdict.sides) == 2 else ("as claimed", "reversed")
+    return {Direction.POSITIVE: pair[0], Direction.NEGATIVE: pair[1]}.get(verdict.direction, "open")
+
+
+def size_text(verdict: Verdict) -> str:
+    """``beyond 0.02 nats``: the size against the margin; empty without one."""
+    bound = verdict.claim.ratio if verdict.claim.relation == "ratio" else verdict.margin
+    if not verdict.size or bound is None:
+        return ""
+    unit = "" if verdict.claim.relation == "ratio" else verdict.unit
+    return f"{verdict.size} {bound:.3g} {unit}".strip()
 
 
 def _better(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    if verdict.outcome != NOT_RESOLVED:
-        direction = "better" if effect > 0 else "worse"
-        return f"{verdict.a} is {direction} than {verdict.b} in {verdict.metric} by {by}"
+    if verdict.direction is not Direction.OPEN:
+        better = "better" if verdict.direction is Direction.POSITIVE else "worse"
+        return f"{verdict.a} is {better} than {verdict.b} in {verdict.metric} by {by}"
     return _differ(verdict, effect, by)
 
 
@@ -65,9 +77,12 @@ def _differ(verdict: Verdict, effect: float, by: str) -> str:
     return f"{verdict.a} and {verdict.b} differ in {verdict.metric} by {by} in favour of {favoured}"
 
 
-def _equal(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    side = {REPLICATES: "within", CONTRADICTS: "beyond"}.get(verdict.outcome, "not clearly within or beyond")
-    return f"{_differ(verdict, effect, by)}, {side} the margin of {verdict.claim.margin:g}{unit}"
+def _size(verdict: Verdict, unit: str) -> str:
+    """What the interval says of the size; of a ratio its own sentence does."""
+    if verdict.margin is None or not verdict.size:
+        return ""
+    side = {Size.INSIDE: "inside", Size.BEYOND: "beyond"}.get(verdict.size, "neither inside nor beyond")
+    return f", {side} the margin of {verdict.margin:.3g}{unit}"
 
 
 def _ratio(verdict: Verdict, effect: float, by: str, unit: str) -> str:
@@ -106,7 +121,7 @@ def _spread(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 
 _TEXTS = {
     ">": _better,
-    "~": _equal,
+    "~": _better,
     "ratio": _ratio,
     "ordering": _ordering,
     "trend": _trend,
@@ -121,7 +136,8 @@ def _sign(effect: float) -> str:
 
 
 def _why(verdict: Verdict, unit: str) -> str:
-    parts = [verdict.reason] if verdict.reason else []
+    parts = [f"open: {verdict.reason}"] if verdict.reason else []
+    parts += [verdict.remarks] if verdict.remarks else []
     if verdict.outcome == NOT_RESOLVED and verdict.detectable:
         smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
         what = {"ratio": "ratio", "ordering": "smallest step", "trend": "slope"}.get(verdict.claim.relation, "effect")

@@ -67,6 +67,10 @@ Scale = Annotated[
     str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
 ]
 Seeds = Annotated[int | None, typer.Option(help="Number of seeds; by default the scale's.")]
+Look = Annotated[
+    int | None,
+    typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
+]
 Filter = Annotated[
     list[str] | None, typer.Option("--filter", help="knob=value: only cells with this value. Repeatable.")
 ]
@@ -78,23 +82,18 @@ def plan(
     scale: Shown = USUAL,
     seeds: Seeds = None,
     filter: Filter = None,
-    power: Annotated[
-        bool, typer.Option("--power", help="Estimate from a pilot how many seeds each claim needs.")
-    ] = False,
+    look: Look = None,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Shows the cells, the runs and their cost; trains nothing."""
+    """Shows the cells, the runs, their cost, and what each claim can show at each look; trains nothing."""
     from ablations.study import Study
 
     with reporting_errors():
-        study = Study(grid, scale, seeds=seeds, filters=values(filter, "--filter"), results_dir=results_dir)
-        if power and form is Format.table:
-            show(study.power())
-        elif power:
-            listing([need.to_dict() for need in study.needs()], form, "claim")
-        elif form is Format.table:
-            show(study.about(), study.plan())
+        filters = values(filter, "--filter")
+        study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
+        if form is Format.table:
+            show(study.about(), study.plan(), study.power())
         else:
             listing(study.resolve().table().to_dict("records"), form, "cell")
 
@@ -106,6 +105,7 @@ def run(  # noqa: PLR0913, a command's options
     executor: Annotated[str, typer.Option(help="local: one process per run; inline: this process.")] = "local",
     seeds: Seeds = None,
     filter: Filter = None,
+    look: Look = None,
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
     ] = None,
@@ -135,7 +135,7 @@ def run(  # noqa: PLR0913, a command's options
         elif parameters:
             raise typer.BadParameter("-p sets parameters of a notebook; drop -p or --no-notebook")
         axes = notebooks.axes(source, parameters) if source is not None else None
-        study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir)
+        study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         with aside(form):
             typer.echo(cost_line(study.resolve()))
             summary = study.run(executor=executor, retries=retries)

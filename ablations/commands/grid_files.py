@@ -21,6 +21,7 @@ def list_grids(form: As = Format.table) -> None:
                     "question": grid.question,
                     "axes": ", ".join(grid.axes),
                     "scales": ", ".join(grid.scales),
+                    "seeds": ", then ".join(map(str, grid.looks or (grid.seeds,))),
                 }
             )
         listing(rows, form, "grid")

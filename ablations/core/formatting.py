@@ -147,6 +147,12 @@ def cell_text(values: dict[str, Any]) -> str:
 _INVISIBLE = {"Cf", "Cs", "Co", "Cn"}  # bidirectional overrides, joiners, surrogates, private use
 
 
+def split_unit(label: str) -> tuple[str, str]:
+    """``held-out loss (nats)`` -> ``("held-out loss", "nats")``; no unit without brackets."""
+    name, bracket, unit = label.rstrip(")").rpartition(" (")
+    return (name, unit) if bracket and label.endswith(")") else (label, "")
+
+
 def printable(text: str) -> str:
     """One line of visible characters: control characters and line ends become spaces, format characters are removed."""
     if text.isascii() and text.isprintable():  # nearly every text, and 50 times faster

@@ -14,8 +14,8 @@ from ablations.core.statistics import mean_interval
 from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, draw_level, is_number, shown, titles
 from ablations.literature.published_values import Published, chosen, same
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.pairs import as_printed
 from ablations.measurements.references import reference, references
+from ablations.measurements.sides import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 

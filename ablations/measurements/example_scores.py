@@ -1,79 +1,121 @@
-"""Bootstrap intervals of a contrast, for information: over its seeds, and over its seeds and dev examples."""
+"""The scores of a cell's runs by held-out example: examples are a sample too, and all seeds share them.
 
-from collections.abc import Sequence
+A fine-tuning's record keeps one score for each dev example; beside a pretraining's record lie its held-out losses by
+sequence (`Records.sums`), whose documents are the clusters.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ablations.core.resampling import bootstrap_interval, multibootstrap
-from ablations.core.statistics import Contrast, Interval
+from ablations.core.metrics import HELDOUT
 from ablations.measurements.measurements import Measurements
-from ablations.schema.claim import Claim
 from ablations.schema.record import Record
+from lightning_modules.config import ConfigError
+from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.scores.kept import unpack
 
-_RIGHT = "right"
+_RIGHT, _ANSWER = "right", "answer"
 _ROUNDING = {"bits": 1e-6, "share": 1 / 510}  # of a record's metric, and of scores kept in steps of 1/255
+_LOSS_ROUNDING = 2e-3  # nats: half precision of the sums of a sequence, and the precision of the training
 
 
 @dataclass(frozen=True)
-class Resampled:
-    """Intervals beside the decisive one, not adjusted for the number of claims.
+class Scores:
+    """What each example adds to the metric of a cell.
 
     Attributes:
-        seeds: Percentile-t bootstrap over seeds.
-        both: Multi-bootstrap over seeds and examples; None if it cannot be computed.
-        examples: How many examples ``both`` resamples.
+        by_example: The mean over runs ``[examples]``.
+        documents: The document of each example ``[examples]``; each its own where none are known.
+        weights: How often each example counts ``[examples]``.
+        text: What the examples are; scores of two cells compare only if it is the same.
     """
 
-    seeds: Interval
-    both: Interval | None = None
-    examples: int = 0
+    by_example: np.ndarray
+    documents: np.ndarray
+    weights: np.ndarray
+    text: str
 
 
-def resampled(claim: Claim, contrast: Contrast, runs: Sequence[Sequence[str]], measured: Measurements) -> Resampled:
-    """Both intervals of a claim's contrast; positive means that side a is better.
-
-    Examples are resampled if the metric is the mean of the example scores in every run, and all runs have the same
-    examples.
+def scores(
+    sides: Sequence[Sequence[str]], metric: str, measured: Measurements, against: str = ""
+) -> tuple[Scores, ...]:
+    """The scores of the runs of each side on common examples.
 
     Args:
-        claim: Names the metric and its direction.
-        contrast: The differences by seed, positive where side a is better.
-        runs: The run ids of each pair.
-        measured: Holds the records of the runs.
+        sides: The run ids of each side.
+        metric: The metric; its value must be the mean of the scores.
+        measured: Holds the records.
+        against: The metric of a simple method whose score is subtracted; see `_minus_majority`.
+
+    Returns:
+        Empty unless every run has scores, and all have the same examples.
     """
-    over_seeds = bootstrap_interval(contrast.differences)
-    if len(runs) < 2 or claim.against:
-        return Resampled(over_seeds)
-    by_run = [_scores(measured.get(run), claim.metric) for pair in runs for run in pair]
-    scores = [score for score in by_run if score is not None]
-    if len(scores) < len(by_run) or len({(text, len(of)) for text, of in scores}) > 1:
-        return Resampled(over_seeds)
-    of_runs = np.stack([of for _, of in scores])
-    differences = of_runs[::2] - of_runs[1::2]
-    return Resampled(
-        over_seeds, multibootstrap(-differences if claim.better == "lower" else differences), differences.shape[1]
+    found = [[_of_run(run, metric, measured, against) for run in runs] for runs in sides]
+    known = [[one for one in side if one is not None] for side in found]
+    same = {(one.text, len(one.by_example)) for side in known for one in side}
+    if len(same) != 1 or any(not side or len(side) < len(all_) for side, all_ in zip(known, found, strict=True)):
+        return ()
+    return tuple(
+        Scores(np.mean([one.by_example for one in side], axis=0), side[0].documents, side[0].weights, side[0].text)
+        for side in known
     )
 
 
-def _scores(record: Record | None, metric: str) -> tuple[str, np.ndarray] | None:
-    """The fingerprint of the examples, and their scores; None if the metric is not the mean of the scores."""
-    kept = record.examples.get(_RIGHT, "") if record else ""
-    task = metric.partition(".")[0]
-    if record is None or not kept or metric not in record.metrics:
+def _of_run(run: str, metric: str, measured: Measurements, against: str) -> Scores | None:
+    record = measured.get(run)
+    if record is None or metric not in record.metrics:
+        return None
+    if metric in HELDOUT:
+        kept = measured.sums(run)
+        return _of_sequences(kept, metric, float(record.metrics[metric])) if kept and not against else None
+    return _of_examples(record, metric, against)
+
+
+def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> Scores | None:
+    """The losses of a pretraining by sequence."""
+    try:
+        part = kept["losses"][metric.partition(".")[2]]
+        nats, counts = unpack(part["nats"]).astype(float), unpack(part["counts"]).astype(float)
+        documents, text = unpack(kept["documents"]), str(kept["text"])
+    except (KeyError, TypeError, ConfigError):
+        return None
+    total = counts.sum()
+    if not (len(nats) == len(counts) == len(documents)) or total <= 0:
+        return None
+    if abs(nats.sum() / total - value) > _LOSS_ROUNDING * max(1.0, abs(value)) or len(np.unique(documents)) < 2:
+        return None
+    return Scores(nats / np.maximum(counts, 1.0), documents, counts, text)
+
+
+def _of_examples(record: Record, metric: str, against: str) -> Scores | None:
+    """The scores of a fine-tuning by dev example; None if the metric is not their mean."""
+    kept, task = record.examples.get(_RIGHT, ""), metric.partition(".")[0]
+    if not kept:
         return None
     of = unpack(kept).astype(float)
     rounding = _ROUNDING.get(kept.partition(":")[0], 0.0)
-    if not of.size or abs(of.mean() - float(record.metrics[metric])) > rounding:
+    if of.size < 2 or abs(of.mean() - float(record.metrics[metric])) > rounding:
         return None
-    return str(record.config.get("fingerprints", {}).get(task, "")), of
+    if against:
+        of = _minus_majority(record, of, task, against)
+    text = str(record.config.get("fingerprints", {}).get(task, ""))
+    return Scores(of, np.arange(len(of)), np.ones(len(of)), text)
 
 
-def entries(intervals: Resampled | None) -> tuple[float | int | None, ...]:
-    """Columns of a table: ends of the interval over seeds, of that over seeds and examples, number of examples."""
-    if intervals is None:
-        return (None,) * 5
-    both = intervals.both
-    ends = (both.low, both.high, intervals.examples) if both else (None, None, None)
-    return intervals.seeds.low, intervals.seeds.high, *ends
+def _minus_majority(record: Record, right: np.ndarray, task: str, against: str) -> np.ndarray:
+    """The scores minus those of the majority class.
+
+    With two classes the labels follow from the answers and whether they are right. Elsewhere the simple method's scores
+    are not known by example, and only the model's count.
+    """
+    if not against.endswith("majority") or task not in TASKS or TASKS[task].shape.classes != 2:
+        return right
+    if _ANSWER not in record.examples or against not in record.metrics:
+        return right
+    answers = unpack(record.examples[_ANSWER])
+    labels = np.where(right > 0.5, answers, 1 - answers)
+    shares = {label: abs(float((labels == label).mean()) - float(record.metrics[against])) for label in (0, 1)}
+    return right - (labels == min(shares, key=shares.__getitem__))

@@ -19,6 +19,7 @@ from ablations.schema.run import Run
 from lightning_modules.config import canonical
 
 SEVERAL = " and "  # between the devices of the fine-tunings behind an average
+SILENT = "all outputs equal"  # of a fine-tuning that answers every dev example alike: an outcome, not a score
 
 
 class Measurement(NamedTuple):
@@ -29,7 +30,7 @@ class Measurement(NamedTuple):
         seed: The seed of the run.
         run: Its id; for an average over tasks that of the pretraining.
         task: The task of a fine-tuning; empty for pretrainings and averages.
-        outcome: How the run ended.
+        outcome: How the run ended; ``SILENT`` for a finished fine-tuning that answers every dev example alike.
         device: Its device class.
         plateau: Whether the cell's pretraining from this seed is on the plateau; None if it has not finished, and for
             costs, which do not depend on it.
@@ -65,11 +66,42 @@ class Measurements:
         by_id = {id: records.get(id) for id in dict.fromkeys(_ids(self.cells))}
         self._records = {id: record for id, record in by_id.items() if record is not None}
         self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records))
-        self._index = indexed(self.rows)
+        self._index, self._silent = indexed(self.rows), indexed(self.rows, SILENT)
+        self._sums = getattr(records, "sums", _no_sums)
 
     def of(self, cell: Cell, metric: str) -> BySeed:
         """The measurements of a metric in a cell's finished runs, by seed."""
         return self._index.get((cell.label, metric), {})
+
+    def silent(self, cell: Cell, metric: str) -> BySeed:
+        """The measurements of a metric in a cell's fine-tunings that answer every dev example alike, by seed."""
+        return self._silent.get((cell.label, metric), {})
+
+    def of_trial(self, trial: Trial, metric: str) -> BySeed:
+        """The measurements of a metric in the finished runs of a search's combination, by seed."""
+        return indexed(tuple(measured(trial, self._records))).get((trial.label, metric), {})
+
+    def sums(self, run_id: str) -> Mapping[str, Any] | None:
+        """The held-out losses of a run by sequence, as `Records.sums` gives them; None if none were kept."""
+        return self._sums(run_id)
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of seeds at which claims are judged."""
+        fixed = max((cell.looks for cell in self.cells), key=len, default=())
+        return fixed or (max((len(cell.planned) for cell in self.cells), default=1) or 1,)
+
+    def at_look(self, look: int) -> "Measurements":
+        """The measurements of the seeds of a look, from 1: later seeds never enter what an earlier look decides."""
+        count = self.looks[look - 1]
+        chosen = copy.copy(self)
+        chosen.cells = tuple(_first_seeds(cell, count) for cell in self.cells)
+        seeds = {cell.label: {run.seed for run in cell.planned} for cell in chosen.cells}
+        chosen._index, chosen._silent = (
+            {key: {seed: row for seed, row in rows.items() if seed in seeds[key[0]]} for key, rows in index.items()}
+            for index in (self._index, self._silent)
+        )
+        return chosen
 
     def values(self, cell: Cell, metric: str) -> dict[int, float]:
         """The values of a metric in a cell's finished runs, by seed."""
@@ -88,6 +120,20 @@ class Measurements:
         ordered = copy.copy(self)
         ordered.cells = tuple(_in_order(self.cells))
         return ordered
+
+
+def _no_sums(run_id: str) -> None:
+    return None
+
+
+def _first_seeds(cell: Cell, count: int) -> Cell:
+    """The cell with its first seeds only."""
+    kept = {run.seed for run in cell.planned[:count]}
+    if len(kept) == len(cell.planned):
+        return cell
+    parts = {name: tuple(run for run in getattr(cell, name) if run.seed in kept)
+             for name in ("runs", "finetunings", "awaited")}  # fmt: skip
+    return cell.model_copy(update=parts)
 
 
 def _ids(cells: tuple[Cell, ...]) -> Iterator[str]:
@@ -126,7 +172,7 @@ def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
                 run.seed,
                 run.id,
                 run.task,
-                record.outcome,
+                SILENT if is_silent(record, run.task) else record.outcome,
                 device_class(record),
                 flags.get(run.seed),
                 "",
@@ -135,6 +181,11 @@ def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
             yield from record_rows(where, record)
     if trial.finetunings:
         yield from _averages(trial, records, flags)
+
+
+def is_silent(record: Record, task: str) -> bool:
+    """Whether a record is of a finished fine-tuning that answers every dev example alike."""
+    return record.outcome == "done" and bool(task) and bool(record.metrics.get(f"{task}.all_equal"))
 
 
 def record_rows(where: Measurement, record: Record) -> Iterator[Measurement]:
@@ -158,7 +209,11 @@ def _averages(trial: Trial, records: Lookup, flags: Mapping[int, bool]) -> Itera
     for run in trial.runs:
         children = [child for child in trial.finetunings if child.seed == run.seed]
         known = [(child, records.get(child.id)) for child in children]
-        done = [record for _, record in known if record is not None and record.outcome == "done"]
+        done = [
+            record
+            for child, record in known
+            if record is not None and record.outcome == "done" and not is_silent(record, child.task)
+        ]
         scores = {name: float(value) for record in done for name, value in record.metrics.items()}
         device = SEVERAL.join(sorted({device_class(record) for record in done}))
         for metric, average in DERIVED.items():
@@ -167,11 +222,11 @@ def _averages(trial: Trial, records: Lookup, flags: Mapping[int, bool]) -> Itera
                 yield Measurement(trial.label, run.seed, run.id, "", "done", device, flags.get(run.seed), metric, value)
 
 
-def indexed(rows: tuple[Measurement, ...]) -> dict[tuple[str, str], dict[int, Measurement]]:
-    """The rows of finished runs by cell and metric, then by seed; costs are those of pretrainings."""
+def indexed(rows: tuple[Measurement, ...], outcome: str = "done") -> dict[tuple[str, str], dict[int, Measurement]]:
+    """The rows of runs of an outcome by cell and metric, then by seed; costs are those of pretrainings."""
     index: dict[tuple[str, str], dict[int, Measurement]] = {}
     for row in sorted(rows, key=lambda row: row.seed):
-        if row.outcome == "done" and (not row.task or row.metric.startswith(f"{row.task}.")):
+        if row.outcome == outcome and (not row.task or row.metric.startswith(f"{row.task}.")):
             index.setdefault((row.cell, row.metric), {})[row.seed] = row
     return index
 

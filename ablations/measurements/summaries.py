@@ -1,18 +1,22 @@
 """Measurements by cell: means with intervals, differences to the baseline, unfinished runs, costs."""
 
+import functools
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ablations.core.estimates import Estimate
 from ablations.core.formatting import printable
 from ablations.core.metrics import PLATEAU
-from ablations.core.statistics import Contrast, Interval, mean_interval, minimum_detectable_effect
+from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.derived import DERIVED, possible
-from ablations.measurements.measurements import BySeed, Measurements, device_class
-from ablations.measurements.pairs import Paired, baseline_of, paired_by_seed
+from ablations.measurements.measurements import SILENT, Measurements, device_class, is_silent
+from ablations.measurements.sides import Compared, baseline_of
+from ablations.measurements.variances import Difference, differences
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
 from ablations.schema.record import Record
@@ -39,18 +43,18 @@ class Measured:
     Attributes:
         interval: Mean and interval over the finished seeds.
         runs: The run ids behind the mean.
-        pairing: This cell and its baseline; None for the baseline itself or without one.
-        contrast: This cell minus its baseline, by seed; None likewise.
+        compared: The runs of this cell and of its baseline; None for the baseline itself or without one.
+        contrast: This cell minus its baseline, the noise of runs pooled over cells; None likewise, or without runs.
     """
 
     interval: Interval
     runs: tuple[str, ...]
-    pairing: Paired | None
-    contrast: Contrast | None
+    compared: Compared | None
+    contrast: Estimate | None
 
     @property
     def difference(self) -> Interval | None:
-        """The paired difference to the baseline with its unadjusted interval."""
+        """The difference to the baseline with its unadjusted interval, without the noise of examples."""
         return self.contrast.interval() if self.contrast else None
 
 
@@ -80,10 +84,12 @@ class Summary:
 
 def summarise(measured: Measurements) -> list[Summary]:
     """One summary per cell, in the order of the cells."""
-    return [_summarise(measured, cell) for cell in measured.cells]
+    names = [metric.name for metric in measured.grid.metrics]
+    compare = {name: differences(measured, functools.partial(measured.of, metric=name)) for name in names}
+    return [_summarise(measured, cell, compare) for cell in measured.cells]
 
 
-def _summarise(measured: Measurements, cell: Cell) -> Summary:
+def _summarise(measured: Measurements, cell: Cell, compare: Mapping[str, Difference]) -> Summary:
     finished, baseline = measured.finished(cell), baseline_of(measured.grid, measured.cells, cell)
     return Summary(
         cell=cell,
@@ -92,29 +98,25 @@ def _summarise(measured: Measurements, cell: Cell) -> Summary:
         unfinished=_unfinished(measured, cell),
         plateau=sum(bool(record.metrics.get(PLATEAU)) for record in finished.values()),
         metrics={
-            metric.name: _measured(measured, cell, None if baseline is cell else baseline, metric.name)
-            for metric in measured.grid.metrics
+            name: _measured(measured, cell, None if baseline is cell else baseline, name, difference)
+            for name, difference in compare.items()
         },
         costs=_costs(cell, list(finished.values())),
         devices=tuple(sorted({device_class(record) for record in finished.values()})),
     )
 
 
-def _measured(measured: Measurements, cell: Cell, baseline: Cell | None, metric: str) -> Measured:
+def _measured(
+    measured: Measurements, cell: Cell, baseline: Cell | None, metric: str, difference: Difference
+) -> Measured:
     rows = measured.of(cell, metric)
-    pairing = None if baseline is None else _paired(rows, measured.of(baseline, metric))
+    compared, contrast = (None, None) if baseline is None else difference(cell, baseline)
     return Measured(
         interval=mean_interval([row.value for row in rows.values()]),
         runs=tuple(row.run for row in rows.values()),
-        pairing=pairing,
-        contrast=pairing.contrast if pairing else None,
+        compared=compared,
+        contrast=contrast,
     )
-
-
-def _paired(a: BySeed, b: BySeed) -> Paired:
-    pairs = paired_by_seed([a, b])
-    is_answered = all(side.keys() - set(pairs.apart) for side in (a, b))
-    return pairs if is_answered else replace(pairs, alone=())  # one of the two lacks the metric altogether
 
 
 def _costs(cell: Cell, finished: list[Record]) -> dict[str, float]:
@@ -134,7 +136,7 @@ def _unfinished(measured: Measurements, cell: Cell) -> tuple[str, ...]:
     details: dict[str, str] = {}
     for run in cell.work:
         record = measured.get(run.id)
-        outcome = "not run" if record is None else record.outcome
+        outcome = "not run" if record is None else SILENT if is_silent(record, run.task) else record.outcome
         if outcome != "done":
             outcome += f" on {run.task}" * bool(run.task)
             count[outcome] += 1
@@ -188,7 +190,6 @@ def summary(measured: Measurements) -> pd.DataFrame:
 def numbers(measured: Measured) -> dict[str, float | int | None]:
     """All statistics of one metric of one cell, by short names; None if not available."""
     interval, difference, contrast = measured.interval, measured.difference, measured.contrast
-    sd = contrast.sd if contrast else None
     return {
         "mean": interval.mean,
         "low": interval.low,
@@ -197,7 +198,7 @@ def numbers(measured: Measured) -> dict[str, float | int | None]:
         "difference": difference.mean if difference else None,
         "difference low": difference.low if difference else None,
         "difference high": difference.high if difference else None,
-        "pairs": contrast.n if contrast else None,
+        "difference n": contrast.n if contrast else None,
         "p": contrast.p if contrast else None,
-        "detectable": minimum_detectable_effect(sd, contrast.n) if contrast and sd is not None else None,
+        "detectable": contrast.detectable() if contrast and contrast.error else None,
     }

@@ -8,8 +8,8 @@ from ablations.core.formatting import cell_text, markdown_text, mean_text
 from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.pairs import baseline_of
 from ablations.measurements.references import reference, references
+from ablations.measurements.sides import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric

@@ -26,8 +26,9 @@ from ablations.core.formatting import (
     value_text,
 )
 from ablations.core.statistics import Interval, mean_interval
-from ablations.measurements.measurements import Measurements, device_class
-from ablations.measurements.pairs import baseline_of, paired_by_seed
+from ablations.measurements.measurements import BySeed, Measurements, device_class
+from ablations.measurements.sides import baseline_of
+from ablations.measurements.variances import differences
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 
@@ -36,7 +37,7 @@ UNITS = ("steps", "tokens", "flops", "seconds")
 _NAMES = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs", "seconds": "time"}
 _NUMBERS = (
     "amount", "mean", "low", "high", "n", "interpolated", "share", "difference", "difference low", "difference high",
-    "pairs",
+    "difference n",
 )  # fmt: skip
 _SAME = 1e-9  # relative difference of two amounts that are equal up to rounding
 
@@ -50,7 +51,7 @@ class CellAtBudget:
         runs: The run ids behind them.
         interpolated: How many of the values lie between two measurements.
         share: The fraction of its training that a run has made at this amount, mean over runs, 0 to 1.
-        difference: To the baseline, paired by seed within a device class; None for the baseline, without one, and for
+        difference: To the baseline, within a device class; None for the baseline, without one, and for
             cells with the runs of the baseline.
     """
 
@@ -176,9 +177,13 @@ def _difference(
     finished = [{record.id for record in measured.finished(member).values()} for member in pair]
     if finished[0] == finished[1]:
         return None
-    rows = [(measured.of(member, METRIC), losses[member.label]) for member in pair]
-    sides = [{seed: of[seed]._replace(value=value) for seed, (value, _) in at.items() if seed in of} for of, at in rows]
-    return paired_by_seed(sides).contrast.interval()
+
+    def at_amount(member: Cell) -> BySeed:
+        rows = measured.of(member, METRIC)
+        return {s: rows[s]._replace(value=value) for s, (value, _) in losses.get(member.label, {}).items() if s in rows}
+
+    _, difference = differences(measured, at_amount)(cell, baseline)
+    return difference.interval() if difference else Interval(None, None, None, 0)
 
 
 # --- tables

@@ -23,6 +23,7 @@ from ablations.core.formatting import (
 )
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements, device_class
+from ablations.measurements.variances import about
 from ablations.pages import (
     answer,
     cards,
@@ -40,7 +41,8 @@ from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 
 _VERDICT_NOTE = (
-    "These intervals are widened by Holm's correction for the number of claims; those under Results are not."
+    "These intervals are widened for the number of claims and looks (Holm) and count the noise of held-out examples "
+    "where their scores are kept; those under Results do neither."
 )
 _SECTIONS = {"tasks": "Task by task", "equal_compute": "At equal compute", "search": "Search"}
 
@@ -212,7 +214,8 @@ def _values(path: str, values: Any) -> str:
 def _verdict_line(verdict: Verdict) -> str:
     outcome, _, rest = verdict.sentence.partition(": ")
     proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
-    claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(verdict.claim.origin)})"
+    origin = verdict.claim.origin + ", post hoc" * verdict.claim.post_hoc
+    claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(origin)})"
     return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}"
 
 
@@ -230,8 +233,9 @@ def _equal(plan: Planned) -> str:
     }[grid.budget.equal]
     lines = [
         f"* Every cell gets {amount} of the baseline.",
-        "* A seed sets initialisation, data order and corruption; all cells have the same seeds, and differences are "
-        "paired by seed.",
+        "* A seed sets initialisation, data order and corruption. Cells have the same seeds; comparisons take them as "
+        "separate draws, because runs of one seed are no more alike than others.",
+        f"* {about(grid, plan.cells)}",
         f"* Every cell starts from the system `{grid.base}`; only the knobs in the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
@@ -323,7 +327,8 @@ def index(results_dir: Path) -> Path:
 
 
 def _claim_line(claim: Mapping[str, Any]) -> str:
-    own = "" if claim["claim"] else " (own hypothesis)"
+    marks = [*(["own hypothesis"] if not claim["claim"] else []), *(["post hoc"] if claim.get("post_hoc") else [])]
+    own = f" ({', '.join(marks)})" if marks else ""
     return f"* *{markdown_text(claim['statement'])}*{own}: {markdown_text(claim['sentence'])}."
 
 

@@ -61,7 +61,7 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
     for entry in entries:
         if any(answer.outcome != NOT_RUN for answer in entry.answers):
             claim = entry.claim
-            outcomes: list[Entry] = [entry.outcome(scale) for scale in levels]
+            outcomes: list[Entry] = [_outcome(entry, scale) for scale in levels]
             links = dict.fromkeys(
                 f"{answer.grid}/{answer.scale}" for answer in entry.answers if answer.outcome != NOT_RUN
             )
@@ -71,7 +71,8 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
     )
     numbers = Sheet(
         ["claim", "paper", "table", "statement", "published", "relation", "testable", "grids", "grid", "scale", "asked",
-         "metric", "outcome", "n", "effect", "removed", "removed low", "removed high", "removed as published"],
+         "post hoc", "metric", "unit", "outcome", "direction", "size", "reason", "look", "n", "effect", "low", "high",
+         "margin", "removed", "removed low", "removed high", "removed as published"],
         [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
     )  # fmt: skip
     runs = [
@@ -82,13 +83,21 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
     return reading, numbers, {"claims": runs}
 
 
+def _outcome(entry: scoreboard.Entry, scale: str) -> str:
+    """``not resolved: power``: the outcome with its reason, and whether the claim is post hoc."""
+    words = [entry.outcome(scale), entry.reason(scale)]
+    return ": ".join(filter(None, words)) + " (post hoc)" * entry.post_hoc
+
+
 def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     claim = entry.claim
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 4, NOT_RUN if entry.grids else NO_GRID, *[None] * 6]
-    known += [answer.grid, answer.scale, answer.asked, answer.metric, answer.outcome, answer.n, answer.effect]
+        return [*known, *[None] * 6, NOT_RUN if entry.grids else NO_GRID, *[None] * 12]
+    known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.metric, answer.unit, answer.outcome]
+    known += [answer.direction, answer.size, answer.reason, answer.look, answer.n, answer.effect]
+    known += [answer.effect_low, answer.effect_high, answer.margin]
     return [*known, answer.removed, answer.low, answer.high, answer.published]
 
 
@@ -112,8 +121,10 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
 def _notes() -> list[str]:
     return [
         "Replicates: every answer to the claim replicates, and some grid has given all its answers. Contradicts: an "
-        "answer contradicts and none replicates. Mixed: some replicate and some contradict. Each answer rests on "
-        "intervals adjusted for all claims of its grid at that scale, and often on a proxy, which its page names."
+        "answer contradicts and none replicates. Mixed: some replicate and some contradict. After a colon stands why a "
+        "claim is open. Corrections are per grid: each answer rests on intervals adjusted for all claims and looks of "
+        "its grid at that scale, not for those of other grids; and often on a proxy, which its page names. How many "
+        "claims are resolved depends on what was asked and is no aim."
     ]
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ablations.claims import margins
 from ablations.claims.verdict import Verdict
-from ablations.claims.verdict_text import amount, split_unit
+from ablations.claims.verdict_text import amount, direction_text, size_text
 from ablations.core import store
 from ablations.core.formatting import (
     Entry,
@@ -29,15 +30,16 @@ from ablations.core.formatting import (
     path_text,
     quantity,
     range_text,
+    split_unit,
     value_text,
 )
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
-from ablations.measurements.example_scores import entries as resampled_entries
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.pairs import as_printed, baseline_of
 from ablations.measurements.references import reference, references
+from ablations.measurements.sides import as_printed, baseline_of
 from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
+from ablations.measurements.variances import about
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
@@ -95,7 +97,7 @@ def _reading(
         values = [item.metrics[metric.name] for item in summaries]
         headings.append(metric.label or metric.name)
         columns.append([mean_text(value.interval) for value in values])
-        if position == 0 and any(value.pairing for value in values):
+        if position == 0 and any(value.compared for value in values):
             headings.append("minus baseline")
             columns.append([
                 difference_text(value.difference) if value.difference
@@ -147,12 +149,12 @@ def _notes(
     notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds; only finished runs count."]
     cells = [item.cell for item in summaries]
     baseline = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
-    if baseline and any(item.metrics[metrics[0].name].pairing for item in summaries if metrics):
+    if baseline and any(item.metrics[metrics[0].name].compared for item in summaries if metrics):
         main, named = metrics[0], cell_text({path: baseline.values[path] for path in grid.baseline})
         notes.append(
             f"Minus baseline: {split_unit(main.label or main.name)[0]} of the row minus that of the baseline "
-            f"({named}), paired by seed, with its {_PERCENT} interval, not adjusted for the "
-            f"number of comparisons; {main.better} is better."
+            f"({named}) with its {_PERCENT} interval over runs, not adjusted for the number of comparisons and without "
+            f"the noise of examples; {main.better} is better. {about(grid, cells)}"
         )
     notes += search_report.notes(grid, cells)
     notes += _left_out(summaries)
@@ -175,7 +177,7 @@ def _left_out(summaries: Sequence[Summary]) -> list[str]:
     """What differences leave out: each reason once, with its rows."""
     rows: dict[str, list[str]] = {}
     for item in summaries:
-        reasons = [note for value in item.metrics.values() if value.pairing for note in value.pairing.notes]
+        reasons = [note for value in item.metrics.values() if value.compared for note in value.compared.notes]
         for note in dict.fromkeys(reasons):
             rows.setdefault(note, []).append(cell_text(item.cell.values))
     return [f"Differences: {note} ({'; '.join(cells)})." for note, cells in rows.items()]
@@ -213,7 +215,7 @@ def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
         "cell": item.cell.label,
         "values": dict(item.cell.values),
         "metrics": {
-            name: {"runs": measured.runs, "pairs": measured.pairing.runs if measured.pairing else ()}
+            name: {"runs": measured.runs, "compared": measured.compared.runs if measured.compared else ()}
             for name, measured in item.metrics.items()
         },
         "published": {
@@ -227,32 +229,39 @@ def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
 def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
     """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
     reading = Sheet(
-        ("claim", "source", "published", "verdict", "measured in", "a better than b by", "adjusted interval", "n",
-         "detectable", "computing", "remarks"),
+        ("claim", "source", "published", "verdict", "direction", "size", "measured in", "a better than b by",
+         "adjusted interval", "look", "n", "why open", "detectable", "computing", "remarks"),
         [
-            (v.claim.statement, v.claim.origin, v.published, v.outcome, _measure(v), amount(v),
-             range_text(v.adjusted), v.n, "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
-             "; ".join(filter(None, (v.reason, v.proxy))))
+            (v.claim.statement, v.claim.origin + " (post hoc)" * v.claim.post_hoc, v.published, v.outcome,
+             direction_text(v), size_text(v), _measure(v), amount(v), range_text(v.adjusted), _look(v), v.n,
+             str(v.reason), "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
+             "; ".join(filter(None, (v.remarks, v.proxy))))
             for v in verdicts
         ],
-        left=5,
+        left=7,
         notes=_claim_notes(verdicts),
     )  # fmt: skip
     everything = Sheet(
-        ("claim", "statement", "source", "a", "b", "relation", "margin", "metric", "unit", "verdict", "effect", "low",
-         "high", "adjusted low", "adjusted high", "adjusted level", "n", "p", "adjusted p", "rank p", "detectable",
-         "family", "published", "reason", "proxy", "ratio", "runs", "flops", "seconds", "bootstrap low",
-         "bootstrap high", "seeds and examples low", "seeds and examples high", "examples"),
+        ("claim", "statement", "source", "post hoc", "a", "b", "relation", "claimed size", "margin", "margin from",
+         "metric", "unit", "verdict", "direction", "size", "reason", "effect", "low", "high", "adjusted low",
+         "adjusted high", "adjusted level", "look", "looks", "n", "error over runs", "error over examples", "p",
+         "adjusted p", "detectable", "family", "published", "remarks", "proxy", "ratio", "runs", "flops", "seconds"),
         [
-            (v.claim.id, v.claim.statement, v.claim.origin, v.a, v.b, v.claim.relation, v.claim.margin, v.claim.metric,
-             v.unit, v.outcome, v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.n,
-             v.p, v.adjusted_p, v.rank_p, v.detectable, v.family, v.published, v.reason, v.proxy,
-             v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds, *resampled_entries(v.resampled))
+            (v.claim.id, v.claim.statement, v.claim.origin, v.claim.post_hoc, v.a, v.b, v.claim.relation, v.claim.size,
+             v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.direction), str(v.size),
+             str(v.reason), v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.look,
+             " ".join(map(str, v.looks)), v.n, v.seed_error, v.example_error, v.p, v.adjusted_p, v.detectable, v.family,
+             v.published, v.remarks, v.proxy, v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds)
             for v in verdicts
         ],
     )  # fmt: skip
-    trace = {"claims": [{"claim": v.claim.id, "verdict": v.outcome, "pairs": v.runs} for v in verdicts]}
+    trace = {"claims": [{"claim": v.claim.id, "verdict": v.outcome, "sides": v.runs} for v in verdicts]}
     return reading, everything, trace
+
+
+def _look(verdict: Verdict) -> str:
+    """``1 of 2``: the look whose runs speak; empty where there is only one, and without runs."""
+    return f"{verdict.look} of {len(verdict.looks)}" if len(verdict.looks) > 1 and verdict.n else ""
 
 
 def _computing(verdict: Verdict) -> str:
@@ -270,15 +279,25 @@ def _measure(verdict: Verdict) -> str:
 def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
     if not verdicts:
         return []
-    family = verdicts[0].family
-    return [
-        "The adjusted interval decides: Holm's correction over the "
-        f"{family} distinct contrast{'s' * (family > 1)} of the claims. "
-        f"The {_PERCENT} interval beside the effect is not adjusted. Positive means that a is better than b. "
-        "Detectable: the smallest true effect detected with 80 % power at the adjusted level. Published values are in "
-        "the paper's own metric. The CSV adds bootstrap intervals, over seeds and over seeds and examples; no verdict "
-        "depends on them."
+    family, looks = verdicts[0].family, verdicts[0].looks
+    later = f" and over {len(looks)} looks, at {' and '.join(map(str, looks))} seeds" if len(looks) > 1 else ""
+    notes = [
+        "Direction: whether the adjusted interval excludes 0. Size: whether it lies inside the margin, beyond it or "
+        f"astride. Holm's correction over the {family} distinct test{'s' * (family > 1)} of the grid's claims{later}; "
+        "a verdict that is reached at the first look is final. Positive means that a is better than b. The "
+        f"{_PERCENT} interval beside the effect is not adjusted. {verdicts[0].pools} The text and the pairs that are "
+        "held out, and the dev examples, are fixed: every run shares them. Detectable: the smallest true effect seen "
+        "with 80 % power at that level. Published values are in the paper's own metric."
     ]
+    known = [v for v in verdicts if v.example_error is not None and v.seed_error is not None]
+    if known:
+        parts = "; ".join(f"{v.claim.id}: {v.seed_error:.2g} and {v.example_error:.2g}" for v in known)
+        notes.append(f"Standard error over runs and over held-out examples, both in the interval: {parts}.")
+    if unknown := [v.claim.id for v in verdicts if v.example_error is None and v.n and not v.is_exact]:
+        notes.append(f"Scores by example are not known, and their noise is not counted: {', '.join(unknown)}.")
+    if any(v.claim.post_hoc for v in verdicts):
+        notes.append("Post hoc: stated after runs of the grid had been seen.")
+    return notes
 
 
 def tokens_to_reach(measured: Measurements, loss: float) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablations.literature.published_values import same
+from ablations.measurements.sides import agrees
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
@@ -146,17 +147,6 @@ def too_many(counts: Iterable[int]) -> str:
     if combinations <= _MOST_COMBINATIONS:
         return ""
     return f"{combinations:,} combinations; at most {_MOST_COMBINATIONS:,} are allowed: use fewer values, or zip axes"
-
-
-def agrees(values: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
-    """Whether a combination has the values of a pattern; a list stands for any of its items."""
-    return all(path in values and _is_one_of(values[path], options) for path, options in pattern.items())
-
-
-def _is_one_of(value: Any, options: Any) -> bool:
-    if isinstance(options, (list, tuple)) and not isinstance(value, (list, tuple)):
-        return any(same(value, item) for item in options)
-    return same(value, options)
 
 
 def layout(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = None) -> Layout:

@@ -1,17 +1,22 @@
 """Checks of the claims of a grid: their sides, bounds and published values."""
 
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
+from ablations.claims.margins import margin
 from ablations.claims.relations import RELATIONS
 from ablations.core.metrics import EXACT
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.references import references
+from ablations.measurements.sides import agrees
+from ablations.planning.cells import label
 from ablations.schema.claim import Claim
-from ablations.schema.grid import Grid
+from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
 from lightning_modules.config import did_you_mean
 
-_NEEDS = {"~": ("margin", "a claim of equality ('~') needs a 'margin'"), "ratio": ("ratio", "needs 'ratio'")}
+_MOST_LOOKS = 2  # as `core.looks` supports
+_SIZED = (">", "~", "interaction")  # relations that take a margin: differences in the metric's own unit
 
 
 def check(grid: Grid, document: Document) -> None:
@@ -88,13 +93,60 @@ def _check_two(where: Path_, claim: Claim, document: Document) -> None:
 
 
 def _check_bounds(n: int, claim: Claim, document: Document) -> None:
-    """A relation needs its own bound and no other; a metric without noise has no spread."""
-    key, text = _NEEDS.get(claim.relation, ("", ""))
-    if key and getattr(claim, key) is None:
-        text = text if key == "margin" else f"'{claim.relation}' {text}: a is at least so many times as good as b"
-        document.complain(("claims", n), text)
-    for other, (name, _) in _NEEDS.items():
-        if other != claim.relation and getattr(claim, name) is not None:
-            document.complain(("claims", n, name), f"is for the relation '{other}' only; leave it out")
+    """A relation takes its own bound and no other; a metric without noise has no spread."""
+    if claim.relation == "ratio" and claim.ratio is None:
+        document.complain(("claims", n), "'ratio' needs 'ratio': a is at least so many times as good as b")
+    if claim.relation != "ratio" and claim.ratio is not None:
+        document.complain(("claims", n, "ratio"), "is for the relation 'ratio' only; leave it out")
+    if claim.relation not in _SIZED and claim.margin is not None:
+        sized = ", ".join(map(repr, _SIZED))
+        document.complain(("claims", n, "margin"), f"is for differences only ({sized}); leave it out")
+    if claim.size and claim.relation != ">":
+        document.complain(("claims", n, "size"), "is for the relation '>' only; leave it out")
+    if (claim.relation == "~" or claim.size) and margin(claim) is None:
+        document.complain(("claims", n), f"needs a 'margin': there is none by default for {claim.metric}")
     if claim.relation == "spread" and claim.metric in EXACT:
         document.complain(("claims", n, "metric"), f"'{claim.metric}' is the same in every seed and has no spread")
+
+
+def check_looks(grid: Grid, document: Document) -> None:
+    """Adds the problems with numbers of seeds: they grow from look to look and stay below those of searches."""
+    if grid.looks:
+        _check_looks((), grid.looks, grid.seeds, document)
+    for name, scale in grid.scales.items():
+        place: Path_ = ("scales", name)
+        if scale.looks:
+            _check_looks(place, scale.looks, scale.seeds or grid.seeds, document)
+        last = grid.first_seed_at(name) + grid.looks_at(name)[-1] - 1
+        if last >= FIRST_SEARCH_SEED:
+            own = scale.first_seed is not None
+            text = f"the last seed at scale '{name}' is {last}; seeds from {FIRST_SEARCH_SEED} on belong to searches"
+            document.complain((*place, "first_seed") if own else ("first_seed",), text)
+
+
+def _check_looks(place: Path_, looks: Sequence[int], seeds: int, document: Document) -> None:
+    where = (*place, "looks")
+    if len(looks) > _MOST_LOOKS:
+        document.complain(where, f"{len(looks)} looks; at most {_MOST_LOOKS} are supported")
+    elif list(looks) != sorted(set(looks)):
+        document.complain(where, "numbers of seeds must grow from look to look")
+    elif looks[0] != seeds:
+        document.complain(where, f"the first look has {looks[0]} seeds, 'seeds' says {seeds}: write the same number")
+
+
+def check_groups(grid: Grid, rows: Mapping[str, Sequence[Mapping[str, Any]]], document: Document) -> None:
+    """Adds the problems with variance groups: every cell belongs to exactly one.
+
+    Args:
+        grid: The grid.
+        rows: Scale -> the combinations of its cells, in published values.
+        document: Gets the complaints.
+    """
+    groups = grid.variance_groups
+    for scale, combinations in rows.items() if groups else ():
+        for row in combinations:
+            count = sum(agrees(row, when) for when in groups)
+            if count != 1:
+                text = f"the cell {label(row)} of scale '{scale}' is in {count} groups; each belongs to exactly one"
+                document.complain(("variance_groups",), text)
+                break

@@ -97,6 +97,8 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
         yield from ((("scales", name, "stands_for", path), path) for path in scale.stands_for)
     for n, rule in enumerate(grid.exclude):
         yield from ((("exclude", n, "when", path), path) for path in rule.when)
+    for n, group in enumerate(grid.variance_groups):
+        yield from ((("variance_groups", n, path), path) for path in group)
     for n, claim in enumerate(grid.claims):
         yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
     for n, source in enumerate(grid.published):
@@ -118,6 +120,7 @@ def baseline(grid: Grid, document: Document) -> None:
 def values(grid: Grid, document: Document) -> None:
     """Adds the problems with values, one by one and together."""
     claim_checks.check(grid, document)
+    claim_checks.check_looks(grid, document)
     _check_published(grid, document)
     if not _check_axes(grid, document):
         return
@@ -290,7 +293,9 @@ def _check_baseline(grid: Grid, layouts: Mapping[str, Layout], document: Documen
 
 def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Document) -> None:
     """Exclusions that exclude nothing and sides of claims without a cell, at any scale."""
-    every: list[Values] = [as_printed(grid, scale, row) for scale, plan in layouts.items() for row in plan.kept]
+    rows = {scale: [as_printed(grid, scale, row) for row in plan.kept] for scale, plan in layouts.items()}
+    claim_checks.check_groups(grid, rows, document)
+    every = [row for of_scale in rows.values() for row in of_scale]
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):
         if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):

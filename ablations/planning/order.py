@@ -14,9 +14,11 @@ def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
     distinct: dict[str, Run] = {}
     searches = [trial for cell in cells for trial in cell.search]
     for trials in (searches, [cell for cell in cells if cell.runs]):
-        for seed in [run.seed for run in trials[0].runs] if trials else ():
-            for trial in trials:
-                _put(trial.runs[seed - trial.runs[0].seed], distinct)
+        by_seed = [{run.seed: run for run in trial.runs} for trial in trials]  # some cells have more seeds than others
+        for seed in sorted(set().union(*by_seed)):
+            for runs in by_seed:
+                if seed in runs:
+                    _put(runs[seed], distinct)
             for trial in trials:
                 for run in trial.finetunings:
                     if run.seed == seed:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pandas as pd
 
+from ablations.claims import judging
 from ablations.core.machine import slots
 from ablations.core.store import Records, Snapshot, name_damaged
+from ablations.measurements.measurements import Measurements
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
 from ablations.planning import scales
@@ -57,6 +59,7 @@ class Plan:
         speed: FLOP per second of one slot, for estimated times.
         speed_source: The source of the speed, in words.
         slots: Number of runs at the same time.
+        look: 1 for the seeds of the first look; 2 if cells with open claims have those of the second.
     """
 
     grid: Grid
@@ -70,6 +73,7 @@ class Plan:
     speed: float = ASSUMED_SPEED["cpu"]
     speed_source: str = ""
     slots: int = 1
+    look: int = 1
 
     @property
     def folder_name(self) -> str:
@@ -186,40 +190,51 @@ class Plan:
         return row | {"chosen": label(cell.chosen) if cell.chosen else "open"}
 
 
-def plan(
-    grid: Grid,
-    scale: str,
-    *,
-    axes: Mapping[str, Sequence[Any]] | None = None,
-    set: Mapping[str, Any] | None = None,
-    seeds: int | None = None,
-    filters: Mapping[str, Any] | None = None,
-    records: Records | Snapshot | None = None,
-) -> Plan:
+class Request(TypedDict, total=False):
+    """What a plan may override.
+
+    Attributes:
+        axes: Axis -> values instead of those of the grid and the scale.
+        set: Knob -> its value in every cell; not an axis.
+        seeds: Number of seeds, judged once; by default those of the grid's looks.
+        filters: Axis -> value or list of values; only cells that agree with all of them.
+        look: 1 for the first look; 2 to add the further seeds of cells whose claims are open after it. By default 2 if
+            such a run has a record, else 1.
+    """
+
+    axes: Mapping[str, Sequence[Any]] | None
+    set: Mapping[str, Any] | None
+    seeds: int | None
+    filters: Mapping[str, Any] | None
+    look: int | None
+
+
+def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, **request: Unpack[Request]) -> Plan:
     """Resolves a grid at a scale without reading a corpus or building a network.
 
     Args:
         grid: From `grids.read`.
         scale: One of the grid's scales, or one with a scale file.
-        axes: Axis -> values instead of those of the grid and the scale.
-        set: Knob -> its value in every cell; not an axis.
-        seeds: Number of seeds; by default the grid's.
-        filters: Axis -> value or list of values; only cells that agree with all of them.
         records: Finished runs; None means that every run is missing.
+        request: What is overridden; see `Request`.
 
     Raises:
-        ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for too many runs.
+        ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for too many runs; for a
+            second look before the first is finished.
     """
     grid = scales.added(grid, scale)
+    seeds, filters, knobs = request.get("seeds"), request.get("filters"), request.get("set") or {}
     _check_arguments(grid, scale, seeds, filters)
-    grid = _with(grid, scale, set or {})
-    layout = grid_cells.layout(grid, scale, axes)
+    seeds = None if seeds == grid.looks_at(scale)[0] else seeds
+    grid = _with(grid, scale, knobs)
+    layout = grid_cells.layout(grid, scale, request.get("axes"))
     kept = _kept(layout, scale, filters or {})
     _check_size(grid, scale, len(kept), seeds)
     surveyed = dict(records.survey()) if records else {}
     with _no_collection():
         sound = {run_id: record for run_id, record in surveyed.items() if isinstance(record, Record)}
-        cells = Resolver(grid, scale, layout.baseline, seeds, sound).cells(kept)
+        resolver = Resolver(grid, scale, layout.baseline, seeds, sound)
+        cells, reached = _at_look(resolver, kept, request.get("look"), sound)
         runs = ordered(cells)
     name_damaged(surveyed.get(run.id) for run in runs)
     speed, source = costing.speed(surveyed)
@@ -231,11 +246,38 @@ def plan(
         excluded=tuple(layout.excluded),
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
         states=run_states(runs, surveyed),
-        overrides=_overrides(grid, scale, layout, seeds, filters) | ({"set": dict(set)} if set else {}),
+        overrides=_overrides(grid, scale, layout, seeds, filters) | ({"set": dict(knobs)} if knobs else {}),
         speed=speed,
         speed_source=source,
         slots=slots(),
+        look=reached,
     )
+
+
+def _at_look(
+    resolver: Resolver, kept: Sequence[Values], look: int | None, records: Mapping[str, Record]
+) -> tuple[tuple[Cell, ...], int]:
+    """The cells at a look, and its number: the further seeds belong to cells whose claims are open after the first.
+
+    Raises:
+        ConfigError: For a look that the grid does not have, and for the second before the first is finished.
+    """
+    cells, count = resolver.cells(kept), len(resolver.looks)
+    if look is not None and not 1 <= look <= count:
+        several = f"looks 1 to {count}" if count > 1 else "one look; give it a second with 'looks: [4, 8]'"
+        raise ConfigError([Problem("look", f"'{resolver.grid.name}' has {several} at scale '{resolver.scale}'")])
+    if count == 1 or look == 1:
+        return cells, 1
+    first = judging.first_look(Measurements(resolver.grid, cells, records))
+    if look == count and first.missing:
+        text = f"the first look is not finished ({first.missing} of its runs have not ended): run it first"
+        raise ConfigError([Problem("look", text)])
+    if first.missing or not first.open:
+        return cells, look or 1
+    further = resolver.cells(kept, first.open)
+    known = {run.id for cell in cells for run in cell.work}
+    is_begun = any(run.id in records for cell in further for run in cell.work if run.id not in known)
+    return (further, count) if look == count or is_begun else (cells, 1)
 
 
 def _kept(layout: Layout, scale: str, filters: Mapping[str, Any]) -> list[Values]:
@@ -261,15 +303,15 @@ def _no_collection() -> Iterator[None]:
 
 
 def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping[str, Any] | None) -> None:
-    wrong = []
+    wrong, most = [], FIRST_SEARCH_SEED - grid.first_seed_at(scale)
     if scale not in grid.scales:
         known = {*grid.scales, *scales.available()}
         wrong.append(Problem("scale", f"'{grid.name}' has no scale '{scale}'.{did_you_mean(scale, known)}"))
     if seeds is not None and (isinstance(seeds, bool) or not isinstance(seeds, int)):
         wrong.append(Problem("seeds", f"must be a whole number, the number of seeds, not {seeds!r}"))
-    elif seeds is not None and not 1 <= seeds <= FIRST_SEARCH_SEED:
-        text = f"must be from 1 to {FIRST_SEARCH_SEED:,}, not {seeds:,}: it is the number of seeds, which start at 0"
-        wrong.append(Problem("seeds", text))
+    elif seeds is not None and not 1 <= seeds <= most:
+        start = f"it is the number of seeds, which start at {grid.first_seed_at(scale)}"
+        wrong.append(Problem("seeds", f"must be from 1 to {most:,}, not {seeds:,}: {start}"))
     for path in filters or {}:
         if path not in grid.axes:
             wrong.append(Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, grid.axes)}"))
@@ -280,7 +322,7 @@ def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping
 def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
     """Checks that a plan has no more runs than anybody makes: their ids alone would take minutes."""
     tasks, search = grid_cells.tasks_at(grid, scale), search_at(grid, scale)
-    count = seeds or grid.scales[scale].seeds or grid.seeds
+    count = seeds or grid.looks_at(scale)[-1]
     runs = cells * count * (1 + len(tasks))
     if search:
         trials = math.prod(map(len, search.axes.values()))
@@ -314,6 +356,5 @@ def _overrides(
     """What differs from the plain scale; the scale's own values are no overrides."""
     usual_axes = grid_cells.axes_at(grid, scale)
     changed = {p: list(v) for p, v in layout.axes.items() if canonical(v) != canonical(usual_axes[p])}
-    usual = grid.scales[scale].seeds or grid.seeds
-    overrides = {"axes": changed, "seeds": seeds if seeds != usual else None, "filters": dict(filters or {})}
+    overrides = {"axes": changed, "seeds": seeds, "filters": dict(filters or {})}
     return {key: value for key, value in overrides.items() if value}

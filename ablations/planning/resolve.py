@@ -1,6 +1,6 @@
 """Makes cells of combinations: their searches, and for each seed its pretraining and fine-tunings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from ablations.core.store import Lookup
@@ -23,20 +23,28 @@ class Resolver:
         grid: The grid.
         scale: One of its scales.
         baseline: A value for each axis; its system defines equal budgets.
-        seeds: Number of evaluation seeds of a cell; None for the grid's.
+        seeds: Number of evaluation seeds of a cell, judged once; None for the grid's looks.
         records: The records with the outcomes of searches.
+
+    Attributes:
+        looks: The numbers of seeds at which claims are judged.
     """
 
     def __init__(self, grid: Grid, scale: str, baseline: Values, seeds: int | None, records: Lookup) -> None:
         self.grid, self.scale, self.records = grid, scale, records
-        self.seeds = range(seeds or grid.scales[scale].seeds or grid.seeds)
+        self.looks = (seeds,) if seeds else grid.looks_at(scale)
+        self.first_seed = grid.first_seed_at(scale)
         self.search = search_at(grid, scale)
         self._workshop = Workshop(grid, scale, baseline)
         self._tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
         self._pins: dict[Data, dict[str, str]] = {}
 
-    def cells(self, kept: Iterable[Values]) -> tuple[Cell, ...]:
-        """One cell per combination.
+    def cells(self, kept: Iterable[Values], further: Container[str] = ()) -> tuple[Cell, ...]:
+        """One cell per combination, with the seeds of the first look.
+
+        Args:
+            kept: The combinations.
+            further: Labels of cells with the seeds of the last look.
 
         Raises:
             ConfigError: With every problem once, and one cell that has it.
@@ -45,7 +53,9 @@ class Resolver:
         cells = []
         for values in kept:
             try:
-                cells.append(self._searched(values, self.search) if self.search else self._cell(values))
+                count = self.looks[-1 if further and label(values) in further else 0]
+                seeds = range(self.first_seed, self.first_seed + count)
+                cells.append(self._searched(values, seeds, self.search) if self.search else self._cell(values, seeds))
             except ConfigError as error:
                 for problem in error.problems:
                     wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
@@ -53,11 +63,12 @@ class Resolver:
             raise ConfigError(wrong.values())
         return tuple(cells)
 
-    def _cell(self, values: Values) -> Cell:
-        made = self._made(values, self.seeds, tuple(self._tasks))
-        return Cell(values=values, label=label(values), printed=stand_ins(self.grid, self.scale, values), **made)
+    def _cell(self, values: Values, seeds: Sequence[int]) -> Cell:
+        made = self._made(values, seeds, tuple(self._tasks))
+        printed = stand_ins(self.grid, self.scale, values)
+        return Cell(values=values, label=label(values), looks=self.looks, printed=printed, **made)
 
-    def _searched(self, values: Values, search: Search) -> Cell:
+    def _searched(self, values: Values, seeds: Sequence[int], search: Search) -> Cell:
         """A cell with a search; until that is complete, the cell has no runs of its own."""
         tried, tasks = combinations(search), tasks_behind(search.metric, self._tasks)
         named = [{"values": combination, "label": label({**values, **combination})} for combination in tried]
@@ -65,8 +76,8 @@ class Resolver:
             Trial(**name, **self._made({**values, **name["values"]}, seeds_of(search), tasks)) for name in named
         )
         best = choose(trials, search, self.records)
-        made = self._made({**values, **tried[best or 0]}, self.seeds, tuple(self._tasks))
-        more: dict[str, Any] = {"search": trials, "chosen": {} if best is None else tried[best]}
+        made = self._made({**values, **tried[best or 0]}, seeds, tuple(self._tasks))
+        more: dict[str, Any] = {"search": trials, "chosen": {} if best is None else tried[best], "looks": self.looks}
         if best is None:
             more["awaited"] = (*made["runs"], *made["finetunings"])
             made |= {"runs": (), "finetunings": ()}

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
-from ablations.measurements.measurements import indexed, measured
+from ablations.measurements.measurements import indexed, is_silent, measured
 from ablations.planning.cells import Values
 from ablations.schema.cell import Trial
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid, Search
@@ -65,7 +65,8 @@ class Score:
     Attributes:
         mean: Mean of the metric over the seeds that have it; None if no seed has it.
         n: Number of seeds with the metric.
-        lost: Seeds that will never have it: their run, or its parent, diverged or is invalid.
+        lost: Seeds that will never have it: their run, or its parent, diverged, is invalid, or
+            answers every dev example alike.
         unended: Runs that are not final: not made yet, or made again on a rerun.
         unmeasured: Seeds with runs that are done but lack the metric.
     """
@@ -98,7 +99,7 @@ def score(trial: Trial, metric: str, records: Lookup) -> Score:
 def _end(run: Run, records: Lookup) -> Literal["done", "lost", ""]:
     record = records.get(run.id)
     if record is not None and record.final:
-        return "done" if record.outcome == "done" else "lost"
+        return "done" if record.outcome == "done" and not is_silent(record, run.task) else "lost"
     return "lost" if run.parent is not None and _end(run.parent, records) == "lost" else ""
 
 

@@ -33,9 +33,15 @@ class Claim(Settings):
     relation: Literal[">", "~", "ratio", "ordering", "trend", "interaction", "spread"] = knob(
         ">", "'>': a is better than b; '~': they differ by less than margin; the others: ablations/claims/relations.py."
     )
-    margin: float | None = knob(None, "Largest difference that still counts as equal, in the metric's unit.", gt=0)
+    margin: float | None = knob(
+        None, "Largest difference that still counts as equal, in the metric's unit; by default claims/margins.py.", gt=0
+    )
+    size: Literal["", "inside", "beyond"] = knob(
+        "", "What '>' says of the size: 'inside' the margin (a little), 'beyond' it (much); by default nothing."
+    )
     ratio: float | None = knob(None, "a is at least so many times as good as b.", gt=0)
     proxy: str = knob("", "How our measurement differs from the paper's.")
+    post_hoc: bool = knob(False, "Whether it was stated after runs of its grid had been seen.")
 
     @property
     def origin(self) -> str:

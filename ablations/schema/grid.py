@@ -3,7 +3,9 @@
 A *grid* is one YAML file: a question, a base system, axes over its knobs, scales, metrics, claims, published tables.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from ablations.schema.claim import Claim
 from ablations.schema.scale import Scale
@@ -97,7 +99,16 @@ class Grid(Settings):
     zip: tuple[tuple[str, ...], ...] = knob((), "Groups of axes whose values are paired.")
     exclude: tuple[Exclusion, ...] = knob((), "Combinations that are left out.")
     baseline: dict[str, Any] = knob({}, "Axis -> value of the cell that the others are compared with.")
-    seeds: int = knob(1, "Number n of seeds: 0 to n-1.", ge=1, le=1000)
+    seeds: int = knob(1, "Number of seeds of the first look.", ge=1, le=1000)
+    looks: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = knob(
+        (), "Numbers of seeds at which claims are judged, the first as in 'seeds'; by default once, with 'seeds'."
+    )
+    first_seed: int = knob(
+        0, "The smallest seed; seeds that were looked at before a change of design stay below it.", ge=0, lt=1000
+    )
+    variance_groups: tuple[dict[str, Any], ...] = knob(
+        (), "Axis -> value or list of values: cells whose runs vary alike. Each cell is in one group; by default all."
+    )
     tasks: tuple[str, ...] = knob((), "Downstream tasks on which every pretrained model is fine-tuned.")
     budget: Budget = knob(Budget(), "The budget that all cells share.")
     search: Search | None = knob(None, "The search of every cell; by default none.")
@@ -106,3 +117,13 @@ class Grid(Settings):
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
     published: tuple[PublishedTable, ...] = knob((), "Published values beside the measured ones.")
     figure: FigureAxes | None = knob(None, "The axes of the figure.")
+
+    def looks_at(self, scale: str) -> tuple[int, ...]:
+        """The numbers of seeds at which claims are judged at a scale; the scale's own settings win."""
+        own = self.scales.get(scale) or Scale()
+        return own.looks or ((own.seeds,) if own.seeds else self.looks or (self.seeds,))
+
+    def first_seed_at(self, scale: str) -> int:
+        """The smallest seed at a scale."""
+        own = self.scales.get(scale) or Scale()
+        return self.first_seed if own.first_seed is None else own.first_seed

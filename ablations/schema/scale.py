@@ -1,6 +1,8 @@
 """A scale: a size for all grids in its own file, and the changes that a grid makes to it."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from lightning_modules.config import Settings, knob, required
 
@@ -16,7 +18,11 @@ class Scale(Settings):
     """A grid's entry for a scale; everything else is as in the scale's own file."""
 
     description: str = knob("", "Its cost and what it shows, in one line.")
-    seeds: int | None = knob(None, "Number n of seeds: 0 to n-1; by default the grid's.", ge=1, le=1000)
+    seeds: int | None = knob(None, "Number of seeds of the first look; by default the grid's.", ge=1, le=1000)
+    looks: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = knob(
+        (), "Numbers of seeds at which claims are judged; by default the grid's, or once with this scale's 'seeds'."
+    )
+    first_seed: int | None = knob(None, "The smallest seed; by default the grid's.", ge=0, lt=1000)
     tasks: tuple[str, ...] | None = knob(None, "Downstream tasks; by default the grid's.")
     axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")
     base: dict[str, Any] = knob({}, "Knob -> value before the grid's own; taken from the scale's file.")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ablations.core.metrics import PLATEAU
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.pairs import paired_by_seed
+from ablations.measurements.sides import comparable
 from ablations.schema.record import Record
 from tests.unit.synthetic import RATE, losses, make_cell, make_failure, make_grid, make_objectives, make_study
 
@@ -82,17 +82,19 @@ def sides(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(sides())
-def test_pairs_are_the_common_seeds_of_one_device_class(records: dict[str, Record]):
+def test_every_device_class_adds_the_same_runs_to_both_sides(records: dict[str, Record]):
     found = Measurements(make_grid(), SIDES, records)
-    pairing = paired_by_seed([found.of(cell, "heldout.loss") for cell in SIDES])
+    compared = comparable([found.of(cell, "heldout.loss") for cell in SIDES])
     of = [{run.seed: records[run.id] for run in cell.runs if run.id in records} for cell in SIDES]
-    common = of[0].keys() & of[1].keys()
-    alike = sorted(seed for seed in common if of[0][seed].provenance == of[1][seed].provenance)
-    assert list(pairing.seeds) == alike
-    assert pairing.apart == tuple(sorted(common - set(alike)))
-    assert pairing.alone == tuple(sorted(of[0].keys() ^ of[1].keys()))
-    assert pairing.runs == tuple((of[0][seed].id, of[1][seed].id) for seed in alike)
-    flags = [[side[seed].metrics[PLATEAU] for seed in alike] for side in of]
-    assert pairing.plateau == tuple(bool(side) and sum(side) >= len(side) / 2 for side in flags)
-    no_plateau = paired_by_seed([found.of(cell, "cost.seconds") for cell in SIDES])
+    classes = {side[seed].provenance["device"] for side, kept in zip(of, compared.sides, strict=True) for seed in kept}
+    if len(classes) > 1:
+        assert list(compared.sides[0]) == list(compared.sides[1])
+    for seed in compared.sides[0].keys() & compared.sides[1].keys():
+        assert of[0][seed].provenance == of[1][seed].provenance
+    assert all(side.keys() == kept.keys() | set(compared.apart) & side.keys()
+               for side, kept in zip(of, compared.sides, strict=True))  # fmt: skip
+    assert compared.runs == tuple(tuple(of[n][seed].id for seed in side) for n, side in enumerate(compared.sides))
+    flags = [[of[n][seed].metrics[PLATEAU] for seed in side] for n, side in enumerate(compared.sides)]
+    assert compared.plateau == tuple(bool(side) and sum(side) >= len(side) / 2 for side in flags)
+    no_plateau = comparable([found.of(cell, "cost.seconds") for cell in SIDES])
     assert no_plateau.plateau == (False, False)

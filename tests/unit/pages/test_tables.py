@@ -3,9 +3,9 @@ import json
 import math
 
 import pytest
+from scipy import stats
 
 from ablations.claims import judging
-from ablations.core.formatting import markdown
 from ablations.measurements import summaries
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import summary
@@ -60,15 +60,15 @@ def test_rows_ascend_and_names_keep_the_order_of_the_plan():
     ]
 
 
-def test_pairing_sees_what_means_hide():
-    cells = [make_cell({RATE: rate}) for rate in (0.15, 0.4)]
-    level = [4.0, 4.4, 4.8, 5.2, 5.6]
-    records = losses(cells[0], level) | losses(
-        cells[1], [x + d for x, d in zip(level, (0.1, 0.11, 0.1, 0.09, 0.1), strict=True)]
-    )
+def test_differences_pool_the_noise_of_all_cells():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.3, 0.4, 0.8)]
+    records = {}
+    for n, cell in enumerate(cells):
+        records |= losses(cell, [4.0 + n / 10, 4.02 + n / 10])  # all vary alike: four degrees of freedom, not two
     row = rows_of(make_grid(), cells, records)[1]
-    assert row["held-out loss (nats)"] == "4.90 ± 0.78"
-    assert row["minus baseline"] == "+0.1000 [0.0912, 0.1088]"
+    assert row["held-out loss (nats)"] == "4.11 ± 0.13"
+    half = stats.t.ppf(0.975, 4) * 0.02 / 2**0.5
+    assert row["minus baseline"] == f"+0.100 [{0.1 - half:.3f}, {0.1 + half:.3f}]"
 
 
 def test_what_did_not_finish_is_shown_and_not_averaged():
@@ -104,8 +104,7 @@ def test_a_missing_metric_is_missing_for_that_seed_only():
     metrics = {k: v for k, v in records[run.id].metrics.items() if k != "heldout.accuracy"}
     records[run.id] = make_record(run, 4.7, metrics=metrics)
     row = summary(Measurements(grid, cells, records)).iloc[3]
-    assert (row["heldout.loss n"], row["heldout.accuracy n"], row["heldout.accuracy pairs"]) == (5, 4, 4)
-    assert "unpaired seeds: 2" in markdown(tables.results(Measurements(grid, cells, records))[0])
+    assert (row["heldout.loss n"], row["heldout.accuracy n"], row["heldout.accuracy difference n"]) == (5, 4, 4)
 
 
 def test_each_cell_is_compared_with_its_own_baseline():
@@ -114,10 +113,8 @@ def test_each_cell_is_compared_with_its_own_baseline():
     records = {}
     for cell, shift in zip(cells, (0.0, 1.0, 0.25, 1.5), strict=True):
         records |= losses(cell, [4 + shift, 4.5 + shift])
-    assert [row["minus baseline"] for row in rows_of(grid, cells, records)[2:4]] == [
-        "+0.2500 [0.2500, 0.2500]",
-        "+0.5000 [0.5000, 0.5000]",
-    ]
+    shown = [row["minus baseline"] for row in rows_of(grid, cells, records)[2:4]]
+    assert [float(text.partition(" ")[0]) for text in shown] == [0.25, 0.5]
 
 
 def test_an_ambiguous_join_is_refused():
@@ -133,7 +130,7 @@ def test_every_number_names_its_runs(tmp_path):
     traced = json.loads(paths["json"].read_text())["cells"][3]
     ids = [run.id for i, run in enumerate(cells[3].runs) if i != 1]
     assert traced["metrics"]["heldout.loss"]["runs"] == ids
-    assert [pair[0] for pair in traced["metrics"]["heldout.loss"]["pairs"]] == ids
+    assert traced["metrics"]["heldout.loss"]["compared"][0] == ids
     assert traced["published"]["MNLI"]["value"] == "84.5"
 
 
@@ -177,7 +174,9 @@ def test_claims_have_their_numbers_and_their_runs(tmp_path):
     assert float(row["effect"]) < 0
     assert float(row["low"]) < float(row["effect"]) < float(row["high"]) < 0
     assert row["published"] == "MNLI 84.5 against 84.2 %, +0.3"
-    assert len(json.loads(paths["json"].read_text())["claims"][0]["pairs"]) == 5
+    assert len(json.loads(paths["json"].read_text())["claims"][0]["sides"][0]) == 5
+    assert (row["direction"], row["size"], row["margin"]) == ("negative", "beyond", "0.02")
+    assert float(row["error over runs"]) > 0
 
 
 def curve(tokens, values):
@@ -281,4 +280,4 @@ def test_published_values_stand_beside_their_stand_ins():
     assert [table[n, "own"]["minus baseline"] == "baseline" for n in "124"] == [False, True, False]
     assert table["4", "own"]["minus baseline"].startswith("-0.2")
     assert table["4", "shared"]["minus baseline"].startswith("-0.2")
-    assert "(num_layers 2), paired by seed" in " ".join(tables.results(Measurements(grid, cells, records))[0].notes)
+    assert "(num_layers 2) with its 95 %" in " ".join(tables.results(Measurements(grid, cells, records))[0].notes)

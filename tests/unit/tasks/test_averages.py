@@ -5,7 +5,7 @@ import pytest
 from ablations.core.metrics import METRICS
 from ablations.measurements import derived, summaries
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.pairs import paired_by_seed
+from ablations.measurements.sides import paired_by_seed
 from ablations.pages import tables
 from ablations.planning import grids
 from ablations.schema.run import Run

@@ -1,13 +1,12 @@
-"""Comparing cells: the baseline of each cell, and runs of several cells paired by seed.
+"""The sides of a comparison: which cells they are, and which of their runs may be compared.
 
-Pairs never cross device classes: a run on a GPU and one on a CPU differ by more than the knob.
+Comparisons never cross device classes: a run on a GPU and one on a CPU differ by more than the knob.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablations.core.statistics import Contrast, paired
 from ablations.literature.published_values import same
 from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
@@ -17,6 +16,17 @@ from ablations.schema.grid import Grid
 def as_printed(cell: Cell) -> dict[str, Any]:
     """The values of a cell as papers print them; grids name baselines and claims by these."""
     return {**cell.values, **cell.printed}
+
+
+def agrees(values: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
+    """Whether a combination has the values of a pattern; a list stands for any of its items."""
+    return all(path in values and _is_one_of(values[path], options) for path, options in pattern.items())
+
+
+def _is_one_of(value: Any, options: Any) -> bool:
+    if isinstance(options, (list, tuple)) and not isinstance(value, (list, tuple)):
+        return any(same(value, item) for item in options)
+    return same(value, options)
 
 
 def matching(cells: Sequence[Cell], values: Mapping[str, Any]) -> list[Cell]:
@@ -49,23 +59,21 @@ def _moved(grid: Grid, start: Mapping[str, Any], values: Mapping[str, Any]) -> d
 
 
 @dataclass(frozen=True)
-class Paired:
-    """The measurements of several sides of a comparison for their common seeds, on one device class each.
+class Compared:
+    """The measurements of several sides that may be compared.
 
     Attributes:
-        sides: The measurements of each side by seed; all sides have the same seeds.
-        alone: Seeds that some side lacks.
-        apart: Seeds left out because the sides ran on different device classes.
+        sides: The measurements of each side by seed. Sides may have different seeds.
+        apart: Seeds left out because of different device classes.
     """
 
     sides: tuple[BySeed, ...]
-    alone: tuple[int, ...] = ()
     apart: tuple[int, ...] = ()
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """The common seeds, in order."""
-        return tuple(sorted(self.sides[0]))
+    def n(self) -> int:
+        """The number of runs of the side that has fewest."""
+        return min(map(len, self.sides), default=0)
 
     @property
     def values(self) -> tuple[dict[int, float], ...]:
@@ -73,14 +81,9 @@ class Paired:
         return tuple({seed: row.value for seed, row in side.items()} for side in self.sides)
 
     @property
-    def contrast(self) -> Contrast:
-        """The first side minus the second, by seed."""
-        return paired(*self.values[:2])
-
-    @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
-        """The run ids of each seed, in the order of the sides."""
-        return tuple(tuple(side[seed].run for side in self.sides) for seed in self.seeds)
+        """The run ids of each side, by seed."""
+        return tuple(tuple(side[seed].run for seed in sorted(side)) for side in self.sides)
 
     @property
     def plateau(self) -> tuple[bool, ...]:
@@ -91,22 +94,23 @@ class Paired:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was left out and why, one sentence each."""
-        notes = []
-        if self.alone:
-            notes.append(f"only common seeds are compared; unpaired seeds: {_listed(self.alone)}")
-        if self.apart:
-            notes.append(f"seeds {_listed(self.apart)} are left out: their runs come from different device classes")
-        return tuple(notes)
+        if not self.apart:
+            return ()
+        listed = ", ".join(map(str, self.apart))
+        return (f"seeds {listed} are left out: their runs come from different device classes",)
 
 
-def _listed(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds))
+def comparable(sides: Sequence[BySeed]) -> Compared:
+    """The runs of two or more sides that may be compared.
 
-
-def paired_by_seed(sides: Sequence[BySeed]) -> Paired:
-    """Pairs the measurements of two or more sides by seed, within one device class."""
-    common = set.intersection(*(set(side) for side in sides))
-    apart = {seed for seed in common if len({side[seed].device for side in sides}) > 1}
-    kept = sorted(common - apart)
-    alone = sorted(set.union(*(set(side) for side in sides)) - common)
-    return Paired(tuple({seed: side[seed] for seed in kept} for side in sides), tuple(alone), tuple(sorted(apart)))
+    A seed whose runs come from different device classes is left out. If the rest is still of several classes, so is a
+    seed that some side lacks: then every class adds the same to all sides.
+    """
+    seeds = sorted(set().union(*sides))
+    apart = {seed for seed in seeds if len({side[seed].device for side in sides if seed in side}) > 1}
+    if len({row.device for side in sides for seed, row in side.items() if seed not in apart}) > 1:
+        apart |= {seed for seed in seeds if any(seed not in side for side in sides)}
+    return Compared(
+        tuple({seed: row for seed, row in sorted(side.items()) if seed not in apart} for side in sides),
+        tuple(sorted(apart)),
+    )

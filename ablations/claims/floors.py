@@ -1,0 +1,53 @@
+"""The floor of a metric: a model there has learnt nothing that the metric could show.
+
+For held-out losses it is the plateau: no better than the bigram baseline. For tasks and questions about pairs it is the
+best constant answer, the majority class or the mean label: a side whose interval reaches down to it is at the floor.
+"""
+
+from collections.abc import Sequence
+
+from ablations.claims.contrasts import Sides
+from ablations.claims.outcomes import Reason
+from ablations.claims.relations import Floored
+from ablations.core.statistics import LEVEL
+from ablations.measurements.measurements import Measurements
+from ablations.measurements.references import references
+from ablations.schema.claim import Claim
+from lightning_modules.tasks import TASKS
+
+
+def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[Reason, ...]:
+    """For each side `Reason.PLATEAU`, `Reason.FLOOR`, or `Reason.NONE` where it is above.
+
+    A claim against a simple method is about the floor itself, and has none.
+    """
+    if claim.against or not sides.cells:
+        return (Reason.NONE,) * len(sides.cells)
+    constant = constant_answer(claim.metric)
+    if constant:
+        return tuple(_of_scores(table, constant, sides, n) for n in range(len(sides.cells)))
+    if claim.metric.partition(".")[0] in TASKS:
+        return (Reason.NONE,) * len(sides.cells)
+    return tuple(Reason.PLATEAU if flat else Reason.NONE for flat in sides.plateau)
+
+
+def constant_answer(metric: str) -> str:
+    """The metric of the best constant answer to the same question; empty if there is none."""
+    return next((name for name in references(metric).values() if name.endswith("majority")), "")
+
+
+def _of_scores(table: Measurements, constant: str, sides: Sides, place: int) -> Reason:
+    bars = [row.value for row in table.of(sides.cells[place], constant).values()]
+    if not bars or not sides.sample.values[place]:
+        return Reason.NONE
+    weights = [float(n == place) for n in range(len(sides.cells))]
+    interval = sides.sample.linear(weights).interval(LEVEL)
+    low = interval.mean if interval.low is None else interval.low
+    return Reason.FLOOR if low is None or low <= max(bars) else Reason.NONE
+
+
+def floored(found: Sequence[Reason], pairs: Sequence[tuple[int, int]]) -> Floored:
+    """How many sides of the pair that fares worst are at the floor."""
+    counts = [bool(found[a]) + bool(found[b]) for a, b in pairs if max(a, b) < len(found)]
+    worst = max(counts, default=0)
+    return "both" if worst > 1 else "one" if worst else "none"

@@ -1,0 +1,61 @@
+"""The words of verdicts, each in one place: outcomes, directions, sizes, and why a claim is open."""
+
+from enum import StrEnum
+
+REPLICATES, CONTRADICTS, NOT_RESOLVED = "replicates", "contradicts", "not resolved"
+
+
+class Direction(StrEnum):
+    """Which way the difference goes, as the interval shows it."""
+
+    POSITIVE = "positive"  # as the relation reads its sides: a is better than b
+    NEGATIVE = "negative"
+    OPEN = "open"
+
+
+class Size(StrEnum):
+    """How large the difference is against the margin, as the interval shows it; of a ratio, against the claimed one."""
+
+    INSIDE = "inside"
+    BEYOND = "beyond"
+    ASTRIDE = "astride"
+    NONE = ""  # without a margin, or without an interval
+
+
+class Reason(StrEnum):
+    """Why a claim is not resolved. Their order is that of the checks: the first that holds is named."""
+
+    UNTESTABLE = "not testable at this scale"
+    TEXT = "different held-out text"
+    NO_RUN = "no run"
+    UNFINISHED = "runs missing"
+    LOST = "runs without a result"
+    SILENT = "all outputs equal"
+    ONE_SEED = "one seed"
+    NO_NOISE = "no noise"
+    RATE = "rate"
+    PLATEAU = "plateau"
+    FLOOR = "floor"
+    POWER = "power"
+    NONE = ""  # resolved
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether runs speak about the claim at all."""
+        return self not in _UNMEASURED
+
+    @property
+    def seeds_help(self) -> bool:
+        """Whether more seeds may resolve the claim, so that a second look makes them."""
+        return self is Reason.POWER
+
+
+_UNMEASURED = (
+    Reason.UNTESTABLE,
+    Reason.TEXT,
+    Reason.NO_RUN,
+    Reason.UNFINISHED,
+    Reason.LOST,
+    Reason.SILENT,
+    Reason.ONE_SEED,
+)

@@ -1,0 +1,63 @@
+"""Claims about cells that searched their own settings, such as a learning rate: does the direction depend on it?
+
+A cell at its best rate is judged by seeds that chose nothing. The trials of the search say what a rate common to all
+sides would have shown. If the direction there is the opposite, the claim is open: it is about the rate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ablations.claims.contrasts import Sides
+from ablations.claims.outcomes import Direction
+from ablations.claims.relations import RELATIONS, Better
+from ablations.claims.sample import Sample
+from ablations.core.estimates import Estimate
+from ablations.core.formatting import cell_text
+from ablations.core.statistics import LEVEL, Interval
+from ablations.measurements.measurements import Measurements
+from ablations.schema.claim import Claim
+
+
+def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate], measured: Measurements) -> str:
+    """In which common setting the direction is the opposite, as a phrase; empty if in none.
+
+    Common settings are those that the search of some side chose, given to all sides. The runs there are those of the
+    searches; the noise of a run is that of the evaluation.
+    """
+    if claim.against or claim.relation == "spread" or not all(cell.search and cell.chosen for cell in sides.cells):
+        return ""
+    relation = RELATIONS[claim.relation]
+    opposite = Direction.NEGATIVE if _is_positive(relation, estimates) else Direction.POSITIVE
+    for setting in _common(sides):
+        values = [_tried(measured, sides, place, setting, claim.metric) for place in range(len(sides.cells))]
+        if not all(values):
+            continue
+        sample = Sample(sides.sample.keys, tuple(values), sides.sample.groups)
+        if relation.problem(sample.values):
+            continue
+        direction = relation.direction(relation.interval(relation.estimates(claim, sample), LEVEL))
+        if direction is opposite:
+            return f"at {cell_text(dict(setting))} for all sides, in their searches, the direction is the opposite"
+    return ""
+
+
+def _is_positive(relation: Better, estimates: Sequence[Estimate]) -> bool:
+    """Whether the estimate lies on the claimed side of the null value, which for a ratio is 1."""
+    return relation.direction(_point(relation.interval(estimates, LEVEL))) is Direction.POSITIVE
+
+
+def _point(interval: Interval) -> Interval:
+    return replace(interval, low=interval.mean, high=interval.mean)
+
+
+def _common(sides: Sides) -> list[tuple[tuple[str, object], ...]]:
+    chosen = [tuple(cell.chosen.items()) for cell in sides.cells]
+    return list(dict.fromkeys(chosen)) if len(set(chosen)) > 1 else []
+
+
+def _tried(
+    measured: Measurements, sides: Sides, place: int, setting: tuple[tuple[str, object], ...], metric: str
+) -> tuple[float, ...]:
+    """The values of a cell's trials in a setting."""
+    trials = (trial for trial in sides.cells[place].search if tuple(trial.values.items()) == setting)
+    return tuple(row.value for trial in trials for row in measured.of_trial(trial, metric).values())
