@@ -1,10 +1,18 @@
-"""Variances of cells with few seeds, moderated: each is shrunk towards what its group has in common.
+"""Variances of cells with few seeds, moderated: each borrows degrees of freedom from its group.
 
 Empirical Bayes as in Smyth (Statistical Applications in Genetics and Molecular Biology 3, 2004, article 3): the true
-variances of a group are taken as draws from a scaled inverse chi-squared distribution with scale ``s0`` squared and
-``d0`` degrees of freedom, which are estimated from the logarithms of the sample variances. A cell's own variance with
-``d`` degrees of freedom then counts ``d`` times, the common one ``d0`` times. Cells that vary alike share nearly
-everything, cells that do not share little. No cell leaves its group because of its variance.
+variances of a group are taken as draws from a scaled inverse chi-squared distribution with ``d0`` degrees of freedom
+about a common variance. A cell's own variance with ``d`` degrees of freedom counts ``d`` times, the common one ``d0``
+times. Cells that vary alike share much, cells that do not share little. No cell leaves its group because of its
+variance.
+
+Smyth has thousands of genes, a grid has two to twenty cells. Two changes keep the tests of a single noisy cell honest
+(``simulation`` measures them; with Smyth's own estimators and one baseline of nine times the variance, a family of nine
+errs in 15 % of grids instead of 5 %):
+
+* ``d0`` is not the estimate but its lower confidence limit: how far the cells' true variances differ is barely known.
+* Only a variance below the common one moves. One above stays, as in the rule "maximum" of Anders and Huber (Genome
+  Biology 11, 2010, R106): a cell that looks noisy may be.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,10 +20,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
+from scipy import stats
 from scipy.special import digamma, polygamma
 
 Cell = TypeVar("Cell", bound=Hashable)
 
+CONFIDENCE = 0.95  # one-sided, that the true variances differ no more than is assumed
 _FLOOR = 1e-5  # of the median variance of the group, as in limma: a logarithm needs a variance above 0
 _ROUNDING = 1e-12  # values that differ by less, relative to the largest, are equal
 
@@ -41,15 +51,16 @@ class Group(Generic[Cell]):
     """The moderated variances of one group of cells.
 
     Attributes:
-        variances: Of each cell; empty if no cell has two values that differ.
-        prior: What a cell without a variance of its own gets; None if there is none.
-        prior_df: Degrees of freedom that the prior counts; infinite where the cells vary as if they had one variance.
+        variances: Of each cell that has one; empty if no cell has two values that differ.
+        common: What variances below it move to; None if there is none.
+        prior_df: The degrees of freedom that the common variance counts in each cell; infinite where the sample
+            variances differ less than chance makes likely, 0 where a single cell has one.
         df: Degrees of freedom of all samples of the group.
-        still: Cells with two values or more, all equal. Their variance was raised to a floor to estimate the prior.
+        still: Cells with two values or more, all equal. They get at least the pooled variance.
     """
 
     variances: Mapping[Cell, Variance] = field(default_factory=dict)
-    prior: float | None = None
+    common: float | None = None
     prior_df: float = 0.0
     df: float = 0.0
     still: tuple[Cell, ...] = ()
@@ -60,11 +71,13 @@ def moderated(samples: Mapping[Cell, Sequence[float]]) -> Group[Cell]:
 
     Args:
         samples: The values of each cell, one for each seed (or the differences of each block). A cell with fewer than
-            two values has no variance of its own and gets that of the group.
+            two values has no variance of its own and gets the pooled one, unless only one cell has any.
 
-    >>> group = moderated({"a": [1.0, 1.2, 1.1], "b": [3.0, 3.3, 3.1], "c": [2.0]})
-    >>> {cell: (round(variance.value, 4), variance.df) for cell, variance in group.variances.items()}
-    {'a': (0.0167, 4.0), 'b': (0.0167, 4.0), 'c': (0.0167, 4.0)}
+    >>> group = moderated({"a": [1.0, 1.2, 1.1, 1.2], "b": [3.0, 3.3, 3.1, 3.2], "c": [2.0, 2.2, 2.3, 2.2]})
+    >>> round(group.common, 4), round(group.prior_df, 1), group.df
+    (0.0194, 0.8, 9.0)
+    >>> {cell: (round(variance.value, 4), round(variance.df, 1)) for cell, variance in group.variances.items()}
+    {'a': (0.0113, 3.8), 'b': (0.0172, 3.8), 'c': (0.0166, 3.8)}
     """
     own = {cell: own_variance(values) for cell, values in samples.items() if len(values) > 1}
     still = tuple(cell for cell, variance in own.items() if variance.value == 0)
@@ -73,13 +86,14 @@ def moderated(samples: Mapping[Cell, Sequence[float]]) -> Group[Cell]:
         return Group(df=total, still=still)
     values = np.array([own[cell].value if cell in own else 0.0 for cell in samples])
     df = np.array([own[cell].df if cell in own else 0.0 for cell in samples])
-    scale, prior_df = (float(part) for part in prior(values, df))
-    shrunk, its_df = shrink(values, df, np.float64(scale), np.float64(prior_df))
+    common, prior_df = prior(values, df)
+    shrunk, its_df = shrink(values, df, common, prior_df)
     variances = {
         cell: Variance(float(value), float(freedom), total)
         for cell, value, freedom in zip(samples, shrunk, its_df, strict=True)
+        if freedom
     }
-    return Group(variances, scale, prior_df, total, still)
+    return Group(variances, float(common), float(prior_df), total, still)
 
 
 def own_variance(values: Sequence[float]) -> Variance:
@@ -90,28 +104,31 @@ def own_variance(values: Sequence[float]) -> Variance:
 
 
 def prior(variances: np.ndarray, df: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The common variance and its degrees of freedom (Smyth 2004, section 6.2; Phipson and others 2016).
+    """The common variance of groups and the degrees of freedom that it counts.
+
+    The variance of the logarithms of the sample variances is that of chance, trigamma(d / 2), and that of the true
+    variances, trigamma(d0 / 2) (Smyth 2004, section 6.2). We take its upper confidence limit, as if scaled chi-squared
+    with the degrees of freedom that its kurtosis gives.
 
     Args:
         variances: Sample variances ``[..., cells]``; at least one of a group is above 0.
         df: Their degrees of freedom ``[cells]``; a cell with 0 has no variance and does not count.
 
     Returns:
-        Two arrays ``[...]``. The degrees of freedom are infinite where the logarithms of the variances differ by no
-        more than chance; the common variance is then the pooled one.
+        Two arrays ``[...]``: the geometric mean of the variances, without the bias that logarithms have, and ``d0``.
     """
     own = df > 0
     variances, df = variances[..., own], df[own]
-    pooled = (variances * df).sum(axis=-1) / df.sum()
-    if len(df) < 2:
-        return pooled, np.full(pooled.shape, np.inf)
-    logs = np.log(np.maximum(variances, _floor(variances))) - digamma(df / 2) + np.log(df / 2)
-    beyond_chance = logs.var(axis=-1, ddof=1) - polygamma(1, df / 2).mean()
-    varies = beyond_chance > 0
-    prior_df = np.where(varies, 2 * inverse_trigamma(np.where(varies, beyond_chance, 1.0)), np.inf)
-    finite = np.where(varies, prior_df, 1.0)
-    common = np.exp(logs.mean(axis=-1) + digamma(finite / 2) - np.log(finite / 2))
-    return np.where(varies, common, pooled), prior_df
+    cells, half = len(df), df / 2
+    logs = np.log(np.maximum(variances, _floor(variances))) - digamma(half) + np.log(half)
+    common = np.exp(logs.mean(axis=-1))
+    if cells < 2:
+        return common, np.zeros(common.shape)
+    chance = polygamma(1, half).mean()
+    kurtosis = polygamma(3, half).mean() / chance**2
+    known = 2 / (2 / (cells - 1) + kurtosis / cells)
+    beyond = logs.var(axis=-1, ddof=1) * known / stats.chi2.ppf(1 - CONFIDENCE, known) - chance
+    return common, np.where(beyond > 0, 2 * inverse_trigamma(np.where(beyond > 0, beyond, 1.0)), np.inf)
 
 
 def _floor(variances: np.ndarray) -> np.ndarray:
@@ -125,15 +142,17 @@ def shrink(
     """The moderated variances and their degrees of freedom ``[..., cells]``, none above that of the whole group.
 
     Args:
-        variances: Sample variances ``[..., cells]``.
+        variances: Sample variances ``[..., cells]``; 0 says nothing of the true one and becomes the pooled one.
         df: Their degrees of freedom ``[cells]``, 0 for a cell without a variance.
         common: The common variance ``[...]``.
         prior_df: Its degrees of freedom ``[...]``.
     """
     common, prior_df = common[..., None], prior_df[..., None]
+    pooled = (variances * df).sum(axis=-1, keepdims=True) / df.sum()
+    own = np.where((variances > 0) & (df > 0), variances, pooled)
     finite = np.where(np.isinf(prior_df), 1.0, prior_df)
-    both = (df * variances + finite * common) / (df + finite)
-    return np.where(np.isinf(prior_df), common, both), np.minimum(df + prior_df, df.sum())
+    share = np.where(np.isinf(prior_df), 1.0, finite / np.maximum(df + finite, np.finfo(float).tiny))
+    return np.maximum(own, own + share * (common - own)), np.minimum(df + prior_df, df.sum())
 
 
 def inverse_trigamma(value: np.ndarray) -> np.ndarray:

@@ -22,33 +22,35 @@ def alone(**sides):
 
 
 @given(samples, samples, st.sampled_from([0.8, 0.95, 0.997]))
-def test_without_a_group_it_is_welchs_test(a, b, level):
+def test_without_a_group_it_is_welchs_test_with_half_a_degree_less(a, b, level):
     estimate = linear(DIFFERENCE, {"a": a, "b": b}, alone(a=a, b=b))
-    expected = stats.ttest_ind(a, b, equal_var=False)
-    around, interval = expected.confidence_interval(level), estimate.interval(level)
+    welch = stats.ttest_ind(a, b, equal_var=False)
     assert estimate.value == pytest.approx(np.mean(a) - np.mean(b), abs=1e-12)
-    assert estimate.p == pytest.approx(expected.pvalue, rel=1e-9, abs=1e-12)
-    assert estimate.df == pytest.approx(expected.df, rel=1e-9)
-    assert (interval.low, interval.high) == pytest.approx((around.low, around.high), rel=1e-9, abs=1e-9)
+    assert estimate.df == pytest.approx(max(welch.df - 0.5, min(len(a), len(b)) - 1), rel=1e-9)
+    error = (np.mean(a) - np.mean(b)) / welch.statistic if welch.statistic else estimate.error
+    expected = stats.t(estimate.df, np.mean(a) - np.mean(b), error)
+    interval = estimate.interval(level)
+    assert (interval.low, interval.high) == pytest.approx(expected.interval(level), rel=1e-9, abs=1e-9)
+    assert estimate.p == pytest.approx(2 * min(expected.cdf(0), expected.sf(0)), rel=1e-9, abs=1e-12)
     assert interval.n == min(len(a), len(b))
 
 
-def test_with_one_variance_for_both_it_is_students_test():
-    a, b = [1.0, 1.2, 1.3, 0.9], [2.0, 2.3, 1.9, 2.2]
-    group = moderated({"a": a, "b": b})
-    assert math.isinf(group.prior_df)
-    estimate = linear(DIFFERENCE, {"a": a, "b": b}, group.variances)
-    expected = stats.ttest_ind(a, b)
-    assert (estimate.p, estimate.df) == pytest.approx((expected.pvalue, expected.df))
+def test_intervals_of_two_unequal_cells_cover():
+    """Four seeds and variances 1 to 9, where Welch's own test errs 12 % too often at the level of two looks."""
+    draws, covered = np.random.default_rng(7), 0
+    for a, b in zip(draws.normal(0, 3, (8_000, 4)).tolist(), draws.normal(0, 1, (8_000, 4)).tolist(), strict=True):
+        interval = linear(DIFFERENCE, {"a": a, "b": b}, alone(a=a, b=b)).interval(0.97)
+        covered += interval.low <= 0 <= interval.high
+    assert covered / 8_000 == pytest.approx(0.97, abs=0.006)
 
 
 @given(samples, samples, st.floats(0.1, 2))
 def test_two_tails_are_the_equivalence_test_of_statsmodels(a, b, margin):
     estimate = linear(DIFFERENCE, {"a": a, "b": b}, alone(a=a, b=b))
-    expected, (_, lower, _), (_, upper, _) = ttost_ind(np.array(a), np.array(b), -margin, margin, usevar="unequal")
+    _, (lower, _, df), (upper, _, _) = ttost_ind(np.array(a), np.array(b), -margin, margin, usevar="unequal")
+    assert estimate.df == pytest.approx(max(df - 0.5, min(len(a), len(b)) - 1))
     tails = estimate.tail(-margin), estimate.tail(margin, below=True)
-    assert tails == pytest.approx((lower, upper), rel=1e-9, abs=1e-9)
-    assert max(tails) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert tails == pytest.approx((stats.t.sf(lower, estimate.df), stats.t.cdf(upper, estimate.df)), rel=1e-9, abs=1e-9)
 
 
 def test_the_other_cells_of_a_group_narrow_the_interval_of_a_contrast():
@@ -58,7 +60,7 @@ def test_the_other_cells_of_a_group_narrow_the_interval_of_a_contrast():
         variances = moderated(cells).variances, alone(**cells)
         halves.append([linear(DIFFERENCE, cells, each).interval(0.997).half for each in variances])
     grouped, ungrouped = np.median(halves, axis=0)
-    assert grouped < ungrouped / 2
+    assert grouped < 0.65 * ungrouped
 
 
 def test_an_interaction_does_not_depend_on_how_it_is_bracketed():
@@ -87,14 +89,14 @@ def test_examples_widen_the_interval_and_bring_their_degrees_of_freedom():
     bare = linear(DIFFERENCE, {"a": a, "b": b}, variances)
     both = linear(DIFFERENCE, {"a": a, "b": b}, variances, Variance(bare.variance, 9))
     assert both.error == pytest.approx(math.sqrt(2) * bare.error)
-    assert both.df == pytest.approx(4 / (1 / bare.df + 1 / 9))
+    assert both.df == pytest.approx(4 / (1 / bare.df + 1 / 9) - 0.5)
     many = linear(DIFFERENCE, {"a": a, "b": b}, variances, Variance(1e6 * bare.variance, 9))
-    assert many.df == pytest.approx(9, rel=1e-3)
+    assert many.df == pytest.approx(8.5, rel=1e-3)
 
 
 def test_sides_may_have_other_numbers_of_seeds_and_one_without_a_variance_has_no_interval():
     cells = {"a": [1.0, 1.4, 1.2], "b": [2.0]}
-    estimate = linear(DIFFERENCE, cells, moderated(cells).variances)
+    estimate = linear(DIFFERENCE, cells, {"a": Variance(0.04, 2), "b": Variance(0.04, 2)})
     assert estimate.variance == pytest.approx(0.04 / 3 + 0.04)
     assert estimate.n == 1
     unknown = linear(DIFFERENCE, cells, {})

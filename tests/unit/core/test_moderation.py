@@ -18,37 +18,38 @@ def test_the_inverse_of_trigamma_is_one(value):
 
 @pytest.mark.parametrize(("scale", "df"), [(0.02, 4.0), (3.0, 12.0)])
 def test_the_prior_of_many_cells_is_found(scale, df):
+    """With so many cells the confidence limit is the estimate. Half of the variances lie below the common one."""
     draws = np.random.default_rng(1)
     true = scale * df / draws.chisquare(df, 100_000)
     sampled = true * draws.chisquare(3, 100_000) / 3
-    found, its_df = prior(sampled, np.full(100_000, 3))
-    assert found == pytest.approx(scale, rel=0.03)
-    assert its_df == pytest.approx(df, rel=0.1)
+    common, its_df = prior(sampled, np.full(100_000, 3))
+    assert common == pytest.approx(np.exp(np.log(true).mean()), rel=0.03)
+    assert df * 0.8 < its_df < df
 
 
-def test_cells_that_vary_alike_share_one_variance():
-    samples = {cell: [cell + x for x in (0.0, 0.1, 0.3, 0.2)] for cell in range(5)}
-    group = moderated(samples)
+def test_few_cells_share_less_than_they_seem_to():
+    draws = np.random.default_rng(2)
+    true = 6 / draws.chisquare(6, (4_000, 10))
+    _, its_df = prior(true * draws.chisquare(3, (4_000, 10)) / 3, np.full(10, 3.0))
+    assert np.mean(its_df < 6) > 0.9
+
+
+def test_cells_that_vary_alike_share_their_degrees_of_freedom():
+    group = moderated({cell: [cell + x for x in (0.0, 0.1, 0.3, 0.2)] for cell in range(5)})
     assert np.isinf(group.prior_df)
-    assert group.df == 15
-    for variance in group.variances.values():
-        assert (variance.value, variance.df, variance.most) == (
-            pytest.approx(np.var([0, 0.1, 0.2, 0.3], ddof=1)),
-            15,
-            15,
-        )
+    assert [variance.df for variance in group.variances.values()] == [15.0] * 5 == [group.df] * 5
 
 
-def test_cells_that_do_not_keep_most_of_their_own():
+def test_cells_that_do_not_keep_theirs():
     draws = np.random.default_rng(0)
     spreads = {f"cell {n}": 10.0**n for n in range(-3, 4)}
     samples = {cell: draws.normal(0, spread, 8) for cell, spread in spreads.items()}
     group = moderated(samples)
-    assert group.prior_df < 1
+    assert group.prior_df < 0.5
     for cell, sample in samples.items():
-        if spreads[cell] >= 0.1:
+        if spreads[cell] > 0.1:
             assert group.variances[cell].value == pytest.approx(np.var(sample, ddof=1), rel=0.15)
-        assert group.variances[cell].df == pytest.approx(7, abs=1)
+        assert group.variances[cell].df == pytest.approx(7, abs=0.5)
 
 
 @given(groups)
@@ -65,27 +66,36 @@ def test_order_unit_and_origin_do_not_matter(samples):
 
 @given(groups)
 @settings(max_examples=50)
-def test_a_variance_moves_towards_the_common_one_and_claims_no_more_than_all_samples(samples):
+def test_a_variance_moves_up_towards_the_common_one_and_claims_no_more_than_all_samples(samples):
     group = moderated(dict(enumerate(samples)))
     total = sum(len(sample) - 1 for sample in samples)
     for cell, sample in enumerate(samples):
         own, its = own_variance(sample), group.variances[cell]
-        low, high = sorted((own.value, group.prior))
-        assert low * (1 - 1e-9) <= its.value <= high * (1 + 1e-9)
+        assert own.value * (1 - 1e-9) <= its.value
+        assert cell in group.still or its.value <= max(own.value, group.common) * (1 + 1e-9)
         assert own.df <= its.df <= total == its.most
 
 
-def test_a_cell_with_one_seed_gets_what_its_group_has_in_common():
+def test_a_cell_with_one_seed_gets_the_pooled_variance():
     samples = {"a": [1.0, 1.2, 1.1], "b": [3.0, 3.3, 3.1], "c": [2.0]}
     with_c, without = moderated(samples), moderated({cell: samples[cell] for cell in "ab"})
     assert {cell: with_c.variances[cell] for cell in "ab"} == without.variances
-    assert with_c.variances["c"].value == with_c.prior
+    pooled = (np.var(samples["a"], ddof=1) + np.var(samples["b"], ddof=1)) / 2
+    assert with_c.variances["c"].value == pytest.approx(max(pooled, with_c.common))
+    assert with_c.variances["c"].df == min(with_c.prior_df, 4)
+
+
+def test_one_cell_with_seeds_says_nothing_of_the_others():
+    group = moderated({"a": [1.0, 1.2, 1.1], "c": [2.0], "d": [3.0]})
+    assert list(group.variances) == ["a"]
+    assert group.variances["a"].value == pytest.approx(0.01)
+    assert group.variances["a"].df == 2
 
 
 def test_without_two_seeds_anywhere_there_is_no_variance():
     group = moderated({"a": [1.0], "b": [2.0]})
     assert not group.variances
-    assert group.prior is None
+    assert group.common is None
     assert not moderated({}).variances
 
 
@@ -115,15 +125,27 @@ def test_many_groups_at_once_are_as_one_by_one():
     assert (its_df <= 21).all()
 
 
-def test_moderated_t_errs_as_rarely_as_it_says_where_variances_follow_the_prior():
-    """Smyth 2004, section 4: the moderated t has a t distribution with the degrees of freedom of both sources."""
-    draws = np.random.default_rng(4)
-    true = 5 / draws.chisquare(5, 40_000)
-    sample = draws.normal(0, np.sqrt(true)[:, None], (40_000, 4))
-    own, df = sample.var(axis=1, ddof=1), np.full(40_000, 3.0)
+def t_tests(sample):
+    """The moderated p value of each cell's mean being 0, for samples ``[groups, cells, seeds]``."""
+    seeds = sample.shape[-1]
+    own, df = sample.var(axis=-1, ddof=1), np.full(sample.shape[-2], seeds - 1.0)
     shrunk, its_df = shrink(own, df, *prior(own, df))
-    t = sample.mean(axis=1) / np.sqrt(shrunk / 4)
+    return 2 * stats.t.sf(np.abs(sample.mean(axis=-1)) / np.sqrt(shrunk / seeds), its_df)
+
+
+def test_tests_err_no_more_often_than_they_say_where_variances_follow_the_prior():
+    draws = np.random.default_rng(4)
+    true = 5 / draws.chisquare(5, (4_000, 10))
+    p = t_tests(draws.normal(0, np.sqrt(true)[..., None], (4_000, 10, 4)))
     for alpha in (0.05, 0.003):
-        assert np.mean(2 * stats.t.sf(np.abs(t), its_df) < alpha) == pytest.approx(
-            alpha, rel=0.1 if alpha > 0.01 else 0.25
-        )
+        assert np.mean(p < alpha) < 1.1 * alpha
+
+
+@pytest.mark.parametrize("ratio", [4, 9])
+def test_one_noisy_cell_among_quiet_ones_is_not_trusted_for_their_sake(ratio):
+    """With Smyth's own estimators the noisy cell of nine times the variance errs in 14 % of tests, not in 5 %."""
+    draws = np.random.default_rng(5)
+    spread = np.array([ratio**0.5, *[1.0] * 9])
+    p = t_tests(draws.normal(size=(6_000, 10, 4)) * spread[:, None])
+    assert np.mean(p[:, 0] < 0.05) < 0.08
+    assert np.mean(p < 0.05) < 0.05
