@@ -2,18 +2,25 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
-from lightning_modules.config import ConfigError
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.data import fingerprints
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
+from lightning_modules.measures.by_sequence import losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, pair_measures
 from lightning_modules.system import System
+from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.pretrain import Pretrain, stacked
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
+
+_MOST_SEQUENCES = 1 << 16  # whose losses are kept one by one, beside a record
 
 
 def _course(system: System) -> Course:
@@ -72,10 +79,28 @@ def fit(
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
     bf16 = system.training.precision == "bf16"
     fitted.layers = layer_similarity(module, data.heldout, bf16)
+    fitted.sums = _sums(module, data, system, bf16)
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
     keep_weights(module, folder)
     return fitted
+
+
+def _sums(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, Any]:
+    """The held-out losses by sequence, packed; empty for more sequences than a small file holds."""
+    if len(data.heldout.chosen) > _MOST_SEQUENCES:
+        return {}
+    found = losses_by_sequence(module, data.heldout, bf16)
+    form, evaluation = system.format.heldout().resolved(), system.evaluation
+    text = [fingerprints(system.data), system.data.essence(), form.essence(), evaluation.sequences, evaluation.rate]
+    return {
+        "text": identity(text)[:16],
+        "documents": pack(found.documents),
+        "losses": {
+            name: {"nats": pack(nats.astype(np.float16)), "counts": pack(found.counts[name])}
+            for name, nats in found.nats.items()
+        },
+    }
 
 
 def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, float]:

@@ -84,7 +84,7 @@ class Evaluation(Settings):
 
     @property
     def objective(self) -> MaskedLM:
-        """The corruption of the held-out text: [MASK] only, which every masking mixture includes."""
+        """The corruption of the held-out text: [MASK] only. Two mixtures never show it: those are at a disadvantage."""
         return MaskedLM(masking=Masking(rate=self.rate, mask=1.0, same=0.0, random=0.0))
 
 

@@ -15,12 +15,11 @@ from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
 from ablations.measurements.measurements import BySeed, Measurements, lineage
 from ablations.measurements.references import references
-from ablations.measurements.sides import Compared, comparable, side_of
+from ablations.measurements.sides import Compared, comparable, one_text, side_of
 from ablations.measurements.variances import samples
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.run import Run
-from lightning_modules.config import identity
 
 _LOST = ("diverged", "invalid")  # outcomes without a result
 _NO_RUNS = Sample((), ())
@@ -157,23 +156,9 @@ def _behind(measuring: Sequence[Sequence[Run]], compared: Compared) -> tuple[str
 
 def _apart(claim: Claim, cells: Sequence[Cell]) -> str:
     """Why losses of these cells are not of one held-out text; empty if they are, or the metric has none."""
-    if not claim.metric.startswith("heldout.") or claim.against:
+    if claim.against or one_text(cells, claim.metric):
         return ""
-    texts = {identity(heldout_text(cell)) for cell in cells}
-    return "" if len(texts) == 1 else "the held-out texts of the sides differ, so their losses do not compare"
-
-
-def heldout_text(cell: Cell) -> dict[str, Any]:
-    """What determines the held-out text of a cell and its predictions: no difference between losses on others."""
-    system = cell.system
-    form = system.format.heldout()
-    return {
-        "data": system.data.essence(),
-        "length": form.sequence_length,
-        "break_mode": form.break_mode,
-        "sequences": system.evaluation.sequences,
-        "rate": system.evaluation.rate,
-    }
+    return "the held-out texts of the sides differ, so their losses do not compare"
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ def _official(claim: Claim, cells: Sequence[Cell]) -> Claim:
 def _case(claim: Claim, measured: Measurements) -> _Case:
     sides, relation = collect(measured, claim), RELATIONS[claim.relation]
     reason, why = _without_estimate(claim, sides)
-    if not sides.n or reason is Reason.UNTESTABLE:
+    if not sides.n or reason in (Reason.UNTESTABLE, Reason.TEXT):
         return _Case(claim, sides, (), reason, why)
     problem = relation.problem(sides.sample.values)
     if problem:

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from ablations.core.estimates import NO_EXAMPLES, Estimate, linear
+from ablations.core.estimates import NO_EXAMPLES, Estimate, linear, summed
 from ablations.core.examples import example_variance
 from ablations.core.moderation import Variance, own_variance
 from ablations.measurements.example_scores import Scores
@@ -63,10 +63,14 @@ class Sample:
     def _examples(self, weights: Sequence[float]) -> Variance:
         if not self.scores:
             return NO_EXAMPLES
-        slopes, first = self.slopes or (1.0,) * len(weights), self.scores[0]
-        parts = [w * k * of.by_example for w, k, of in zip(weights, slopes, self.scores, strict=True)]
-        differences = np.sum(parts, axis=0)
-        return example_variance(differences, first.documents, first.weights) if np.any(differences) else NO_EXAMPLES
+        slopes, of = self.slopes or (1.0,) * len(weights), dict(zip(self.keys, self.scores, strict=True))
+        counted = summed((key, w * k) for key, w, k in zip(self.keys, weights, slopes, strict=True))
+        if not counted:
+            return NO_EXAMPLES
+        differences = np.sum([weight * of[key].by_example for key, weight in counted.items()], axis=0)
+        runs = math.fsum(weight**2 * of[key].runs for key, weight in counted.items())
+        first = self.scores[0]
+        return example_variance(differences, first.documents, first.weights, runs)
 
     def logs(self) -> Self:
         """The logarithms of all values, which turn quotients into differences."""

@@ -16,11 +16,17 @@ def claims(
     grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid tests.")] = None,
     paper: Annotated[str | None, typer.Option("--paper", "-p", help="Only claims of this paper.")] = None,
     scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only verdicts at this scale.")] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="When was each claim stated, and when did its grid first run?")
+    ] = False,
     form: As = Format.table,
     results_dir: Results = None,
 ) -> None:
     """Shows the published claims with their verdicts and runs: the scoreboard."""
     with reporting_errors():
+        if audit:
+            _audit(results_dir, form)
+            raise typer.Exit()
         from ablations.core.store import Records
         from ablations.pages import scoreboard_page
 
@@ -101,3 +107,37 @@ def _print(board: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
                 typer.echo("  " + (unrun if entry.grids else "no grid tests it"))
     else:
         typer.echo(markdown(scoreboard_page.sheets(board)[0]))
+
+
+def _audit(results_dir: str | None, form: Format) -> None:
+    """Prints when each claim was stated and when its grid first ran; exits with 1 if one is later and not marked."""
+    from ablations.claims import audit as auditing
+    from ablations.core.store import Records
+    from ablations.pages.scoreboard_page import UNCOUNTED
+    from ablations.planning import grids
+    from ablations.planning.plan import plan
+    from lightning_modules.config import ConfigError
+
+    snapshot, found = Records(results_dir).snapshot(), []
+    for name, grid in grids.readable()[0].items():
+        known = auditing.stated(grids.locate(name)) if grid.claims else None
+        for scale in grid.scales if grid.claims else ():
+            if scale in UNCOUNTED:
+                continue
+            try:
+                cells = plan(grid, scale, records=snapshot).cells
+            except ConfigError:  # data that are neither pinned nor available: no run is known
+                continue
+            found += auditing.registrations(name, scale, grid.claims, known, auditing.first_run(cells, snapshot))
+    rows = [
+        {"claim": one.claim, "grid": one.grid, "scale": one.scale, "standing": one.standing,
+         "stated": one.stated.isoformat() if one.stated else "", "first run": one.ran.isoformat() if one.ran else ""}
+        for one in found if one.standing != auditing.NOT_RUN
+    ]  # fmt: skip
+    listing(rows, form, "claim")
+    late = [one for one in found if one.standing == auditing.UNMARKED]
+    for one in late:
+        what = f"{one.claim} of {one.grid} was stated after runs at {one.scale}: mark it 'post_hoc: true'"
+        typer.secho(what, err=True, fg="red")
+    if late:
+        raise typer.Exit(1)

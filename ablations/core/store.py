@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol
@@ -177,6 +177,14 @@ class Records:
         write(path, text)
         return Record.model_validate(data)
 
+    def put_sums(self, run_id: str, sums: Mapping[str, Any]) -> None:
+        """Writes the held-out losses of a run by sequence beside the place of its record. The caller holds the lock."""
+        write(_sums_file(self.folder, run_id), _text({**sums, "checksum": checksum(dict(sums))}))
+
+    def sums(self, run_id: str) -> dict[str, Any] | None:
+        """The held-out losses of a run by sequence, packed; None if none were kept, or (with a warning) if damaged."""
+        return _sums(self.folder, run_id)
+
     def lock(self, run_id: str) -> FileLock:
         """The lock of a run, not yet acquired. The kernel releases it when its holder dies."""
         self.path(run_id)
@@ -246,6 +254,10 @@ class Snapshot:
         """Every file among the records, ordered: its stem, and the record or its damage."""
         return iter(self.found.items())
 
+    def sums(self, run_id: str) -> dict[str, Any] | None:
+        """As `Records.sums`, read now."""
+        return _sums(self.folder, run_id)
+
     @property
     def done(self) -> set[str]:
         """The ids of the runs that are done."""
@@ -262,6 +274,24 @@ def name_damaged(entries: Iterable[Record | Damage | None]) -> None:
 def _usable(entry: Record | Damage | None) -> Record | None:
     name_damaged([entry])
     return None if isinstance(entry, Damage) else entry
+
+
+def _sums_file(folder: Path, run_id: str) -> Path:
+    return folder / "records" / run_id[:2] / f"{run_id}.heldout"
+
+
+def _sums(folder: Path, run_id: str) -> dict[str, Any] | None:
+    path = _sums_file(folder, run_id)
+    try:
+        data = _json(_content(path))
+        if data.pop("checksum", None) != checksum(data):
+            raise _Flawed("altered", "does not match its checksum: it was changed after it was written; remove it")
+    except FileNotFoundError:
+        return None
+    except _Flawed as flaw:
+        name_damaged([Damage(str(path.relative_to(folder)), flaw.flaw, str(flaw))])
+        return None
+    return data
 
 
 def _content(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from lightning_modules.tasks import TASKS
 _UNITS = (  # the first matching ending counts
     ("loss", "nats"),
     ("plateau", "0 or 1"),
+    ("all_equal", "0 or 1"),
     ("parameters", "parameters"),
     ("tokens_per_second", "tokens/s"),
     ("tokens", "tokens"),
@@ -79,7 +80,8 @@ def _of_tasks() -> list[Meaning]:
         Meaning(f"{score.pattern}.<method>", score.unit, f"the same for a simple method ({score.pattern[7:]})", source)
         for score in measures
     ]
-    return [*measures, *losses, *methods]
+    silent = "whether all dev examples got the same answer: an outcome, and its scores count in no mean"
+    return [*measures, *losses, _meaning("<task>.all_equal", silent, source), *methods]
 
 
 def _measures() -> dict[str, str]:

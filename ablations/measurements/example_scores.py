@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ablations.core.examples import run_variance
 from ablations.core.metrics import HELDOUT
 from ablations.measurements.measurements import Measurements
 from ablations.schema.record import Record
@@ -30,8 +31,20 @@ class Scores:
         by_example: The mean over runs ``[examples]``.
         documents: The document of each example ``[examples]``; each its own where none are known.
         weights: How often each example counts ``[examples]``.
+        runs: What the runs contribute to the variance over documents; it is in the noise of runs already.
         text: What the examples are; scores of two cells compare only if it is the same.
     """
+
+    by_example: np.ndarray
+    documents: np.ndarray
+    weights: np.ndarray
+    runs: float
+    text: str
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The scores of one run; as in `Scores`."""
 
     by_example: np.ndarray
     documents: np.ndarray
@@ -58,13 +71,16 @@ def scores(
     same = {(one.text, len(one.by_example)) for side in known for one in side}
     if len(same) != 1 or any(not side or len(side) < len(all_) for side, all_ in zip(known, found, strict=True)):
         return ()
-    return tuple(
-        Scores(np.mean([one.by_example for one in side], axis=0), side[0].documents, side[0].weights, side[0].text)
-        for side in known
-    )
+    return tuple(map(_of_cell, known))
 
 
-def _of_run(run: str, metric: str, measured: Measurements, against: str) -> Scores | None:
+def _of_cell(runs: Sequence[_Run]) -> Scores:
+    rows, first = np.stack([run.by_example for run in runs]), runs[0]
+    noise = run_variance(rows, first.documents, first.weights)
+    return Scores(rows.mean(axis=0), first.documents, first.weights, noise, first.text)
+
+
+def _of_run(run: str, metric: str, measured: Measurements, against: str) -> _Run | None:
     record = measured.get(run)
     if record is None or metric not in record.metrics:
         return None
@@ -74,7 +90,7 @@ def _of_run(run: str, metric: str, measured: Measurements, against: str) -> Scor
     return _of_examples(record, metric, against)
 
 
-def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> Scores | None:
+def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | None:
     """The losses of a pretraining by sequence."""
     try:
         part = kept["losses"][metric.partition(".")[2]]
@@ -87,10 +103,10 @@ def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> Scores 
         return None
     if abs(nats.sum() / total - value) > _LOSS_ROUNDING * max(1.0, abs(value)) or len(np.unique(documents)) < 2:
         return None
-    return Scores(nats / np.maximum(counts, 1.0), documents, counts, text)
+    return _Run(nats / np.maximum(counts, 1.0), documents, counts, text)
 
 
-def _of_examples(record: Record, metric: str, against: str) -> Scores | None:
+def _of_examples(record: Record, metric: str, against: str) -> _Run | None:
     """The scores of a fine-tuning by dev example; None if the metric is not their mean."""
     kept, task = record.examples.get(_RIGHT, ""), metric.partition(".")[0]
     if not kept:
@@ -102,7 +118,7 @@ def _of_examples(record: Record, metric: str, against: str) -> Scores | None:
     if against:
         of = _minus_majority(record, of, task, against)
     text = str(record.config.get("fingerprints", {}).get(task, ""))
-    return Scores(of, np.arange(len(of)), np.ones(len(of)), text)
+    return _Run(of, np.arange(len(of)), np.ones(len(of)), text)
 
 
 def _minus_majority(record: Record, right: np.ndarray, task: str, against: str) -> np.ndarray:

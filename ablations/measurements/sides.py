@@ -11,6 +11,7 @@ from ablations.literature.published_values import same
 from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
+from lightning_modules.config import identity
 
 
 def as_printed(cell: Cell) -> dict[str, Any]:
@@ -56,6 +57,23 @@ def _moved(grid: Grid, start: Mapping[str, Any], values: Mapping[str, Any]) -> d
     """``start`` with other values; axes zipped to a changed one are left open."""
     open_paths = {path for group in grid.zip if values.keys() & set(group) for path in group}
     return {path: value for path, value in start.items() if path not in open_paths} | dict(values)
+
+
+def one_text(cells: Sequence[Cell], metric: str) -> bool:
+    """Whether a metric of these cells is measured on one held-out text, as all are that are not of held-out text."""
+    return not metric.startswith("heldout.") or len({identity(_heldout_text(cell)) for cell in cells}) == 1
+
+
+def _heldout_text(cell: Cell) -> dict[str, Any]:
+    """What determines the held-out text of a cell and its predictions."""
+    system, form = cell.system, cell.system.format.heldout()
+    return {
+        "data": system.data.essence(),
+        "length": form.sequence_length,
+        "break_mode": form.break_mode,
+        "sequences": system.evaluation.sequences,
+        "rate": system.evaluation.rate,
+    }
 
 
 @dataclass(frozen=True)

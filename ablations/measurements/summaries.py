@@ -15,7 +15,7 @@ from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.derived import DERIVED, possible
 from ablations.measurements.measurements import SILENT, Measurements, device_class, is_silent
-from ablations.measurements.sides import Compared, baseline_of
+from ablations.measurements.sides import Compared, baseline_of, one_text
 from ablations.measurements.variances import Difference, differences
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
@@ -43,7 +43,8 @@ class Measured:
     Attributes:
         interval: Mean and interval over the finished seeds.
         runs: The run ids behind the mean.
-        compared: The runs of this cell and of its baseline; None for the baseline itself or without one.
+        compared: The runs of this cell and of its baseline; None for the baseline itself, without one, and for losses
+            on different held-out texts.
         contrast: This cell minus its baseline, the noise of runs pooled over cells; None likewise, or without runs.
     """
 
@@ -110,7 +111,8 @@ def _measured(
     measured: Measurements, cell: Cell, baseline: Cell | None, metric: str, difference: Difference
 ) -> Measured:
     rows = measured.of(cell, metric)
-    compared, contrast = (None, None) if baseline is None else difference(cell, baseline)
+    is_compared = baseline is not None and one_text([cell, baseline], metric)
+    compared, contrast = difference(cell, baseline) if is_compared and baseline else (None, None)
     return Measured(
         interval=mean_interval([row.value for row in rows.values()]),
         runs=tuple(row.run for row in rows.values()),
@@ -175,7 +177,7 @@ def runs(measured: Measurements) -> pd.DataFrame:
 
 
 def summary(measured: Measurements) -> pd.DataFrame:
-    """One row per cell: for each metric mean, interval, n and the paired difference to the baseline; costs."""
+    """One row per cell: for each metric mean, interval, n and the difference to the baseline; costs."""
     rows = []
     for item in summarise(measured):
         row: dict[str, Any] = {"cell": item.cell.label, **item.cell.values}

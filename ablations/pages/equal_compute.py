@@ -27,7 +27,7 @@ from ablations.core.formatting import (
 )
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import BySeed, Measurements, device_class
-from ablations.measurements.sides import baseline_of
+from ablations.measurements.sides import baseline_of, one_text
 from ablations.measurements.variances import differences
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
@@ -171,7 +171,7 @@ def _difference(
     measured: Measurements, cell: Cell, losses: dict[str, dict[int, tuple[float, bool]]]
 ) -> Interval | None:
     baseline = baseline_of(measured.grid, measured.cells, cell)
-    if baseline is None or baseline is cell:
+    if baseline is None or baseline is cell or not one_text([cell, baseline], METRIC):
         return None
     pair = (cell, baseline)
     finished = [{record.id for record in measured.finished(member).values()} for member in pair]

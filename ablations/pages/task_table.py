@@ -1,7 +1,8 @@
 """Downstream tasks one by one: spread over restarts, degenerate runs, and the majority vote of the seeds.
 
 A mean hides that fine-tuning can fail: with the same recipe some seeds end at the majority class (Devlin et al. 2019,
-section 4.1; Mosbach et al. 2021). Such runs count as degenerate and stay in the mean.
+section 4.1; Mosbach et al. 2021). Such runs count as degenerate and stay in the mean, unless they answer every
+example alike: that is an outcome, counted by itself.
 """
 
 import statistics
@@ -20,7 +21,7 @@ from lightning_modules.tasks import TASKS, Task
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.scores.metrics import METRICS
 
-_NUMBERS = ("n", "mean", "low", "high", "sd", "least", "most", "degenerate", "ensemble")
+_NUMBERS = ("n", "mean", "low", "high", "sd", "least", "most", "degenerate", "silent", "ensemble")
 _SECONDS = ("seconds_before", "seconds")
 
 
@@ -40,7 +41,8 @@ def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(
         ["task", *map(path_text, paths), "metric", "runs", "mean", "standard deviation", "worst", "best",
-         "degenerate runs", "vote of all seeds", "majority class", "time before", "time to fine-tune"],
+         "degenerate runs", "all outputs equal", "vote of all seeds", "majority class", "time before",
+         "time to fine-tune"],
         [[_title(task), *values, task.main, *_texts(stats)]
          for (task, _, stats), values in zip(rows, knobs, strict=True)],
         left=2 + len(paths),
@@ -64,7 +66,8 @@ def _texts(stats: Mapping[str, Any]) -> list[Entry]:
     degenerate = f"{stats['degenerate']} of {stats['n']}" if stats["degenerate"] else ""
     rest = [f"{stats[name]:.3f}" if stats[name] is not None else "" for name in ("ensemble", "majority")]
     times = [duration(stats[name]) if stats[name] is not None else "" for name in _SECONDS]
-    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, *rest, *times]
+    silent = stats["silent"] or ""
+    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, silent, *rest, *times]
 
 
 def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
@@ -82,8 +85,9 @@ def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
         "low": interval.low,
         "high": interval.high,
         "sd": statistics.stdev(values) if len(values) > 1 else None,
-        "least": min(values),
-        "most": max(values),
+        "least": min(values, default=None),
+        "most": max(values, default=None),
+        "silent": len(measured.silent(cell, metric)),
         "degenerate": None if floor is None else sum(value <= floor for value in values),
         "ensemble": ensemble(task, list(finished.values())).get(task.main),
         "majority": floor,
@@ -139,8 +143,9 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
 def _notes(tasks: Sequence[Task]) -> list[str]:
     notes = [
         "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority class; they "
-        "stay in the mean. Vote: the most frequent answer of the seeds with stored answers, for classification. Times: "
-        "means over seeds. Time before: pretraining or word vectors, in full even if several fine-tunings share them."
+        "stay in the mean. All outputs equal: runs that answer every dev example alike; they are in no mean. Vote: the "
+        "most frequent answer of the seeds with stored answers, for classification. Times: means over seeds. Time "
+        "before: pretraining or word vectors, in full even if several fine-tunings share them."
     ]
     own = dict.fromkeys(f"{_title(task)}: {task.own_split}." for task in tasks if task.own_split)
     return notes + (["Not comparable with published scores. " + " ".join(own)] if own else [])

@@ -133,6 +133,8 @@ def _attempt(
         fitted = _made(run, records, folder, report, stop)
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
         result |= {"layers": fitted.layers, "examples": fitted.examples}
+        if fitted.sums:
+            records.put_sums(run.id, fitted.sums)
     except Interrupted:
         _note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
         return INTERRUPTED

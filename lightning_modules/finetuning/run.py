@@ -217,6 +217,7 @@ def finetune(
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
     keep_weights(module, folder)
     _keep_predictions(scored, folder)
+    metrics[f"{run.task}.all_equal"] = scored.all_equal
     return Fitted(metrics=metrics | _baselines(run.task), curve=curve, cost=cost, examples=scored.kept)
 
 

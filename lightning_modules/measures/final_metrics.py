@@ -37,14 +37,14 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
             sums["distance"][i] += float((after - before).norm(dim=-1).sum())
             sums["angle"][i] += float(torch.acos(cosine).sum()) * 180 / math.pi
 
-    _each(module, itertools.islice(heldout, _FEW), bf16, add)
+    each(module, itertools.islice(heldout, _FEW), bf16, add)
     return {name: [layers[i] / tokens for i in sorted(layers)] for name, layers in sums.items()}
 
 
 def measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
     """Exact means of the held-out measures of every objective whose target the examples carry."""
     means = _Means(module)
-    _each(module, examples, bf16, means.add)
+    each(module, examples, bf16, means.add)
     return means.found()
 
 
@@ -63,7 +63,7 @@ def pair_measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> 
             scores.append((logits[:, 1] - logits[:, 0]).cpu())
             labels.append(example.targets["sentence"].ids.cpu())
 
-    _each(module, examples, bf16, add)
+    each(module, examples, bf16, add)
     if not scores:
         return means.found()
     answers = Answers(torch.cat(scores).double().numpy(), torch.cat(labels).numpy())
@@ -90,7 +90,7 @@ class _Means:
 
 
 @torch.no_grad()
-def _each(module: Pretrain, examples: Iterable[Example], bf16: bool, use: Callable[[Encoded, Example], None]) -> None:
+def each(module: Pretrain, examples: Iterable[Example], bf16: bool, use: Callable[[Encoded, Example], None]) -> None:
     """Encodes examples as in validation and passes each to ``use``."""
     module.eval()
     for example in examples:

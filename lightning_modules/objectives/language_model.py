@@ -108,6 +108,13 @@ class LanguageModel(Objective):
             measures |= measured(self.logits(heads, encoded, example, name), example.targets[name], f"{name}_")
         return measures
 
+    def predicted(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
+    ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
+        """The logits of the neighbours in each direction."""
+        named = ((name, self.logits(heads, encoded, example, name)) for name in self.targets)
+        return {f"{name}_loss": (logits, example.targets[name]) for name, logits in named}
+
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment."""
         e, d, v = size.embedding_size, self._read(size).hidden_size, size.vocab_size

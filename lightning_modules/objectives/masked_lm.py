@@ -64,6 +64,12 @@ class MaskedLM(Objective):
         """Held-out loss in nats and accuracy, each as (sum, count)."""
         return measured(self.logits(heads, encoded, example), example.targets["mlm"])
 
+    def predicted(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
+    ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
+        """The logits of the hidden tokens."""
+        return {"loss": (self.logits(heads, encoded, example), example.targets["mlm"])}
+
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence."""
         e, d, v = size.embedding_size, size.hidden_size, size.vocab_size

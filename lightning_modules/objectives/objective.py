@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Vocabulary
+from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 
@@ -67,6 +68,12 @@ class Objective(Settings, ABC):
     @abstractmethod
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out measures, each as (sum, count)."""
+
+    def predicted(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
+    ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
+        """The logits behind each held-out loss of `measure` that is over tokens, with their targets, by its name."""
+        return {}
 
     @abstractmethod
     def flops_per_sequence(self, length: int, size: Size) -> float:

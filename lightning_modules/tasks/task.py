@@ -1,7 +1,7 @@
 """Tasks: labelled data sets of some shape, with a training and a dev split."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lightning_modules.data.corpora.sources import Origin
@@ -61,5 +61,5 @@ class Task:
         return self.shape.read(self.rows(split), self.name)
 
     def score(self, answers: Any, examples: Any) -> Scored:
-        """Every metric of answers in the form of `Shape.answers`."""
-        return self.shape.score(answers, examples, self.metrics)
+        """Every metric of answers in the form of `Shape.answers`, and whether all of them are equal."""
+        return replace(self.shape.score(answers, examples, self.metrics), all_equal=self.shape.all_equal(answers))

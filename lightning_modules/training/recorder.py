@@ -37,13 +37,14 @@ class Progress:
 @dataclass
 class Fitted:
     """The results of a training: final metrics, a curve of at most 64 points, statistics by layer, packed scores of
-    examples, and costs.
+    examples, held-out losses by sequence for a file of their own, and costs.
     """
 
     metrics: dict[str, float | bool] = field(default_factory=dict)
     curve: dict[str, list[float]] = field(default_factory=dict)
     layers: dict[str, list[float]] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
+    sums: dict[str, Any] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
 
 

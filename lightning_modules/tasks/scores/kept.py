@@ -1,4 +1,4 @@
-"""One number per example, packed for a record: answers for ensembles, scores for paired tests."""
+"""One number per example, packed for a record: answers for ensembles, scores for the noise of examples."""
 
 import base64
 import zlib
@@ -9,9 +9,10 @@ from lightning_modules.config import ConfigError
 
 
 def pack(values: np.ndarray) -> str:
-    """``kind:count:base64`` of compressed bits (bool), whole numbers below 65,536, or numbers from 0 to 1.
+    """``kind:count:base64`` of compressed bits (bool), whole numbers below 65,536, shares, or half-precision numbers.
 
-    The last are stored in steps of 1/255, which is precise enough for EM and F1 of one example.
+    Shares, from 0 to 1, are stored in steps of 1/255, which is precise enough for EM and F1 of one example. Values of
+    NumPy's ``float16`` are stored as they are.
 
     >>> unpack(pack(np.array([True, False, True]))).tolist()
     [True, False, True]
@@ -23,6 +24,8 @@ def pack(values: np.ndarray) -> str:
         kind, data = "bits", np.packbits(values).tobytes()
     elif values.dtype.kind in "iu" and (not len(values) or 0 <= values.min() <= values.max() < 1 << 16):
         kind, data = "whole", values.astype("<u2").tobytes()
+    elif values.dtype == np.float16:
+        kind, data = "half", values.astype("<f2").tobytes()
     elif values.dtype.kind == "f" and (not len(values) or 0 <= values.min() <= values.max() <= 1):
         kind, data = "share", np.round(values * 255).astype(np.uint8).tobytes()
     else:
@@ -38,7 +41,8 @@ def unpack(text: str) -> np.ndarray:
     """
     try:
         kind, count, data = text.split(":", 2)
-        size = {"bits": -(-int(count) // 8), "whole": 2 * int(count), "share": int(count)}[kind]
+        wide = 2 * int(count)
+        size = {"bits": -(-int(count) // 8), "whole": wide, "half": wide, "share": int(count)}[kind]
         content = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), size + 1)
         if len(content) != size:
             raise ValueError(f"{len(content)} bytes instead of {size}")
@@ -46,6 +50,8 @@ def unpack(text: str) -> np.ndarray:
         raise ConfigError([f"{text[:40]!r} is not a packed array: {error}"]) from None
     if kind == "bits":
         return np.unpackbits(np.frombuffer(content, np.uint8), count=int(count)).astype(bool)
+    if kind == "half":
+        return np.frombuffer(content, "<f2").astype(np.float64)
     return (
         np.frombuffer(content, "<u2").astype(np.int64) if kind == "whole" else np.frombuffer(content, np.uint8) / 255.0
     )

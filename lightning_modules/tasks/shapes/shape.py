@@ -97,18 +97,20 @@ class Scored:
 
     Attributes:
         metrics: Every metric of the task, by name.
-        kept: Values per example that a record keeps for paired tests and ensembles, packed by ``kept.pack``:
+        kept: Values per example that a record keeps for the noise of examples and ensembles, packed by ``kept.pack``:
             ``right`` (0 to 1) and, if answers are classes, ``answer``.
+        all_equal: Whether all examples got the same answer: an outcome rather than a score.
         predictions: Example -> answer in the format of the data set's official prediction file; None without one.
     """
 
     metrics: dict[str, float]
     kept: dict[str, str] = field(default_factory=dict)
     predictions: dict[str, Any] | None = None
+    all_equal: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-ready data."""
-        return {name: getattr(self, name) for name in ("metrics", "kept", "predictions")}
+        return {name: getattr(self, name) for name in ("metrics", "kept", "predictions", "all_equal")}
 
 
 class Shape(ABC):
@@ -137,6 +139,12 @@ class Shape(ABC):
         Raises:
             ConfigError: With every invalid example (the first dozen).
         """
+
+    def all_equal(self, answers: Any) -> bool:
+        """Whether all examples got the same answer; ``answers`` are in the form of `answers`, two or more."""
+        parts = [np.ravel(part) for part in (answers if isinstance(answers, list) else [answers])]
+        values = np.concatenate(parts) if parts else np.empty(0)
+        return len(values) > 1 and bool((values == values[0]).all())
 
     @abstractmethod
     def row(self, line: Any, number: int) -> Any:

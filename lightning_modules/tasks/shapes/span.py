@@ -179,6 +179,10 @@ class Spans(Shape):
         """The best span of each passage and its null score."""
         return decoded(outputs, inputs, self.n_best, self.max_answer)
 
+    def all_equal(self, answers: SpanAnswers) -> bool:
+        """Whether all questions got the same words, or none."""
+        return len(answers.texts) > 1 and len(set(answers.texts)) == 1
+
     def score(self, answers: SpanAnswers, examples: SpanExamples, metrics: Sequence[str]) -> Scored:
         """Scores the answers; where a passage may lack one, "" replaces answers with a positive null score.
 

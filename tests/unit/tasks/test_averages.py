@@ -5,7 +5,7 @@ import pytest
 from ablations.core.metrics import METRICS
 from ablations.measurements import derived, summaries
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.sides import paired_by_seed
+from ablations.measurements.sides import comparable
 from ablations.pages import tables
 from ablations.planning import grids
 from ablations.schema.run import Run
@@ -116,14 +116,14 @@ class TestMetricsOfAGrid:
         item = summaries.summarise(Measurements(grid_of("tasks.mean"), cells, records))[1]
         assert item.metrics["tasks.mean"].pairing.contrast.n == 1
 
-    def test_means_made_on_several_devices_are_not_paired_with_others(self):
+    def test_means_made_on_several_devices_are_not_compared_with_others(self):
         cells, records = make_cells()
         mixed = next(run for run in cells[1].finetunings if run.seed == 1)
         records[mixed.id] = records[mixed.id].but(provenance={"device": "cuda"})
         found = Measurements(grid_of("tasks.mean"), cells, records)
-        pairing = paired_by_seed([found.of(cell, "tasks.mean") for cell in (cells[1], cells[0])])
-        assert pairing.contrast.seeds == (0, 2)
-        assert any("seeds 1 are left out" in note for note in pairing.notes)
+        compared = comparable([found.of(cell, "tasks.mean") for cell in (cells[1], cells[0])])
+        assert [list(side) for side in compared.sides] == [[0, 2], [0, 2]]
+        assert any("seeds 1 are left out" in note for note in compared.notes)
 
     def test_tables_have_it_where_the_tasks_suffice(self):
         cells, records = make_cells()

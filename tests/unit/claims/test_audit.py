@@ -1,0 +1,85 @@
+"""Claims are registered by commit before the first record of their grid, or marked post hoc."""
+
+import os
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ablations.claims import audit
+from tests.unit.synthetic import RATE, make_cell, make_claim, make_record
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def day(n):
+    return START + timedelta(days=n)
+
+
+class Repository:
+    def __init__(self, folder):
+        self.folder, self.file = folder, folder / "masking.yaml"
+        self.git("init", "-q")
+
+    def git(self, *arguments, when=START):
+        dates = {"GIT_AUTHOR_DATE": when.isoformat(), "GIT_COMMITTER_DATE": when.isoformat()}
+        names = {f"GIT_{who}_{what}": "someone" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        subprocess.run(["git", "-C", str(self.folder), *arguments], check=True, env=os.environ | dates | names)
+
+    def commit(self, text, when):
+        self.file.write_text(text)
+        self.git("add", ".", when=when)
+        self.git("commit", "-qm", "a step", when=when)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    made = Repository(tmp_path)
+    made.commit("claims:\n  - claim: paper.first\n", day(0))
+    made.commit("claims:\n  - claim: paper.first\n  - id: own.later\n    statement: s\n", day(5))
+    return made
+
+
+def standing(file, ran, **changes):
+    claims = [make_claim(id="paper.first"), make_claim(id="own.later", **changes), make_claim(id="own.uncommitted")]
+    found = audit.registrations("masking", "laptop", claims, audit.stated(file), ran)
+    return [one.standing for one in found]
+
+
+def test_a_claim_that_was_committed_before_the_first_run_is_registered(repository):
+    assert standing(repository.file, day(3)) == [audit.REGISTERED, audit.UNMARKED, audit.UNMARKED]
+    assert standing(repository.file, day(6))[:2] == [audit.REGISTERED, audit.REGISTERED]
+
+
+def test_a_later_claim_says_that_it_is_post_hoc(repository):
+    assert standing(repository.file, day(3), post_hoc=True)[1] == audit.POST_HOC
+
+
+def test_a_grid_that_never_ran_has_nothing_to_audit(repository):
+    assert set(standing(repository.file, None)) == {audit.NOT_RUN}
+
+
+def test_the_first_commit_counts_across_a_rename_and_a_removal(repository):
+    repository.git("mv", "masking.yaml", "hiding.yaml")
+    repository.git("commit", "-qm", "another name", when=day(7))
+    assert audit.stated(repository.folder / "hiding.yaml")["paper.first"] == day(0)
+    repository.file = repository.folder / "hiding.yaml"
+    repository.commit("claims:\n  - id: own.later\n", day(8))
+    repository.commit("claims:\n  - id: own.later\n  - claim: paper.first\n", day(9))
+    assert audit.stated(repository.file)["paper.first"] == day(0)
+
+
+def test_without_git_nothing_is_known(tmp_path):
+    (tmp_path / "masking.yaml").write_text("claims:\n  - claim: paper.first\n")
+    assert audit.stated(tmp_path / "masking.yaml") is None
+    assert standing(tmp_path / "masking.yaml", day(3)) == [audit.UNKNOWN] * 3
+
+
+def test_the_first_run_is_that_of_the_earliest_record():
+    cell = make_cell({RATE: 0.4}, seeds=3)
+    records = {
+        run.id: make_record(run, 4.0, provenance={"started": day(n).isoformat(timespec="seconds")})
+        for run, n in zip(cell.runs, (4, 2, 3), strict=True)
+    }
+    assert audit.first_run([cell], records) == day(2)
+    assert audit.first_run([cell], {}) is None

@@ -1,0 +1,193 @@
+"""Why a claim stays open: floors of tasks, equal outputs, other held-out text, the rate; and the noise of examples."""
+
+import numpy as np
+import pytest
+
+from ablations.claims import judging
+from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Direction, Reason, Size
+from ablations.core.store import Records, RecordWarning
+from ablations.measurements.measurements import SILENT, Measurements
+from ablations.schema.cell import Trial
+from ablations.schema.run import Run
+from lightning_modules.tasks.scores.kept import pack
+from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record
+
+TASK = {"metric": "rte.accuracy", "better": "higher", "published": {}}
+GRID = {
+    "axes": {RATE: [0.15, 0.4]},
+    "metrics": [{"name": "rte.accuracy", "better": "higher"}, {"name": "heldout.loss", "better": "lower"}],
+}
+SPREAD = np.array([-0.006, -0.002, 0.002, 0.006, 0.0])
+
+
+def tuned(a, b, majority=0.527, **changes):
+    """Fine-tunings of two cells whose accuracies are about ``a`` and ``b``; ``changes`` of one seed: run -> metrics."""
+    cells, records = [make_cell({RATE: rate}, task="rte") for rate in (0.4, 0.15)], {}
+    for cell, mean in zip(cells, (a, b), strict=True):
+        for run, x in zip(cell.finetunings, SPREAD, strict=True):
+            metrics = {"rte.accuracy": mean + x, "rte.accuracy.majority": majority, "rte.all_equal": False}
+            records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics | changes, curve={})
+    return cells, records
+
+
+def judged(cells, records, **claim):
+    grid = make_grid(claims=[make_claim(**TASK | claim)], **GRID)
+    return judging.verdicts(Measurements(grid, cells, records))[0]
+
+
+def test_two_models_at_the_majority_are_not_equal():
+    found = judged(*tuned(0.527, 0.5272), relation="~", margin=0.05)
+    assert (found.outcome, found.reason, found.p) == (NOT_RESOLVED, Reason.FLOOR, 1.0)
+    assert "2 of 2 sides at the floor" in found.remarks
+    above = judged(*tuned(0.627, 0.6272), relation="~", margin=0.05)
+    assert (above.outcome, above.size) == (REPLICATES, Size.INSIDE)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.60, 0.527), (0.52, 0.45)], ids=["one above the bar", "both below, far apart"])
+def test_at_the_floor_a_direction_stands(a, b):
+    found = judged(*tuned(a, b))
+    assert (found.outcome, found.direction) == (REPLICATES, Direction.POSITIVE)
+    assert "at the floor" in found.remarks
+
+
+def test_a_side_within_noise_of_the_majority_is_at_the_floor():
+    assert "1 of 2 sides" in judged(*tuned(0.60, 0.529)).remarks
+    assert "floor" not in judged(*tuned(0.60, 0.545)).remarks
+
+
+# --- fine-tunings that answer every example alike
+
+
+def silence(cell, records, count):
+    for run in cell.finetunings[:count]:
+        records[run.id] = records[run.id].but(metrics=records[run.id].metrics | {"rte.all_equal": True})
+
+
+def test_equal_outputs_are_counted_and_enter_no_mean():
+    cells, records = tuned(0.60, 0.58)
+    before = judged(cells, records).effect
+    silence(cells[1], records, 2)
+    records[cells[1].finetunings[0].id] = records[cells[1].finetunings[0].id].but(
+        metrics={"rte.accuracy": 0.1, "rte.accuracy.majority": 0.527, "rte.all_equal": True}
+    )
+    found = judged(cells, records)
+    assert found.n == 3
+    assert found.effect == pytest.approx(before, abs=0.01)
+    assert "2 fine-tunings with all outputs equal, not counted" in found.remarks
+    table = Measurements(make_grid(**GRID), cells, records)
+    assert {row.outcome for row in table.rows if row.run == cells[1].finetunings[0].id} == {SILENT}
+
+
+def test_a_side_of_equal_outputs_alone_has_no_score():
+    cells, records = tuned(0.60, 0.58)
+    silence(cells[1], records, 5)
+    found = judged(cells, records)
+    assert (found.outcome, found.reason, found.is_measured) == (NOT_RESOLVED, Reason.SILENT, False)
+
+
+def test_failed_runs_are_what_a_claim_about_spread_is_about():
+    cells, records = tuned(0.60, 0.60)
+    silence(cells[1], records, 2)
+    for run in cells[1].finetunings[:2]:
+        records[run.id] = records[run.id].but(metrics=records[run.id].metrics | {"rte.accuracy": 0.527})
+    found = judged(cells, records, relation="spread")
+    assert found.n == 5
+    assert found.effect > 0.02
+    assert "2 fine-tunings with all outputs equal, counted" in found.remarks
+
+
+# --- held-out text
+
+
+def test_losses_on_other_held_out_text_are_not_subtracted():
+    cells = [make_cell({RATE: rate}) for rate in (0.4, 0.15)]
+    records = losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
+    grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
+    assert judging.verdicts(Measurements(grid, cells, records))[0].outcome == REPLICATES
+    for knob, value in (
+        ("data.tokenizer.vocab_size", 999),
+        ("format.sequence_length", 16),
+        ("evaluation.sequences", 7),
+    ):
+        other = cells[1].model_copy(update={"system": cells[1].system.but(**{knob: value})})
+        (found,) = judging.verdicts(Measurements(grid, [cells[0], other], records))
+        assert (found.outcome, found.reason, found.p) == (NOT_RESOLVED, Reason.TEXT, None)
+
+
+# --- the rate
+
+
+def searched(cell, chosen, by_rate, records):
+    """A cell that searched two rates; its trials ended at the given losses."""
+    trials = []
+    for rate, loss in by_rate.items():
+        system = cell.system.but(**{"optimizer.peak_lr": rate})
+        run = Run.pretraining(system, 1000, dict.fromkeys(system.data.corpora, cell.label))
+        records[run.id] = make_record(run, loss)
+        values = {"optimizer.peak_lr": rate}
+        trials.append(Trial(values=values, label=f"{cell.label}, {rate}", system=system, runs=(run,)))
+    return cell.model_copy(update={"search": tuple(trials), "chosen": {"optimizer.peak_lr": chosen}})
+
+
+@pytest.mark.parametrize(
+    ("at_common", "reason"), [(4.8, Reason.RATE), (4.3, Reason.NONE)], ids=["reversed there", "the same there"]
+)
+def test_a_direction_that_a_common_rate_reverses_is_open(at_common, reason):
+    cells, records = [make_cell({RATE: rate}) for rate in (0.4, 0.15)], {}
+    records |= losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
+    cells[0] = searched(cells[0], 1e-3, {1e-3: 4.1, 3e-3: at_common}, records)
+    cells[1] = searched(cells[1], 3e-3, {1e-3: 4.6, 3e-3: 4.5}, records)
+    grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
+    (found,) = judging.verdicts(Measurements(grid, cells, records))
+    assert found.reason == reason
+    assert (found.outcome == REPLICATES) == (reason is Reason.NONE)
+
+
+# --- examples
+
+
+def answered(rates, seed=0, examples=400):
+    """Fine-tunings whose answers to the same examples are kept; each example is as hard for all."""
+    draws, hard = np.random.default_rng(seed), np.random.default_rng(9).normal(0, 1, examples)
+    cells, records = [make_cell({RATE: rate}, task="rte") for rate in (0.4, 0.15)], {}
+    for cell, rate in zip(cells, rates, strict=True):
+        for run in cell.finetunings:
+            right = draws.random(examples) < 1 / (1 + np.exp(-(rate + hard)))
+            metrics = {"rte.accuracy": float(right.mean()), "rte.accuracy.majority": 0.1}
+            records[run.id] = make_record(
+                run, 0.0, kind="finetune", metrics=metrics, curve={}, examples={"right": pack(right)}
+            )
+    return cells, records
+
+
+def test_the_noise_of_examples_is_part_of_the_interval():
+    cells, records = answered((2.0, 0.5))
+    found = judged(cells, records)
+    without = judged(cells, {id: record.but(examples={}) for id, record in records.items()})
+    assert found.example_error > 0
+    assert without.example_error is None
+    assert found.effect == without.effect
+    assert found.raw.half > without.raw.half
+
+
+def test_losses_by_document_are_clusters(tmp_path):
+    cells, store = [make_cell({RATE: rate}) for rate in (0.4, 0.15)], Records(tmp_path)
+    documents, draws = np.repeat(np.arange(20), 5), np.random.default_rng(2)
+    hard = draws.normal(0, 0.5, 20)[documents]
+    for cell, mean in zip(cells, (4.0, 4.4), strict=True):
+        for run in cell.runs:
+            by_sequence = (mean + hard * (1 + 0.1 * (mean > 4.2)) + draws.normal(0, 0.05, 100)).astype(np.float16)
+            counts = np.full(100, 10)
+            nats = (by_sequence.astype(float) * 10).astype(np.float16)
+            store.put(make_record(run, float(nats.astype(float).sum() / 1000), config=run.to_dict()))
+            losses_ = {"loss": {"nats": pack(nats), "counts": pack(counts)}}
+            store.put_sums(run.id, {"text": "t", "documents": pack(documents), "losses": losses_})
+    grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
+    (found,) = judging.verdicts(Measurements(grid, cells, store.snapshot()))
+    by_document = 0.1 * np.array([hard[5 * n] for n in range(20)])
+    assert found.example_error == pytest.approx(by_document.std(ddof=1) / 20**0.5, rel=0.15)
+    sidecar = next((tmp_path / "records").glob("*/*.heldout"))
+    sidecar.write_bytes(sidecar.read_bytes().replace(b'"t"', b'"u"'))
+    with pytest.warns(RecordWarning, match="does not match its checksum"):
+        (found,) = judging.verdicts(Measurements(grid, cells, store.snapshot()))
+    assert found.example_error is None  # the page says that they are not counted
