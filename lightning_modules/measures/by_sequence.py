@@ -49,10 +49,11 @@ def losses_by_sequence(module: Pretrain, heldout: HeldOut, bf16: bool) -> BySequ
     with torch.no_grad():
         each(module, heldout, bf16, add)
     joined = [{name: np.concatenate(parts) for name, parts in sums.items()} for sums in (nats, counts)]
-    return BySequence(*joined, documents=_documents(heldout))
+    return BySequence(*joined, documents=documents_of(heldout))
 
 
-def _documents(heldout: HeldOut) -> np.ndarray:
+def documents_of(heldout: HeldOut) -> np.ndarray:
+    """The document that each sequence starts in, numbered from 0 ``[sequences]``."""
     sequences = heldout.sequences
     assert isinstance(sequences, Sequences), "held-out text is running text"
     starts = sequences.bounds[np.asarray(heldout.chosen, dtype=np.int64)]

@@ -165,12 +165,12 @@ def test_degenerate_numbers_make_a_table_and_no_verdict(tmp_path, values):
     assert f"{len(values)} of 5" in table
 
 
-def test_unequal_seeds_are_paired_where_both_have_one_and_said(tmp_path):
+def test_unequal_seeds_are_shown_and_decide_nothing(tmp_path):
     low, high = make_cell({RATE: 0.15}), make_cell({RATE: 0.4})
     records = losses(low, [4.0, 4.1, 4.2, 4.3, 4.4]) | losses(high, [4.5, 4.6, 4.7])
     grid = make_grid(axes={RATE: [0.15, 0.4]})
     (verdict,) = verdicts(Measurements(grid, [low, high], records))
-    assert (verdict.raw.n, verdict.rank_p) == (3, None)
+    assert (verdict.raw.n, verdict.outcome, verdict.reason) == (3, "not resolved", "runs missing")
     publish_page(make_plan(grid, [low, high]), records, tmp_path)
     table = (tmp_path / "table.md").read_text()
     assert "5 of 5" in table

@@ -64,7 +64,7 @@ def test_the_better_of_two_is_another_at_equal_time():
     )
 
 
-def test_differences_are_paired_by_seed():
+def test_differences_are_those_of_the_means():
     _, found = by_layers("steps")
     assert found[2].difference is None
     assert found[12].difference.mean == pytest.approx(-0.3 + 0.04 / 3)

@@ -103,7 +103,7 @@ class TestMetricsOfAGrid:
         assert base.metrics["tasks.mean"].runs == tuple(run.id for run in cells[0].runs)
         found = other.metrics["tasks.mean"]
         assert found.difference.mean == pytest.approx(0.0125)
-        assert found.pairing.contrast.n == found.interval.n == 3
+        assert found.contrast.n == found.interval.n == 3
 
     def test_a_seed_that_lacks_a_part_has_no_mean(self):
         cells, records = make_cells()
@@ -114,7 +114,7 @@ class TestMetricsOfAGrid:
         records[failed.id] = records[failed.id].but(outcome="failed")
         assert list(values(cells[0], records, "tasks.mean")) == [2]
         item = summaries.summarise(Measurements(grid_of("tasks.mean"), cells, records))[1]
-        assert item.metrics["tasks.mean"].pairing.contrast.n == 1
+        assert item.metrics["tasks.mean"].contrast.n == 1
 
     def test_means_made_on_several_devices_are_not_compared_with_others(self):
         cells, records = make_cells()
