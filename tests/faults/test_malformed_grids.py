@@ -169,9 +169,9 @@ CASES = {
         ],
     ),
     "claim without sides": ((SIDES, ""), [says("g.yaml:17: claims.0", "'a'")]),
-    "claim of equality without a margin": (
-        ("    better: lower", '    better: lower\n    relation: "~"'),
-        [says("g.yaml:17: claims.0", "~", "margin")],
+    "size of a claim of equality, which is one": (
+        ("    better: lower", '    better: lower\n    relation: "~"\n    size: inside'),
+        [says("g.yaml:23: claims.0.size", ">")],
     ),
     "official metric of a claim that is not measured": (
         ("    metric: heldout.loss\n", "    metric: heldout.loss\n    official: heldout.los\n"),
@@ -304,7 +304,6 @@ PLANTED = [
     says("g.yaml:24: claims.1", "'b'"),
     says("g.yaml:25: claims.2.mtric", near="metric"),
     says("g.yaml:25: claims.2", "'b'"),
-    says("g.yaml:25: claims.2", "margin"),
     says("g.yaml:25: claims.2.a.objectives.mlm.masking.rat", near=KNOBS),
     says("g.yaml:26: figure.x", "objectives.mlm.masking.rat", near=KNOBS),
     says("g.yaml:26: figure.y.1", "rte.acuracy", near="rte.accuracy"),

@@ -157,6 +157,9 @@ def test_nothing_follows_where_everything_is_decided(grid, tmp_path):
     assert not second.pending
 
 
+EQUAL = "id: x, statement: s, source: o, better: lower, relation: '~', a: {model.dropout: 0.0}, b: {model.dropout: 0.1}"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -169,12 +172,15 @@ def test_nothing_follows_where_everything_is_decided(grid, tmp_path):
         ("variance_groups: [{model.dropout: 0.1}]", "variance_groups: the cell dropout=0.0 of scale 'smoke' is in 0"),
         ("variance_groups: [{model.dropout: 0.1}, {model.dropout: [0.0, 0.1]}]", "is in 2 groups"),
         ("variance_groups: [{model.dropot: 0.1}]", "is not an axis"),
+        (f"claims: [{{{EQUAL}, metric: heldout.loss}}]", ""),
+        (f"claims: [{{{EQUAL}, metric: cost.seconds}}]", "claims.0: needs a 'margin'"),
     ],
 )
 def test_looks_seeds_and_groups_are_checked_when_a_grid_is_read(tmp_path, changes, message):
     text = "question: What if?\nbase: bert_base\naxes: {model.dropout: [0.0, 0.1]}\nscales: {smoke: {}}\n"
     file = tmp_path / "what_if.yaml"
-    file.write_text(text + "metrics: [{name: heldout.loss, better: lower}]\n" + changes + "\n")
+    metrics = "metrics: [{name: heldout.loss, better: lower}, {name: cost.seconds, better: lower}]\n"
+    file.write_text(text + metrics + changes + "\n")
     if not message:
         assert grids.read(file).looks_at("smoke")
         return

@@ -6,6 +6,9 @@ import pytest
 from scipy import stats
 
 from ablations.claims import judging
+from ablations.core.estimates import linear
+from ablations.core.formatting import difference_text
+from ablations.core.moderation import moderated
 from ablations.measurements import summaries
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import summary
@@ -64,11 +67,14 @@ def test_differences_pool_the_noise_of_all_cells():
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.3, 0.4, 0.8)]
     records = {}
     for n, cell in enumerate(cells):
-        records |= losses(cell, [4.0 + n / 10, 4.02 + n / 10])  # all vary alike: four degrees of freedom, not two
+        records |= losses(cell, [4.0 + n / 10, 4.02 + n / 10])  # all vary alike
     row = rows_of(make_grid(), cells, records)[1]
     assert row["held-out loss (nats)"] == "4.11 ± 0.13"
-    half = stats.t.ppf(0.975, 4) * 0.02 / 2**0.5
-    assert row["minus baseline"] == f"+0.100 [{0.1 - half:.3f}, {0.1 + half:.3f}]"
+    samples = {cell.label: [4.0 + n / 10, 4.02 + n / 10] for n, cell in enumerate(cells)}
+    labels = [cell.label for cell in cells]
+    interval = linear([(labels[1], 1), (labels[0], -1)], samples, moderated(samples).variances).interval()
+    assert row["minus baseline"] == difference_text(interval)
+    assert interval.half < stats.t.ppf(0.975, 2) * 0.02 / 2**0.5  # narrower than what two cells alone can say
 
 
 def test_what_did_not_finish_is_shown_and_not_averaged():
@@ -112,7 +118,7 @@ def test_each_cell_is_compared_with_its_own_baseline():
     grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, published=[])
     records = {}
     for cell, shift in zip(cells, (0.0, 1.0, 0.25, 1.5), strict=True):
-        records |= losses(cell, [4 + shift, 4.5 + shift])
+        records |= losses(cell, [4 + shift, 4.02 + shift])
     shown = [row["minus baseline"] for row in rows_of(grid, cells, records)[2:4]]
     assert [float(text.partition(" ")[0]) for text in shown] == [0.25, 0.5]
 
