@@ -13,6 +13,8 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.config import identity
 
+_OF_PAIRS = ("heldout.pairs_", "heldout.sop_", "heldout.nsp_")
+
 
 def as_printed(cell: Cell) -> dict[str, Any]:
     """The values of a cell as papers print them; grids name baselines and claims by these."""
@@ -61,19 +63,16 @@ def _moved(grid: Grid, start: Mapping[str, Any], values: Mapping[str, Any]) -> d
 
 def one_text(cells: Sequence[Cell], metric: str) -> bool:
     """Whether a metric of these cells is measured on one held-out text, as all are that are not of held-out text."""
-    return not metric.startswith("heldout.") or len({identity(_heldout_text(cell)) for cell in cells}) == 1
+    return not metric.startswith("heldout.") or len({identity(_heldout_text(cell, metric)) for cell in cells}) == 1
 
 
-def _heldout_text(cell: Cell) -> dict[str, Any]:
-    """What determines the held-out text of a cell and its predictions."""
+def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
+    """What determines the held-out text of a cell, or its held-out pairs, and the predictions."""
     system, form = cell.system, cell.system.format.heldout()
-    return {
-        "data": system.data.essence(),
-        "length": form.sequence_length,
-        "break_mode": form.break_mode,
-        "sequences": system.evaluation.sequences,
-        "rate": system.evaluation.rate,
-    }
+    text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
+    if metric.startswith(_OF_PAIRS):
+        return text | {"pairs": system.evaluation.pairs, "pairing": system.evaluation.pairing}
+    return text | {"break_mode": form.break_mode, "sequences": system.evaluation.sequences}
 
 
 @dataclass(frozen=True)
