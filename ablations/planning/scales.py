@@ -80,7 +80,7 @@ def bert(name: str) -> System:
     Raises:
         ConfigError: As `lineage`.
     """
-    return _bert(_merged(file for file, _ in lineage(name)))
+    return _bert(_merged([file for file, _ in lineage(name)]))
 
 
 def _bert(knobs: Mapping[str, Any]) -> System:

@@ -193,3 +193,13 @@ def test_a_checkpoint_is_not_asked_for_what_its_task_never_reads():
 def test_the_projects_own_scales_for_checkpoints():
     assert scales.checkpoints("paper") == {}
     assert scales.checkpoints("smoke") == {"finetuning.epochs": 1, "finetuning.train_examples": 64}
+
+
+def test_bert_at_a_scale_has_its_text_and_size():
+    found = {name: scales.bert(name) for name in scales.available()}
+    assert found["smoke"].data.corpora == ("wikipedia-mini",)
+    for name, system in found.items():
+        (knobs,) = [file.set for file, _ in scales.lineage(name)][:1]
+        for path, value in knobs.items():
+            if path.startswith("data.tokenizer.") or path == "format.sequence_length":
+                assert system.get(path) == value
