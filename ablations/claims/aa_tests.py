@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ablations.claims import judging
-from ablations.core.simulation import Row
-from ablations.core.statistics import minimum_detectable_effect
+from ablations.core.power import detectable, standard_error
+from ablations.core.simulation import LOOKS, Row
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
@@ -20,11 +20,10 @@ from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 
 GRIDS = 1_000
-SEEDS = 5
+SEEDS = LOOKS.n[-1]
 NOISE = 0.03  # nats, standard deviation of a run
-SHARED = 0.08  # nats, standard deviation of a seed, shared by all variants: pairing removes it
 _METRIC, _AXIS, _LOSS = "heldout.loss", "variant", 4.6
-_DETECTABLE = minimum_detectable_effect(NOISE * 2**0.5, SEEDS) or 0.0
+_DETECTABLE = detectable(standard_error(NOISE, SEEDS, SEEDS), 2 * (SEEDS - 1))
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,14 @@ class Scenario:
         copies: Number of variants that are claimed to be better than the baseline (or equal to it).
         margin: Margin of claims of equality, in nats; None for claims of "better".
         effect: The true advantage of each variant, in nats.
+        ratio: The variance of the baseline's runs, over that of the others.
     """
 
     name: str
     copies: int
     margin: float | None = None
     effect: float = 0.0
+    ratio: float = 1.0
 
     @property
     def mistakes(self) -> tuple[str, ...]:
@@ -54,8 +55,10 @@ class Scenario:
 SCENARIOS = (
     Scenario("the same twice", 1),
     Scenario("the same eight times, seven claims", 7),
+    Scenario("the same eight times, the baseline noisier (variance 4 times)", 7, ratio=4.0),
+    Scenario("the same eight times, the baseline noisier (variance 9 times)", 7, ratio=9.0),
     Scenario("the same twice, claimed to be equal within 0.1 nats", 1, margin=0.1),
-    Scenario("better by the detectable effect", 1, effect=_DETECTABLE),
+    Scenario("better by what eight seeds detect", 1, effect=_DETECTABLE),
 )
 
 
@@ -99,7 +102,8 @@ def outcomes(scenario: Scenario, grids: int, place: int = 0) -> Iterator[list[st
     runs = [[run.id for run in cell.runs] for cell in cells]
     draws = np.random.default_rng([*b"same twice", place])
     for _ in range(grids):
-        losses = _LOSS + draws.normal(0, NOISE, (len(cells), SEEDS)) + draws.normal(0, SHARED, SEEDS)
+        losses = _LOSS + draws.normal(0, NOISE, (len(cells), SEEDS))
+        losses[0] += (scenario.ratio**0.5 - 1) * (losses[0] - _LOSS)
         losses[1:] -= scenario.effect
         records = {
             run: _record(run, loss)
@@ -133,6 +137,7 @@ def _grid(scenario: Scenario, names: list[str]) -> Grid:
             "variants": {_AXIS: {name: {} for name in names}},
             "baseline": {_AXIS: names[0]},
             "seeds": SEEDS,
+            "looks": list(LOOKS.n),
             "scales": {"simulated": {"description": "nothing is trained"}},
             "metrics": [{"name": _METRIC, "better": "lower"}],
             "claims": tested,
@@ -144,7 +149,7 @@ def _cell(name: str) -> Cell:
     system = next(iter(SYSTEMS.values()))
     text = dict.fromkeys(system.data.corpora, identity(name))
     runs = tuple(Run.pretraining(system, seed, text) for seed in range(SEEDS))
-    return Cell(values={_AXIS: name}, label=name, system=system, runs=runs)
+    return Cell(values={_AXIS: name}, label=name, system=system, runs=runs, looks=LOOKS.n)
 
 
 def _record(run: str, loss: float) -> Record:

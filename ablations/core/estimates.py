@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from ablations.core.moderation import Variance
 from ablations.core.power import detectable
@@ -18,7 +18,7 @@ from ablations.core.statistics import LEVEL, POWER, Interval
 
 Cell = TypeVar("Cell", bound=Hashable)
 
-_LESS = 0.5
+LESS = 0.5
 
 NO_EXAMPLES = Variance(0.0, math.inf)
 
@@ -58,7 +58,7 @@ class Estimate:
         """The t interval; without a variance it has no ends."""
         if self.error is None or self.df is None:
             return Interval(self.value, None, None, self.n, level)
-        half = float(stats.t.ppf((1 + level) / 2, self.df)) * self.error
+        half = -float(stdtrit(self.df, (1 - level) / 2)) * self.error
         return Interval(self.value, self.value - half, self.value + half, self.n, level)
 
     def tail(self, bound: float = 0.0, *, below: bool = False) -> float | None:
@@ -72,7 +72,7 @@ class Estimate:
         gap = bound - self.value if below else self.value - bound
         if self.error == 0:
             return 0.5 if gap == 0 else float(gap < 0)
-        return float(stats.t.sf(gap / self.error, self.df))
+        return float(stdtr(self.df, -gap / self.error))
 
     @property
     def p(self) -> float | None:
@@ -153,4 +153,4 @@ def satterthwaite(parts: Sequence[Variance]) -> float:
     if total == 0:
         return least
     known = math.fsum((part.value / total) ** 2 / part.df for part in parts)
-    return max(least, 1 / known - _LESS) if known else math.inf
+    return max(least, 1 / known - LESS) if known else math.inf

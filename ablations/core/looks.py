@@ -16,7 +16,8 @@ from functools import cache
 from typing import cast
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize
+from scipy.special import ndtr, ndtri
 
 from ablations.core.statistics import LEVEL
 
@@ -90,13 +91,12 @@ def overall_alpha(nominal: float, looks: Looks) -> float:
     if len(looks.n) == 1 or nominal <= _SMALLEST or nominal >= 1:
         return nominal
     correlation = math.sqrt(looks.n[0] / looks.n[1])
-    bound, rest = float(stats.norm.isf(nominal / 2)), math.sqrt(1 - correlation**2)
+    bound, rest = -float(ndtri(nominal / 2)), math.sqrt(1 - correlation**2)
     nodes, weights = _legendre()
     first = bound * nodes  # the first look, within its bounds; the second crosses its own
-    crossed = stats.norm.sf((bound - correlation * first) / rest) + stats.norm.cdf(
-        (-bound - correlation * first) / rest
-    )
-    return nominal + float(bound * weights @ (stats.norm.pdf(first) * crossed))
+    crossed = ndtr((correlation * first - bound) / rest) + ndtr((-bound - correlation * first) / rest)
+    density = np.exp(-(first**2) / 2) / math.sqrt(2 * math.pi)
+    return nominal + float(bound * weights @ (density * crossed))
 
 
 @cache

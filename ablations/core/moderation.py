@@ -17,11 +17,11 @@ errs in 15 % of grids instead of 5 %):
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Generic, TypeVar
 
 import numpy as np
-from scipy import stats
-from scipy.special import digamma, polygamma
+from scipy.special import chdtri, digamma, polygamma
 
 Cell = TypeVar("Cell", bound=Hashable)
 
@@ -119,16 +119,29 @@ def prior(variances: np.ndarray, df: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     own = df > 0
     variances, df = variances[..., own], df[own]
-    cells, half = len(df), df / 2
-    logs = np.log(np.maximum(variances, _floor(variances))) - digamma(half) + np.log(half)
+    bias, chance, stretch = _chance(tuple(df.tolist()))
+    logs = np.log(np.maximum(variances, _floor(variances))) - bias
     common = np.exp(logs.mean(axis=-1))
-    if cells < 2:
+    if len(df) < 2:
         return common, np.zeros(common.shape)
-    chance = polygamma(1, half).mean()
-    kurtosis = polygamma(3, half).mean() / chance**2
-    known = 2 / (2 / (cells - 1) + kurtosis / cells)
-    beyond = logs.var(axis=-1, ddof=1) * known / stats.chi2.ppf(1 - CONFIDENCE, known) - chance
+    beyond = logs.var(axis=-1, ddof=1) * stretch - chance
     return common, np.where(beyond > 0, 2 * inverse_trigamma(np.where(beyond > 0, beyond, 1.0)), np.inf)
+
+
+@cache  # the groups of a grid share few patterns of seeds
+def _chance(df: tuple[float, ...]) -> tuple[np.ndarray, float, float]:
+    """What chance does to the logarithms of sample variances.
+
+    Returns:
+        Their bias ``[cells]``, their mean variance, and the factor from their sample variance to its upper limit.
+    """
+    half, cells = np.array(df) / 2, len(df)
+    bias, chance = digamma(half) - np.log(half), float(polygamma(1, half).mean())
+    if cells < 2:
+        return bias, chance, 1.0
+    kurtosis = float(polygamma(3, half).mean()) / chance**2
+    known = 2 / (2 / (cells - 1) + kurtosis / cells)
+    return bias, chance, known / float(chdtri(known, CONFIDENCE))
 
 
 def _floor(variances: np.ndarray) -> np.ndarray:

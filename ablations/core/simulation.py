@@ -1,127 +1,233 @@
-"""Checks intervals and corrections on simulated grids whose truth is known.
+"""Checks the intervals and corrections of verdicts on simulated grids whose truth is known.
 
-All functions take many simulated grids at once; tests hold them equal to those that verdicts use. Every condition draws
-from its own stream, so the numbers depend only on the settings.
+All functions take many simulated grids at once; tests hold them equal to those that verdicts use. A grid is a baseline
+and its variants, whose runs are independent: measured runs of one seed are no more alike than others. Claims compare
+each variant with the baseline. Every condition draws from its own stream, so the numbers depend only on the settings.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from scipy import stats
 
-from ablations.core.resampling import percentile_t, resampled_means
-from ablations.core.statistics import LEVEL, paired_power
+from ablations.core import power as formulas
+from ablations.core.estimates import LESS, Estimate, linear
+from ablations.core.examples import example_variance, run_variance
+from ablations.core.looks import Looks, nominal_alpha
+from ablations.core.moderation import moderated as group
+from ablations.core.moderation import prior, shrink
+from ablations.core.statistics import LEVEL
 
-SEEDS = (3, 5, 10)
-FAMILIES = (1, 3, 7, 20)
-EFFECTS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)  # in standard deviations of the difference
-GRIDS = 2_000
-EXAMPLES = 300
-_REPLICATES = 2_000
+SEEDS = (3, 4, 8)
+LOOKS = Looks((4, 8))
+FAMILIES = (1, 5, 9)
+VARIANTS = 7  # of the grids whose coverage is measured
+EFFECTS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)  # in standard deviations of a run
+GRIDS = 4_000
 _SIGMA = 0.75  # of the logarithm
-
-RUNS = {"runs much alike": 0.15, "runs differ": 0.6}
+_RARE, _FAR = 0.2, 10.0  # the share of a bimodal cell's runs that fail, and by how much
 
 Row = dict[str, Any]
-Edges = tuple[np.ndarray, np.ndarray]
+Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+Variances = tuple[np.ndarray, np.ndarray]
 
-# noise of paired differences: mean 0 and standard deviation 1
-NOISE: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
-    "normal": lambda draws, shape: draws.normal(size=shape),
+
+def own(variances: np.ndarray, df: np.ndarray) -> Variances:
+    """Each cell's own variance: Welch's test, with half a degree of freedom less."""
+    return variances, np.broadcast_to(df, variances.shape)
+
+
+def moderated(variances: np.ndarray, df: np.ndarray) -> Variances:
+    """``moderation.moderated`` for groups ``[..., cells]``."""
+    return shrink(variances, df, *prior(variances, df))
+
+
+def pooled(variances: np.ndarray, df: np.ndarray) -> Variances:
+    """One variance for all cells."""
+    common = (variances * df).sum(axis=-1, keepdims=True) / df.sum()
+    return np.broadcast_to(common, variances.shape), np.full(variances.shape, df.sum())
+
+
+METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], Variances]] = {
+    "moderated": moderated,
+    "own variances": own,
+    "one pooled variance": pooled,
+}
+
+
+def contrasts(values: np.ndarray, method: str = "moderated") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each variant minus the baseline, as ``estimates.linear`` does it.
+
+    Args:
+        values: Runs ``[grids, cells, seeds]``, the baseline first, as many seeds in each cell.
+        method: One of `METHODS`.
+
+    Returns:
+        The differences of means, their standard errors and degrees of freedom ``[grids, variants]``.
+    """
+    seeds, df = values.shape[-1], np.full(values.shape[-2], values.shape[-1] - 1.0)
+    variances, freedom = METHODS[method](values.var(axis=-1, ddof=1), df)
+    parts, means = variances / seeds, values.mean(axis=-1)
+    total = parts[..., 1:] + parts[..., :1]
+    known = parts[..., 1:] ** 2 / freedom[..., 1:] + parts[..., :1] ** 2 / freedom[..., :1]
+    least = np.minimum(freedom[..., 1:], freedom[..., :1])
+    most = np.inf if method == "own variances" else df.sum()
+    freedom = np.minimum(np.maximum(least, total**2 / known - LESS), most)
+    return means[..., 1:] - means[..., :1], np.sqrt(total), freedom
+
+
+def p_values(values: np.ndarray, method: str = "moderated") -> np.ndarray:
+    """The two-sided p of each variant's difference from the baseline ``[grids, variants]``."""
+    difference, error, df = contrasts(values, method)
+    return 2 * stats.t.sf(np.abs(difference) / error, df)
+
+
+def rejected(p: np.ndarray, looks: Looks = LOOKS, level: float = LEVEL) -> np.ndarray:
+    """The look at which ``looks.decided`` rejects each claim of families ``[grids, claims, looks]``, from 1; else 0."""
+    when, size = np.zeros(p.shape[:2], dtype=int), p.shape[1]
+    alphas = np.array([nominal_alpha((1 - level) / left, looks) for left in range(size, 0, -1)])
+    for look in range(p.shape[2]):
+        waiting = np.where(when > 0, -1.0, p[:, :, look])  # what is decided comes first, and frees its share
+        order = np.argsort(waiting, axis=1, kind="stable")
+        passes = np.logical_and.accumulate(np.take_along_axis(waiting, order, axis=1) < alphas, axis=1)
+        found = np.empty_like(passes)
+        np.put_along_axis(found, order, passes, axis=1)
+        when[found & (when == 0)] = look + 1
+    return when
+
+
+def at_looks(values: np.ndarray, method: str = "moderated", looks: Looks = LOOKS) -> np.ndarray:
+    """The p values of each variant at each look ``[grids, variants, looks]``."""
+    return np.stack([p_values(values[..., :n], method) for n in looks.n], axis=-1)
+
+
+# --- what is drawn: runs with mean 0
+
+
+def _normal(draws: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return draws.normal(size=shape)
+
+
+NOISE: dict[str, Draw] = {  # of a run: mean 0 and standard deviation 1
+    "normal": _normal,
     "heavy-tailed": lambda draws, shape: draws.standard_t(3, size=shape) / math.sqrt(3),
     "skewed": lambda draws, shape: (
         (draws.lognormal(0, _SIGMA, size=shape) - math.exp(_SIGMA**2 / 2))
         / math.sqrt(math.expm1(_SIGMA**2) * math.exp(_SIGMA**2))
     ),
 }
-NOISE_NAMES = {
-    "normal": "normal",
-    "heavy-tailed": "heavy-tailed (t, 3 degrees of freedom)",
-    "skewed": "skewed (lognormal)",
+
+
+def ratios(kind: str, cells: int, ratio: float) -> np.ndarray:
+    """The variances of cells ``[cells]``, 1 and ``ratio``, the baseline first."""
+    variances = np.ones(cells)
+    noisy = {"baseline": slice(0, 1), "one variant": slice(1, 2), "half": slice(cells - cells // 2, cells)}
+    variances[noisy[kind]] = ratio
+    return variances
+
+
+CELLS: dict[str, tuple[str, float]] = {  # which cells are noisier than the others, and by how much
+    "all alike": ("baseline", 1.0),
+    "half of the cells, 4 times": ("half", 4.0),
+    "half of the cells, 9 times": ("half", 9.0),
+    "one variant, 4 times": ("one variant", 4.0),
+    "one variant, 9 times": ("one variant", 9.0),
+    "the baseline, 4 times": ("baseline", 4.0),
+    "the baseline, 9 times": ("baseline", 9.0),
 }
+BIMODAL = "one other variant fails in a fifth of its runs"
 
 
-def t_intervals(values: np.ndarray, level: float | np.ndarray = LEVEL) -> Edges:
-    """The ends of ``statistics.mean_interval`` for samples ``[..., n]``; ``level`` may differ between samples."""
-    n, mean = values.shape[-1], values.mean(axis=-1)
-    half = stats.t.ppf((1 + np.asarray(level)) / 2, n - 1) * _spread(values) / math.sqrt(n)
-    return mean - half, mean + half
+def runs(draws: np.random.Generator, grids: int, cells: int, seeds: int, kind: str = "all alike") -> np.ndarray:
+    """Runs ``[grids, cells, seeds]`` of cells without any true difference; `BIMODAL` is the last cell."""
+    values = draws.normal(size=(grids, cells, seeds))
+    if kind == BIMODAL:
+        values[:, -1] += _FAR * ((draws.random((grids, seeds)) < _RARE) - _RARE)
+        return values
+    return values * np.sqrt(ratios(*_of(kind, cells)))[:, None]
 
 
-def t_p_values(values: np.ndarray) -> np.ndarray:
-    """The two-sided p of ``statistics.Contrast`` for differences ``[..., n]`` that are not all equal."""
-    n = values.shape[-1]
-    return 2 * stats.t.sf(np.abs(values.mean(axis=-1)) * math.sqrt(n) / _spread(values), n - 1)
+def _of(kind: str, cells: int) -> tuple[str, int, float]:
+    which, ratio = CELLS[kind]
+    return which, cells, ratio
 
 
-def _spread(values: np.ndarray) -> np.ndarray:
-    sd = values.std(axis=-1, ddof=1)
-    return np.where(sd <= 1e-12 * np.abs(values).max(axis=-1), 0.0, sd)
-
-
-def holm_levels(p: np.ndarray, level: float = LEVEL) -> np.ndarray:
-    """``statistics.holm_levels`` for families ``[..., tests]``."""
-    size = p.shape[-1]
-    order = np.argsort(p, axis=-1, kind="stable")
-    at_step = (1 - level) / (size - np.arange(size))
-    failed = np.take_along_axis(p, order, axis=-1) >= at_step
-    first = np.where(failed.any(axis=-1), failed.argmax(axis=-1), size - 1)
-    alphas = at_step[np.minimum(np.arange(size), first[..., None])]
-    in_order = np.empty_like(alphas)
-    np.put_along_axis(in_order, order, alphas, axis=-1)
-    return 1 - in_order
+# --- what is asked
 
 
 def coverage(grids: int = GRIDS) -> list[Row]:
-    """How often 95 % intervals over seeds cover the true mean difference, by noise, number of seeds and method.
+    """How often 95 % intervals of a variant's difference from the baseline cover the truth.
 
-    ``width`` is the median width in standard deviations of a difference. If any interval is unbounded there is no
-    coverage: an unbounded interval covers everything.
+    ``coverage`` is the share over the contrasts of a grid of eight cells, ``lowest`` and ``highest`` that of a single
+    contrast. ``width`` is the median width in standard deviations of a quiet cell's run.
     """
     rows: list[Row] = []
-    for noise, seeds, draws in _conditions("coverage", NOISE):
-        values = NOISE[noise](draws, (grids, seeds))
-        methods = {
-            "t": t_intervals(values),
-            "percentile-t bootstrap": percentile_t(values, LEVEL, _REPLICATES),
-            "BCa bootstrap": bca(values, draws),
-        }
-        rows += [
-            {"noise": NOISE_NAMES[noise], "seeds": seeds, "method": method} | _covered(edges)
-            for method, edges in methods.items()
-        ]
+    kinds = [(kind, "normal") for kind in CELLS] + [("all alike", noise) for noise in NOISE if noise != "normal"]
+    for (kind, noise), seeds, draws in _conditions("coverage", kinds, SEEDS):
+        shape = (grids, VARIANTS + 1, seeds)
+        values = runs(draws, *shape, kind=kind) if noise == "normal" else NOISE[noise](draws, shape)
+        for method in METHODS:
+            difference, error, df = contrasts(values, method)
+            half = stats.t.ppf((1 + LEVEL) / 2, df) * error
+            covers = np.abs(difference) <= half
+            shares = covers.mean(axis=0)
+            rows.append({
+                "noisier cells": kind, "noise": noise, "seeds": seeds, "method": method, "grids": grids,
+                "coverage": float(covers.mean()), "standard error": _spread(covers.mean(axis=1)),
+                "lowest": float(shares.min()), "highest": float(shares.max()), "width": float(np.median(2 * half)),
+            })  # fmt: skip
     return rows
 
 
-def bca(values: np.ndarray, draws: np.random.Generator, level: float = LEVEL) -> Edges:
-    """SciPy's BCa bootstrap intervals of the mean for samples ``[samples, n]``, for comparison."""
-    ends = [
-        stats.bootstrap(
-            (part,), np.mean, axis=-1, confidence_level=level, n_resamples=_REPLICATES, method="BCa", rng=draws
-        ).confidence_interval
-        for part in np.array_split(values, -(-len(values) // 100))
-    ]
-    return np.concatenate([end.low for end in ends]), np.concatenate([end.high for end in ends])
+ANSWERS = {"runs much alike": 0.1, "runs differ": 0.6}
+_QUESTIONS, _DOCUMENTS = 300, 100
 
 
-def _joined(parts: Sequence[Edges]) -> Edges:
-    low, high = zip(*parts, strict=True)
-    return np.concatenate(low), np.concatenate(high)
+def coverage_of_examples(grids: int = GRIDS // 4) -> list[Row]:
+    """How often intervals cover the true difference over new runs and new questions, which is 0.
+
+    300 questions in 100 documents are the same for all runs. The logit of the chance of a right answer adds up normal
+    effects: the question's difficulty (standard deviation 1.5), the variant on the document and on the question (0.35
+    each), and the run (0.1 or 0.6). Without the noise of examples an interval knows new runs only.
+    """
+    rows: list[Row] = []
+    for kind, seeds, draws in _conditions("examples", list(ANSWERS), SEEDS):
+        ends: dict[str, list[tuple[float, float]]] = {"seeds": [], "seeds and examples": []}
+        for _ in range(grids):
+            for method, estimate in _of_answers(draws, seeds, ANSWERS[kind]).items():
+                interval = estimate.interval()
+                ends[method].append((cast(float, interval.low), cast(float, interval.high)))
+        for method, edges in ends.items():
+            low, high = np.array(edges).T
+            share = float(np.mean((low <= 0) & (high >= 0)))
+            rows.append({
+                "answers": kind, "seeds": seeds, "method": method, "grids": grids, "coverage": share,
+                "standard error": _error(share, grids), "width": float(np.median(high - low)),
+            })  # fmt: skip
+    return rows
 
 
-def _covered(edges: Edges, truth: float = 0.0) -> Row:
-    low, high = edges
-    bounded = np.isfinite(low) & np.isfinite(high)
-    share = float(np.mean((low <= truth) & (truth <= high)))
+def _of_answers(draws: np.random.Generator, seeds: int, differ: float) -> dict[str, Estimate]:
+    """The difference of two equally good variants in accuracy, without and with the noise of examples."""
+    documents = np.repeat(np.arange(_DOCUMENTS), _QUESTIONS // _DOCUMENTS)
+    logit = draws.normal(0.4, 1.5, _QUESTIONS) + draws.normal(0, 0.35, (2, 1, _DOCUMENTS))[..., documents]
+    logit = logit + draws.normal(0, 0.35, (2, 1, _QUESTIONS)) + draws.normal(0, differ, (2, seeds, 1))
+    right = (draws.random((2, seeds, _QUESTIONS)) < 1 / (1 + np.exp(-logit))).astype(float)
+    scores = dict(zip("ab", right.mean(axis=2).tolist(), strict=True))
+    of_runs = sum(run_variance(side, documents) for side in right)
+    examples = example_variance(right[0].mean(axis=0) - right[1].mean(axis=0), documents, runs=of_runs)
+    terms, noise = (("a", 1.0), ("b", -1.0)), group(scores).variances
     return {
-        "grids": len(low),
-        "bounded": float(bounded.mean()),
-        "coverage": share if bounded.all() else None,
-        "standard error": _error(share, len(low)) if bounded.all() else None,
-        "width": float(np.median(high - low)) if bounded.all() else None,
+        "seeds": linear(terms, scores, noise),
+        "seeds and examples": linear(terms, scores, noise, examples),
     }
+
+
+def _spread(values: np.ndarray) -> float:
+    """Standard error of a mean over grids."""
+    return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def _error(share: float, trials: int) -> float:
@@ -129,84 +235,67 @@ def _error(share: float, trials: int) -> float:
     return math.sqrt(share * (1 - share) / trials)
 
 
-def coverage_of_examples(grids: int = GRIDS // 2, examples: int = EXAMPLES) -> list[Row]:
-    """How often intervals cover the true difference over new seeds and new examples, which is 0.
+def family_wise_error(grids: int = 5 * GRIDS) -> list[Row]:
+    """How often two looks at a family find an effect where there is none.
 
-    The logit of the chance of a right answer is the sum of three normal effects: the example's difficulty (standard
-    deviation 1.5), the variant on that example (0.7), and the variant's run (0.15 or 0.6).
+    Each method's share of grids with a false finding, by Holm's procedure within looks; ``uncorrected`` is that of
+    moderated tests at 5 % at each look. Where every other effect is real, it is four standard deviations of a run, and
+    only the others count. A bimodal cell's own claim is not counted: no test of means can know a failure that it has
+    not seen (``own claim`` says how often it errs).
     """
     rows: list[Row] = []
-    for kind, seeds, draws in _conditions("examples", RUNS):
-        parts = [_of_answers(draws, (part.size, seeds, examples), RUNS[kind]) for part in _split(grids, 100)]
-        methods = {method: _joined([part[method] for part in parts]) for method in parts[0]}
-        rows += [
-            {"noise": f"{examples} answers, {kind}", "seeds": seeds, "method": method} | _covered(edges)
-            for method, edges in methods.items()
-        ]
+    for kind, size, draws in _conditions("families", [*CELLS, BIMODAL], FAMILIES):
+        for effects in ("none", "every other one") if size > 1 else ("none",):
+            extra = kind == BIMODAL and size == 1  # beside the only claim, a cell without one
+            values = runs(draws, grids, size + 1 + extra, LOOKS.n[-1], kind)
+            is_real = (np.arange(size + extra) % 2 == 1) & (effects != "none")
+            values[:, 1:] += 4.0 * is_real[:, None]
+            counted = ~is_real
+            counted[size - (not extra) if kind == BIMODAL else size + extra :] = False
+            row: Row = {"noisier cells": kind, "family": size, "real effects": effects, "grids": grids}
+            for method in METHODS:
+                p = at_looks(values, method)[:, :size]
+                found = rejected(p) > 0
+                row[method] = float(found[:, counted[:size]].any(axis=1).mean())
+                if method == "moderated":
+                    row["standard error"] = _error(row[method], grids)
+                    row["uncorrected"] = float((p < 1 - LEVEL).any(axis=2)[:, counted[:size]].any(axis=1).mean())
+                    own_claim = kind == BIMODAL and not extra and not is_real[size - 1]
+                    row["own claim"] = float(found[:, size - 1].mean()) if own_claim else None
+            rows.append(row)
     return rows
-
-
-def _of_answers(draws: np.random.Generator, shape: tuple[int, int, int], differ: float) -> dict[str, Edges]:
-    """Intervals of the difference of two equally good variants, from answers ``[grids, seeds, examples]``."""
-    grids, seeds, examples = shape
-    difficulty, right = draws.normal(0.4, 1.5, size=(grids, 1, examples)), []
-    for _ in "ab":
-        logit = difficulty + draws.normal(0, 0.7, size=(grids, 1, examples))
-        chance = 1 / (1 + np.exp(-logit - draws.normal(0, differ, size=(grids, seeds, 1))))
-        right.append((draws.random(shape) < chance).astype(float))
-    differences = right[0] - right[1]
-    low, high = np.quantile(resampled_means(differences, 1_000), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
-    return {"t over seeds": t_intervals(differences.mean(axis=-1)), "seeds and examples": (low, high)}
-
-
-def _split(count: int, most: int) -> list[np.ndarray]:
-    return np.array_split(np.arange(count), -(-count // most))
-
-
-FAMILY_KINDS = ("separate contrasts", "one baseline shared", "one baseline shared, every other effect real")
-
-
-def family_wise_error(grids: int = 10 * GRIDS) -> list[Row]:
-    """How often any interval of a family misses its true null value, with Holm's levels and without correction.
-
-    Real effects are three standard deviations of a difference; only contrasts without an effect count.
-    """
-    rows: list[Row] = []
-    for kind, seeds, draws in _conditions("families", FAMILY_KINDS):
-        for size in FAMILIES:
-            values = draws.normal(size=(grids, size, seeds))
-            if kind != FAMILY_KINDS[0]:
-                values = (values - draws.normal(size=(grids, 1, seeds))) / math.sqrt(2)
-            is_real = (np.arange(size) % 2 == 1) & (kind == FAMILY_KINDS[2])
-            values += 3.0 * is_real[:, None]
-            adjusted = _misses(values, holm_levels(t_p_values(values)))[:, ~is_real].any(axis=1).mean()
-            uncorrected = _misses(values, LEVEL)[:, ~is_real].any(axis=1).mean()
-            shares = {"Holm": adjusted, "standard error": _error(adjusted, grids), "uncorrected": uncorrected}
-            about: Row = {"contrasts": kind, "family": size, "seeds": seeds, "grids": grids}
-            rows.append(about | {name: float(share) for name, share in shares.items()})
-    return rows
-
-
-def _misses(values: np.ndarray, level: float | np.ndarray) -> np.ndarray:
-    """Which intervals exclude 0."""
-    low, high = t_intervals(values, level)
-    return (low > 0) | (high < 0)
 
 
 def power(grids: int = GRIDS) -> list[Row]:
-    """How often a true effect is detected, beside the power of ``statistics.paired_power``."""
+    """How often one true effect in a grid is found by each look, and what the formula of a plan says of the first.
+
+    ``seeds`` is the mean number that the claim takes. The formula takes the standard error and the degrees of freedom
+    of the typical grid, as a plan does from its pilot.
+    """
     rows: list[Row] = []
-    for _, seeds, draws in _conditions("power", ("power",)):
+    for _, size, draws in _conditions("power", [""], FAMILIES):
+        level = 1 - nominal_alpha((1 - LEVEL) / size, LOOKS)
+        values = runs(draws, grids, size + 1, LOOKS.n[-1])
         for effect in EFFECTS:
-            detected = float(_misses(draws.normal(effect, 1.0, size=(grids, seeds)), LEVEL).mean())
-            formula = paired_power(effect, 1.0, seeds)
-            row: Row = {"effect": effect, "seeds": seeds, "grids": grids, "simulated": detected, "formula": formula}
-            rows.append(row | {"standard error": _error(formula, grids)})
+            moved = values.copy()
+            moved[:, 1] += effect
+            for method in METHODS:
+                when = rejected(at_looks(moved, method))[:, 0]
+                first = float((when == 1).mean())
+                _, error, df = (float(np.median(part)) for part in contrasts(values[..., : LOOKS.n[0]], method))
+                rows.append({
+                    "effect": effect, "family": size, "method": method, "grids": grids, "first look": first,
+                    "standard error": _error(first, grids), "formula": formulas.power(effect, error, df, level),
+                    "both looks": float((when > 0).mean()),
+                    "seeds": LOOKS.n[0] + (LOOKS.n[1] - LOOKS.n[0]) * (1 - first),
+                })  # fmt: skip
     return rows
 
 
-def _conditions(study: str, kinds: Iterable[str]) -> Iterator[tuple[str, int, np.random.Generator]]:
-    """Every kind with every number of seeds, and its own stream of random numbers."""
+def _conditions(
+    study: str, kinds: Sequence[Any], numbers: Sequence[int]
+) -> Iterator[tuple[Any, int, np.random.Generator]]:
+    """Every kind with every number, and its own stream of random numbers."""
     for place, kind in enumerate(kinds):
-        for seeds in SEEDS:
-            yield kind, seeds, np.random.default_rng([*study.encode(), place, seeds])
+        for number in numbers:
+            yield kind, number, np.random.default_rng([*study.encode(), place, number])
