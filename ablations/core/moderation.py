@@ -25,7 +25,7 @@ from scipy.special import chdtri, digamma, polygamma
 
 Cell = TypeVar("Cell", bound=Hashable)
 
-CONFIDENCE = 0.95  # one-sided, that the true variances differ no more than is assumed
+CONFIDENCE = 0.9  # one-sided, that the true variances differ no more than is assumed
 _FLOOR = 1e-5  # of the median variance of the group, as in limma: a logarithm needs a variance above 0
 _ROUNDING = 1e-12  # values that differ by less, relative to the largest, are equal
 
@@ -75,9 +75,9 @@ def moderated(samples: Mapping[Cell, Sequence[float]]) -> Group[Cell]:
 
     >>> group = moderated({"a": [1.0, 1.2, 1.1, 1.2], "b": [3.0, 3.3, 3.1, 3.2], "c": [2.0, 2.2, 2.3, 2.2]})
     >>> round(group.common, 4), round(group.prior_df, 1), group.df
-    (0.0194, 0.8, 9.0)
+    (0.0194, 1.8, 9.0)
     >>> {cell: (round(variance.value, 4), round(variance.df, 1)) for cell, variance in group.variances.items()}
-    {'a': (0.0113, 3.8), 'b': (0.0172, 3.8), 'c': (0.0166, 3.8)}
+    {'a': (0.013, 4.8), 'b': (0.0177, 4.8), 'c': (0.0172, 4.8)}
     """
     own = {cell: own_variance(values) for cell, values in samples.items() if len(values) > 1}
     still = tuple(cell for cell, variance in own.items() if variance.value == 0)

@@ -1,120 +1,140 @@
-"""The figures of the simulation study: nominal levels as lines or bands, simulated ones as points."""
+"""The figures of the simulation study: promises as lines or bands, simulated grids as points."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
-from ablations.core.simulation import FAMILY_KINDS, SEEDS, Row
-from ablations.core.statistics import LEVEL, paired_power
-from ablations.figures.style import FAINT, INK, OKABE_ITO, STYLE, blank, draw_level, titles
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.core.simulation import BIMODAL, FAMILIES, LOOKS, METHODS, Row
+from ablations.core.statistics import LEVEL
+from ablations.figures.style import FAINT, INK, OKABE_ITO, STYLE, blank, draw_level, keyed, titles
 
-_METHODS = ("t", "t over seeds", "percentile-t bootstrap", "BCa bootstrap", "seeds and examples")
-_HUES = dict(zip(_METHODS, (OKABE_ITO[0], OKABE_ITO[0], *OKABE_ITO[1:4]), strict=True))
-_MARKS = dict(zip(_METHODS, "ooDsD", strict=True))
-_LEVELS = ("not corrected (dashed: 5 %)", "Holm's levels (dashed: 5 % promised)")
+_HUES = dict(zip(METHODS, (OKABE_ITO[0], OKABE_ITO[4], OKABE_ITO[1]), strict=True))
+_MARKS = dict(zip(METHODS, "oDs", strict=True))
 _BAND = (93, 97)  # percent: acceptable coverage of a 95 % interval
+_LOOKS = " and ".join(map(str, LOOKS.n))
+_OFFSETS = dict(zip(METHODS, (0.0, -0.24, 0.24), strict=True))
 
 
 def coverage(rows: Sequence[Row]) -> Figure:
-    """Coverage over the number of seeds: a panel per noise, a line per method."""
-    noises = list(dict.fromkeys(row["noise"] for row in rows))
+    """Coverage by which cells are noisier: a panel per number of seeds, a mark per method."""
+    kinds = list(dict.fromkeys((row["noisier cells"], row["noise"]) for row in rows))
     with mpl.rc_context(STYLE):
-        figure = blank(5.6)
-        panels = figure.subplots(2, -(-len(noises) // 2), sharex=True, sharey=True).ravel()
-        for panel in panels[len(noises) :]:
-            panel.set_axis_off()
-        for axes, noise in zip(panels, noises, strict=False):
-            axes.axhspan(*_BAND, color=OKABE_ITO[2], alpha=0.14, lw=0)
-            axes.axhline(100 * LEVEL, color=FAINT, lw=1, ls=(0, (5, 3)))
-            _coverage_lines(axes, [row for row in rows if row["noise"] == noise])
-            axes.set_title(noise.partition(" (")[0])
-            axes.set_xscale("log")
-            axes.set_xlim(2.6, 11.6)
-            axes.set_xticks(SEEDS, [str(n) for n in SEEDS])
-            axes.set_xticks([], minor=True)
-            axes.tick_params(labelbottom=True)
-            axes.set_xlabel("seeds")
-        for axes in panels[:: len(panels) // 2]:
-            axes.set_ylabel("intervals that contain\nthe true difference (%)")
-        _legend(panels[-1], panels[: len(noises)])
-        titles(
-            figure,
-            "Do 95 % intervals contain the truth in 95 % of grids?",
-            f"{rows[0]['grids']:,} simulated grids per point (answers: {rows[-1]['grids']:,}); band: 93 to 97 %; the "
-            "percentile-t interval of 3 seeds is unbounded",
+        figure = blank(1.9 + 0.36 * len(kinds))
+        key, panels = _panels(figure, len(LOOKS.n))
+        for axes, seeds in zip(panels, LOOKS.n, strict=True):
+            axes.axvspan(*_BAND, color=OKABE_ITO[2], alpha=0.14, lw=0)
+            axes.axvline(100 * LEVEL, color=FAINT, lw=1, ls=(0, (5, 3)))
+            for method in METHODS:
+                found = [row for row in rows if row["seeds"] == seeds and row["method"] == method]
+                places = np.arange(len(found)) + _OFFSETS[method]
+                shares, low, high = (
+                    100 * np.array([r[name] for r in found]) for name in ("coverage", "lowest", "highest")
+                )
+                axes.hlines(places, low, high, color=_HUES[method], lw=2, alpha=0.45)
+                axes.plot(shares, places, _MARKS[method], ms=5, color=_HUES[method], label=method)
+            axes.set_title(f"{seeds} seeds")
+            axes.set_xlabel("intervals that contain\nthe true difference (%)")
+        panels[0].set_yticks(
+            range(len(kinds)), [kind if noise == "normal" else f"{kind}, {noise}" for kind, noise in kinds]
         )
+        panels[0].set_ylim(len(kinds) - 0.45, -0.55)
+        _key(key, panels[0])
+        about = (
+            "dot: all contrasts of a grid of eight cells; line: from the least to the most covered; band: 93 to 97 %"
+        )
+        titles(figure, "Do 95 % intervals cover, whichever cells are noisier?", about)
     return figure
 
 
-def _coverage_lines(axes: Axes, rows: Sequence[Row]) -> None:
-    for method in dict.fromkeys(row["method"] for row in rows):
-        points = [row for row in rows if row["method"] == method and row["coverage"] is not None]
-        x = [row["seeds"] for row in points]
-        y, error = (100 * np.array([row[name] for row in points]) for name in ("coverage", "standard error"))
-        style = {"color": _HUES[method], "marker": _MARKS[method], "ms": 4.5, "lw": 1.6, "capsize": 2, "label": method}
-        axes.errorbar(x, y, 2 * error, **style)
+def _panels(figure: Figure, columns: int) -> tuple[Axes, np.ndarray]:
+    """A strip for the legend, and panels side by side."""
+    key, panels = keyed(figure, 1.2, 1, columns, sharex=True, sharey=True)
+    return key, panels[0]
 
 
-def _legend(empty: Axes, panels: Sequence[Axes]) -> None:
-    """Puts the legend of all panels into the empty one."""
-    named = {}
-    for axes in panels:
-        lines, names = axes.get_legend_handles_labels()
-        named |= {name.removesuffix(" over seeds"): line for line, name in zip(lines, names, strict=True)}
-    empty.legend(named.values(), named.keys(), loc="center left", title="interval", alignment="left")
+def _key(key: Axes, axes: Axes) -> None:
+    key.legend(*axes.get_legend_handles_labels(), loc="center left", ncols=3, fontsize=9, borderaxespad=0)
 
 
-def family_wise_error(rows: Sequence[Row], seeds: int = 5) -> Figure:
-    """The share of grids with a false finding over the size of the family, with and without correction."""
+def examples(rows: Sequence[Row]) -> Figure:
+    """Coverage over new runs and new questions over the number of seeds: a panel per kind of answers."""
+    kinds, methods = (list(dict.fromkeys(row[name] for row in rows)) for name in ("answers", "method"))
     with mpl.rc_context(STYLE):
-        figure = blank(3.9)
-        panels = figure.subplots(1, 2)
-        for axes, column, name in zip(panels, ("uncorrected", "Holm"), _LEVELS, strict=True):
-            for colour, mark, kind in zip(OKABE_ITO, "oDs", FAMILY_KINDS, strict=False):
-                points = [row for row in rows if row["contrasts"] == kind and row["seeds"] == seeds]
-                sizes, shares = [row["family"] for row in points], [100 * row[column] for row in points]
-                error = [200 * row["standard error"] for row in points] if column == "Holm" else None
-                style = {"color": colour, "marker": mark, "ms": 4.5, "lw": 1.6, "capsize": 2, "label": kind}
-                axes.errorbar(sizes, shares, error, **style)
-            axes.axhline(100 * (1 - LEVEL), color=FAINT, lw=1, ls=(0, (5, 3)))
-            axes.set_xscale("log")
-            sizes = sorted({row["family"] for row in rows})
-            axes.set_xticks(sizes, [str(size) for size in sizes])
-            axes.set_xticks([], minor=True)
-            axes.set_ylim(0, 70 if column == "uncorrected" else 7)
-            axes.set_xlabel("contrasts in the family")
-            axes.set_title(name)
-        panels[0].set_ylabel("grids with a false finding (%)")
-        panels[0].legend(loc="upper left", fontsize=8)
-        about = f"{rows[0]['grids']:,} simulated grids of {seeds} seeds per point; bars: two standard errors"
+        figure = blank(3.4)
+        panels = figure.subplots(1, len(kinds), sharey=True)
+        for axes, kind in zip(panels, kinds, strict=True):
+            axes.axhspan(*_BAND, color=OKABE_ITO[2], alpha=0.14, lw=0)
+            axes.axhline(100 * LEVEL, color=FAINT, lw=1, ls=(0, (5, 3)))
+            for method, colour, mark in zip(methods, (OKABE_ITO[1], OKABE_ITO[0]), "so", strict=True):
+                found = [row for row in rows if row["answers"] == kind and row["method"] == method]
+                x = [row["seeds"] for row in found]
+                y, error = (100 * np.array([row[name] for row in found]) for name in ("coverage", "standard error"))
+                style: dict[str, Any] = {"color": colour, "marker": mark, "ms": 5, "lw": 1.6, "capsize": 2}
+                axes.errorbar(x, y, 2 * error, label=f"noise of {method}", **style)
+            axes.set_xticks(sorted({row["seeds"] for row in rows}))
+            axes.set_xlabel("seeds")
+            axes.set_title(kind)
+        panels[0].set_ylabel("intervals that contain\nthe true difference (%)")
+        panels[0].legend(loc="lower left", fontsize=9)
+        about = f"300 fixed questions in 100 documents; {rows[0]['grids']:,} grids per point; bars: two standard errors"
+        titles(figure, "Do intervals cover the difference over new questions?", about)
+    return figure
+
+
+def family_wise_error(rows: Sequence[Row]) -> Figure:
+    """The share of grids with a false finding by which cells are noisier: a panel per family, a mark per method."""
+    shown = [row for row in rows if row["real effects"] == "none"]
+    kinds = list(dict.fromkeys(row["noisier cells"] for row in shown))
+    with mpl.rc_context(STYLE):
+        figure = blank(1.9 + 0.36 * len(kinds))
+        key, panels = _panels(figure, len(FAMILIES))
+        for axes, size in zip(panels, FAMILIES, strict=True):
+            axes.axvline(100 * (1 - LEVEL), color=FAINT, lw=1, ls=(0, (5, 3)))
+            for method in METHODS:
+                found = {row["noisier cells"]: row[method] for row in shown if row["family"] == size}
+                shares = [100 * found[kind] for kind in kinds]
+                places = np.arange(len(kinds)) + _OFFSETS[method]
+                axes.plot(shares, places, _MARKS[method], ms=5, color=_HUES[method], label=method)
+            axes.set_title(f"{size} claim{'s' * (size > 1)}")
+            axes.set_xlim(0, None)
+        panels[len(panels) // 2].set_xlabel("grids with a false finding (%); dashed: the 5 % promised")
+        panels[0].set_yticks(
+            range(len(kinds)),
+            ["another variant fails in 1/5 of its runs" if kind == BIMODAL else kind for kind in kinds],
+        )
+        panels[0].set_ylim(len(kinds) - 0.45, -0.55)
+        _key(key, panels[0])
+        about = f"no true effect; looks at {_LOOKS} seeds; {rows[0]['grids']:,} simulated grids per mark"
         titles(figure, "How often does a grid without effects show one?", about)
     return figure
 
 
 def power(rows: Sequence[Row]) -> Figure:
-    """The power to detect an effect over its size: the formula as lines, simulated grids as points."""
+    """The power to detect an effect over its size: a panel per family; the first look dotted, both looks solid."""
     with mpl.rc_context(STYLE):
-        figure = blank(4.0)
-        axes = figure.subplots()
-        largest = max(row["effect"] for row in rows)
-        curve = np.linspace(0, largest, 121)
-        for colour, seeds in zip(OKABE_ITO, SEEDS, strict=False):
-            points = [row for row in rows if row["seeds"] == seeds]
-            x, y = ([row[name] for row in points] for name in ("effect", "simulated"))
-            chance = [100 * paired_power(effect, 1.0, seeds) for effect in curve]
-            axes.plot(curve, chance, color=colour, lw=1.8, label=f"{seeds} seeds")
-            axes.plot(x, 100 * np.array(y), "o", ms=5, color=colour)
-        draw_level(axes, "80 %", 80, is_left=True)
-        axes.set_ylim(0, 103)
-        axes.set_xlabel("true difference, in standard deviations of the difference between paired seeds")
-        axes.set_ylabel("grids that detect it (%)")
-        axes.legend(loc="lower right")
-        about = f"lines: noncentral t distribution; points: {rows[0]['grids']:,} simulated grids each"
-        titles(figure, "How many seeds does it take to detect an effect?", about)
+        figure = blank(3.8)
+        key, panels = _panels(figure, len(FAMILIES))
+        for axes, size in zip(panels, FAMILIES, strict=True):
+            for method in METHODS:
+                found = [row for row in rows if row["family"] == size and row["method"] == method]
+                x = [row["effect"] for row in found]
+                for name, line in (("first look", ":"), ("both looks", "-")):
+                    y = [100 * row[name] for row in found]
+                    label = method if name == "both looks" else None
+                    axes.plot(x, y, line, marker=_MARKS[method], ms=3.5, color=_HUES[method], lw=1.7, label=label)
+            draw_level(axes, "80 %", 80, is_left=True)
+            axes.set_ylim(0, 103)
+            axes.set_title(f"{size} claim{'s' * (size > 1)}")
+        panels[len(panels) // 2].set_xlabel("true difference, in standard deviations of a run")
+        panels[0].set_ylabel("grids that find it (%)")
+        _key(key, panels[0])
+        about = f"dotted: by {LOOKS.n[0]} seeds; solid: by {LOOKS.n[1]}; all cells alike; {rows[0]['grids']:,} grids"
+        titles(figure, "How large must a difference be to be found?", about)
     return figure
 
 
@@ -122,7 +142,7 @@ def same_twice(rows: Sequence[Row]) -> Figure:
     """The shares of the verdicts: one bar per scenario."""
     hues = {REPLICATES: OKABE_ITO[0], NOT_RESOLVED: "#dddddd", CONTRADICTS: OKABE_ITO[1]}
     with mpl.rc_context(STYLE):
-        figure = blank(3.9)
+        figure = blank(1.5 + 0.6 * len(rows))
         axes = figure.subplots()
         start = np.zeros(len(rows))
         for outcome, colour in hues.items():
@@ -142,8 +162,6 @@ def same_twice(rows: Sequence[Row]) -> Figure:
         axes.grid(False)
         axes.set_xlabel("verdicts (%)")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=9, borderaxespad=0.2)
-        about = (
-            f"{rows[0]['grids']:,} simulated grids of {rows[0]['seeds']} seeds per bar, judged like published claims"
-        )
+        about = f"{rows[0]['grids']:,} simulated grids per bar, judged like published claims at {_LOOKS} seeds"
         titles(figure, "Which verdicts does a variant get that changes nothing?", about)
     return figure

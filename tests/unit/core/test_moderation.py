@@ -143,9 +143,9 @@ def test_tests_err_no_more_often_than_they_say_where_variances_follow_the_prior(
 
 @pytest.mark.parametrize("ratio", [4, 9])
 def test_one_noisy_cell_among_quiet_ones_is_not_trusted_for_their_sake(ratio):
-    """With Smyth's own estimators the noisy cell of nine times the variance errs in 14 % of tests, not in 5 %."""
+    """With Smyth's own estimators the noisy cell of nine times the variance errs in 25 % of tests, not in 5 %."""
     draws = np.random.default_rng(5)
     spread = np.array([ratio**0.5, *[1.0] * 9])
     p = t_tests(draws.normal(size=(6_000, 10, 4)) * spread[:, None])
-    assert np.mean(p[:, 0] < 0.05) < 0.08
+    assert np.mean(p[:, 0] < 0.05) < 0.1
     assert np.mean(p < 0.05) < 0.05
