@@ -9,7 +9,7 @@ from ablations.commands.cli import app
 from ablations.core.estimates import NO_EXAMPLES, linear
 from ablations.core.formatting import markdown
 from ablations.core.looks import Looks, nominal_alpha
-from ablations.core.moderation import Variance
+from ablations.core.moderation import Variance, moderated
 from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
 from ablations.study import Study
@@ -18,8 +18,8 @@ from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid,
 RATES = (0.15, 0.4, 0.8)
 LOOKS = (4, 8)
 CELLS = [make_cell({RATE: rate}, seeds=4).but(looks=LOOKS) for rate in RATES]
-NOISE = (-0.03, -0.01, 0.01, 0.03)  # the same in every cell: one variance, nine degrees of freedom
-SD = (0.002 / 3) ** 0.5
+NOISE = (-0.03, -0.01, 0.01, 0.03)  # the same in every cell
+SD = moderated(dict.fromkeys(RATES, NOISE)).variances[0.4].value ** 0.5
 
 
 def records_of(means):
