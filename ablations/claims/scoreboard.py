@@ -18,14 +18,28 @@ from typing import Any
 
 import numpy as np
 
+from ablations.claims.margins import published_effect
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
+from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from lightning_modules.config import ConfigError
 
 MIXED, NOT_RUN, NO_GRID = "mixed", "not run", "no grid"
 OUTCOMES = (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED, NOT_RUN, NO_GRID)
+OPEN = {  # why runs leave a claim open -> how the board says it
+    Reason.POWER: "open: power",
+    Reason.ONE_SEED: "open: one seed",
+    Reason.PLATEAU: "open: plateau",
+    Reason.FLOOR: "open: floor",
+    Reason.SILENT: "open: all outputs equal",
+    Reason.RATE: "open: rate",
+}
+OTHERWISE = "open: otherwise"
+STATES = (REPLICATES, CONTRADICTS, MIXED, *OPEN.values(), OTHERWISE, NOT_RUN, NO_GRID)
+_NEVER_RUN = (str(Reason.NO_RUN), str(Reason.UNFINISHED), str(Reason.NONE))
+_SIZES = ("laptop", "gpu", "paper")  # as `published_claims.TESTABLE`, small ones first
 _LOWER = ("loss", "perplexity", "error")
 
 
@@ -43,6 +57,9 @@ class Answer:
         removed, published: The share of b's shortfall that a removes, measured and printed; see `removed`.
         low, high: The adjusted interval of the measured share.
         runs: The ids of the runs behind it.
+        statement: The claim as the grid states it.
+        quantity: The unit of the metric, as the dictionary of metrics has it: effects of one quantity compare.
+        printed_effect: The published effect in that unit; None if it does not transfer.
     """
 
     claim: str
@@ -68,6 +85,9 @@ class Answer:
     effect_low: float | None = None
     effect_high: float | None = None
     post_hoc: bool = False
+    statement: str = ""
+    quantity: str = ""
+    printed_effect: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +121,29 @@ class Entry:
         given = [a.reason for a in self.answers if a.scale == scale and a.outcome == NOT_RESOLVED and a.reason]
         order = {str(reason): place for place, reason in enumerate(Reason)}
         return min(dict.fromkeys(given), key=lambda name: (-given.count(name), order.get(name, 0)), default="")
+
+    def state(self, scale: str) -> str:
+        """The outcome of the claim at a scale with the reason of an open one: one of ``STATES``."""
+        outcome = self.outcome(scale)
+        if outcome not in (NOT_RESOLVED, NOT_RUN):
+            return outcome
+        given = [a.reason for a in self.answers if a.scale == scale and a.outcome == outcome]
+        order = [str(reason) for reason in Reason]
+        why = min(given, key=lambda name: (-given.count(name), order.index(name)), default="")
+        if outcome == NOT_RUN and why in _NEVER_RUN:
+            return NOT_RUN
+        return OPEN.get(Reason(why), OTHERWISE)
+
+    def is_testable(self, scale: str) -> bool:
+        """Whether a scale can test the claim: by what the claim needs, or because it has been measured there.
+
+        A claim whose cells a grid cannot make at the scale is not testable, whatever it needs.
+        """
+        answers = [answer for answer in self.answers if answer.scale == scale]
+        if answers and all(answer.reason == Reason.UNTESTABLE for answer in answers):
+            return False
+        sizes = _SIZES[: _SIZES.index(scale) + 1] if scale in _SIZES else _SIZES[:1]
+        return self.claim.testable in sizes or self.outcome(scale) not in (NOT_RUN, NO_GRID)
 
     @property
     def post_hoc(self) -> bool:
@@ -162,6 +205,8 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "look": verdict.look,
         "margin": verdict.margin,
         "unit": verdict.unit,
+        "quantity": unit(metric),
+        "printed_effect": published_effect(verdict.claim),
         "effect_low": interval.low,
         "effect_high": interval.high,
         "post_hoc": verdict.claim.post_hoc,
@@ -189,9 +234,8 @@ def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container
             is_done = all(id in done for id in row["runs"])
             outcome = row["outcome"] if is_done and row["runs"] else NOT_RUN
             kept = {key: row[key] for key in Answer.__dataclass_fields__ if key in row}
-            verdicts.append(
-                Answer(**kept | {"grid": grid, "scale": scale, "outcome": outcome, "runs": tuple(row["runs"])})
-            )
+            kept |= {"grid": grid, "scale": scale, "outcome": outcome, "runs": tuple(row["runs"])}
+            verdicts.append(Answer(**kept | ({} if is_done else {"reason": str(Reason.NO_RUN)})))
     return verdicts
 
 
@@ -213,6 +257,16 @@ def entries(measured: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> l
         Entry(claim, tuple(answer for answer in measured if answer.claim == id), tuple(asked.get(id, ())))
         for id, claim in known.items()
     ]
+
+
+def states(board: Sequence[Entry], scale: str) -> list[tuple[str, dict[str, int]]]:
+    """Each paper with its number of claims by state, of those that a scale can test; papers with most of them first."""
+    rows = []
+    for paper in papers():
+        found = [entry.state(scale) for entry in board if entry.claim.paper == paper and entry.is_testable(scale)]
+        if found:
+            rows.append((paper, {name: found.count(name) for name in STATES}))
+    return sorted(rows, key=lambda row: -sum(row[1].values()))
 
 
 def tally(board: Sequence[Entry], scale: str) -> list[tuple[str, dict[str, int]]]:

@@ -235,7 +235,7 @@ def _error(share: float, trials: int) -> float:
     return math.sqrt(share * (1 - share) / trials)
 
 
-def family_wise_error(grids: int = 5 * GRIDS) -> list[Row]:
+def family_wise_error(grids: int = 3 * GRIDS) -> list[Row]:
     """How often two looks at a family find an effect where there is none.
 
     Each method's share of grids with a false finding, by Holm's procedure within looks; ``uncorrected`` is that of

@@ -1,5 +1,6 @@
-"""Figures of the scoreboard: outcomes of each paper's claims, and measured against published effects."""
+"""Figures of the scoreboard: the claims that a scale can test by how they ended, and measured effects unit by unit."""
 
+import textwrap
 from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
@@ -7,128 +8,213 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
-from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
-from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, Entry, tally
-from ablations.figures.style import FAINT, INK, PAPER, STYLE, blank, shown, titles
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason
+from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, OPEN, OTHERWISE, Answer, Entry, states
+from ablations.figures.style import FAINT, INK, PAPER, STYLE, blank, keyed, shown, titles
 
 COLOURS = {
     REPLICATES: "#009E73",
     CONTRADICTS: "#D55E00",
     MIXED: "#E69F00",
-    NOT_RESOLVED: "#56B4E9",
+    OPEN[Reason.POWER]: "#56B4E9",
+    OPEN[Reason.ONE_SEED]: "#a9d8f5",
+    OPEN[Reason.PLATEAU]: "#CC79A7",
+    OPEN[Reason.FLOOR]: "#e6bfd4",
+    OPEN[Reason.SILENT]: "#f3dfea",
+    OPEN[Reason.RATE]: "#b39ddb",
+    OTHERWISE: "#8d7aa8",
     NOT_RUN: "#c9c9c9",
     NO_GRID: "#efefef",
 }
-_MOST = 60  # rows of the forest
+_DARK = (REPLICATES, CONTRADICTS, OTHERWISE)
+_MOST = 24  # rows of a panel of the forest
+_MARGIN = "#efe9d6"
+_SCALED = {"share": (100.0, "points"), "correlation": (1.0, "correlation"), "mean score": (1.0, "mean score")}
+_DIFFERENCES = (">", "<", "~", "interaction")  # relations whose effect is a difference in the metric's unit
 
 
 def board(entries: Sequence[Entry], scale: str) -> Figure | None:
-    """One bar per paper: its claims by outcome.
+    """One bar per paper: its claims that the scale can test, by outcome; open ones by reason.
 
     Returns:
         None without answers.
     """
-    rows = tally(entries, scale)
-    if not any(entry.answers for entry in entries):
+    rows = _gathered(states(entries, scale))
+    if not rows or not any(entry.answers for entry in entries):
         return None
+    found = [name for name in COLOURS if any(counts[name] for _, counts in rows)]
     with mpl.rc_context(STYLE):
-        figure = blank(1.7 + 0.27 * len(rows))
-        axes = figure.add_subplot()
+        figure = blank(2.0 + 0.27 * len(rows))
+        lines = -(-len(found) // 4)
+        key, panels = keyed(figure, 1.3 * lines, 1, 1)
+        axes = panels[0, 0]
         start = np.zeros(len(rows))
-        for outcome, colour in COLOURS.items():
-            width = np.array([counts[outcome] for _, counts in rows])
-            if width.any():
-                axes.barh(range(len(rows)), width, left=start, color=colour, label=outcome, height=0.72)
-                _count(axes, start, width, outcome)
+        for name in found:
+            width = np.array([counts[name] for _, counts in rows])
+            axes.barh(range(len(rows)), width, left=start, color=COLOURS[name], height=0.72)
+            _count(axes, start, width, "white" if name in _DARK else INK)
             start += width
-        axes.set_yticks(range(len(rows)), [shown(paper, 30) for paper, _ in rows])
-        axes.invert_yaxis()
-        axes.set_xlabel("published claims")
+        axes.set_yticks(range(len(rows)), [f"{shown(paper, 30)}  {sum(counts.values())}" for paper, counts in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(0, 1.01 * start.max())
+        axes.set_xlabel(f"claims that scale {scale} can test")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         axes.grid(axis="y", visible=False)
-        axes.legend(loc="lower right", fontsize=9, handlelength=1.0)
-        measured = sum(counts[name] for _, counts in rows for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED))
-        total = sum(sum(counts.values()) for _, counts in rows)
-        titles(figure, "Which published claims hold?", f"scale {scale}: {measured} of {total} claims measured")
+        patches = [Patch(color=COLOURS[name], label=name) for name in found]
+        key.legend(handles=patches, loc="center left", ncols=4, fontsize=9, handlelength=1.0, borderaxespad=0)
+        titles(figure, "Which published claims hold?", _of_all(entries, rows, scale))
     return figure
 
 
-def _count(axes: Axes, start: np.ndarray, width: np.ndarray, outcome: str) -> None:
-    ink = "white" if outcome in (REPLICATES, CONTRADICTS) else INK
+def _gathered(rows: list[tuple[str, dict[str, int]]]) -> list[tuple[str, dict[str, int]]]:
+    """The rows with those of papers that no grid asks about summed up in the last."""
+    asked = [row for row in rows if sum(row[1].values()) > row[1][NO_GRID]]
+    others = [row for row in rows if row not in asked]
+    if len(others) < 2:
+        return rows
+    return [*asked, (f"{len(others)} other papers", {name: sum(row[1][name] for row in others) for name in rows[0][1]})]
+
+
+def _of_all(entries: Sequence[Entry], rows: Sequence[tuple[str, dict[str, int]]], scale: str) -> str:
+    total = sum(sum(counts.values()) for _, counts in rows)
+    measured = total - sum(counts[name] for _, counts in rows for name in (NOT_RUN, NO_GRID))
+    rest = len(entries) - total
+    return (
+        f"scale {scale}: {measured} of {total} testable claims measured; {rest} more need a larger scale or other data"
+    )
+
+
+def _count(axes: Axes, start: np.ndarray, width: np.ndarray, ink: str) -> None:
     for row, (left, count) in enumerate(zip(start, width, strict=True)):
         if count:
             axes.text(left + count / 2, row, str(count), ha="center", va="center", fontsize=8, color=ink)
 
 
 def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
-    """One row per answer: the measured effect with its adjusted interval, the published one as a diamond.
+    """Measured differences with the intervals that decide: a panel per unit, a row per answer, in the claims' words.
 
-    An effect is the share of the worse side's loss or error that the better side removes (`scoreboard.removed`).
+    Positive is as claimed. A band is the margin within which a difference counts as equal, a diamond the published
+    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed) have no row:
+    their differences say nothing.
 
     Returns:
-        None if no answer has such a share.
+        None if no answer has such a difference.
     """
-    rows = [
-        (entry, answer)
-        for entry in entries
-        for answer in entry.answers
-        if answer.scale == scale and answer.removed is not None and answer.low is not None
-    ][:_MOST]
-    if not rows:
+    kept = [(entry, answer) for entry in entries for answer in entry.answers if _is_shown(entry, answer, scale)]
+    by_unit: dict[str, list[Answer]] = {}
+    for _, answer in kept:
+        by_unit.setdefault(answer.quantity, []).append(answer)
+    panels = {unit: sorted(rows, key=_effect, reverse=True)[:_MOST] for unit, rows in by_unit.items()}
+    if not panels:
         return None
+    panels = dict(sorted(panels.items(), key=lambda item: -len(item[1])))
+    heights = [len(rows) + 1.5 for rows in panels.values()]
     with mpl.rc_context(STYLE):
-        figure = blank(1.6 + 0.25 * len(rows))
-        axes = figure.add_subplot()
-        axes.axvline(0, color=FAINT, lw=1, zorder=1)
-        answers = [answer for _, answer in rows]
-        marks = [a.removed for a in answers] + [a.published for a in answers if a.published]
-        limit = _limit(np.array(marks, dtype=float))
-        for y, answer in enumerate(answers):
-            colour = COLOURS[answer.outcome]
-            ends, effect, printed = (
-                np.clip(np.array(marks, dtype=float), -limit, limit)
-                for marks in ([answer.low, answer.high], [answer.removed], [answer.published])
-            )
-            axes.plot(ends, [y, y], "-", color=colour, lw=2, zorder=2)
-            axes.plot(effect, [y], "o", color=colour, ms=5, zorder=3)
-            if answer.published is not None:
-                axes.plot(printed, [y], "D", mfc="none", mec=PAPER, ms=5, zorder=4)
-        axes.set_yticks(range(len(rows)), [_named(answer.asked, answer.metric) for answer in answers], fontsize=7.5)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlim(-1.04 * limit, 1.04 * limit)
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.set_xlabel("share of the loss, or of the error, removed")
-        axes.legend(handles=_key({answer.outcome for answer in answers}), loc="lower left", fontsize=8, frameon=True)
-        note = (
-            f"scale {scale}: adjusted intervals, mostly of proxies; edge marks lie beyond; "
-            "clear of 0 but open: both on the plateau"
-        )
-        titles(figure, "Are measured effects as large as published ones?", note)
+        figure = blank(1.6 + 0.28 * sum(heights) + 0.3 * len(panels))
+        strip = 0.3 / figure.get_figheight()
+        grid = figure.add_gridspec(2, 1, height_ratios=[strip, 1 - strip])
+        key = figure.add_subplot(grid[0])
+        key.axis("off")
+        below = grid[1].subgridspec(len(panels), 1, height_ratios=heights)
+        for place, (unit, answers) in enumerate(panels.items()):
+            _panel(figure.add_subplot(below[place]), unit, answers)
+        found = [answer for answers in panels.values() for answer in answers]
+        key.legend(handles=_marks(found), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4)
+        note = f"scale {scale}: intervals corrected for the looks and claims of their grid, mostly of proxies"
+        titles(figure, "How large are the differences?", note)
     return figure
 
 
-def _limit(values: np.ndarray) -> float:
-    """The edge of the x axis: it shows nine in ten of the marks, and at least a tenth."""
-    return float(max(0.1, 1.3 * np.quantile(np.abs(values), 0.9)))
+def _is_shown(entry: Entry, answer: Answer, scale: str) -> bool:
+    return (
+        answer.scale == scale
+        and entry.claim.relation in _DIFFERENCES
+        and bool(answer.quantity)
+        and None not in (answer.effect, answer.effect_low, answer.effect_high)
+        and answer.outcome != NOT_RUN
+        and answer.reason in ("", Reason.POWER, Reason.RATE)
+    )
 
 
-def _named(asked: str, metric: str) -> str:
-    return f"{shown(asked, 42)}  ({shown(metric, 32)})"
+def _effect(answer: Answer) -> float:
+    return answer.effect or 0.0
 
 
-def _key(outcomes: set[str]) -> list[Line2D]:
-    marks = [
-        Line2D([], [], color=colour, marker="o", ms=5, lw=2, label=name)
-        for name, colour in COLOURS.items()
-        if name in outcomes
+def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
+    factor, name = _SCALED.get(unit, (1.0, unit))
+    middle, low, high, margin, printed = (
+        factor * np.array([np.nan if value is None else value for value in values])
+        for values in zip(
+            *((a.effect, a.effect_low, a.effect_high, a.margin, a.printed_effect) for a in answers), strict=True
+        )
+    )
+    limit = _limit(np.concatenate([middle, margin, printed]), np.concatenate([low, high]))
+    axes.axvline(0, color=FAINT, lw=1, zorder=1)
+    for y, answer in enumerate(answers):
+        colour = COLOURS.get(answer.outcome, COLOURS[OPEN[Reason.POWER]])
+        if not np.isnan(margin[y]):
+            axes.barh(y, 2 * min(margin[y], limit), left=-min(margin[y], limit), height=0.84, color=_MARGIN, zorder=0)
+        axes.plot(np.clip([low[y], high[y]], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
+        mark = "o" if abs(middle[y]) <= limit else (">" if middle[y] > 0 else "<")
+        axes.plot(np.clip(middle[y], -limit, limit), y, mark, color=colour, ms=5, zorder=3)
+        if not np.isnan(printed[y]):
+            axes.plot(np.clip(printed[y], -limit, limit), y, "D", mfc="none", mec=PAPER, ms=5, zorder=4)
+    metrics = {answer.metric for answer in answers}
+    axes.set_yticks(range(len(answers)), _names(answers), fontsize=7.5, linespacing=0.95)
+    axes.set_ylim(len(answers) - 0.4, -0.6)
+    axes.set_xlim(-1.04 * limit, 1.04 * limit)
+    axes.xaxis.set_major_locator(MaxNLocator(7, symmetric=True))
+    axes.grid(axis="y", visible=False)
+    what = f"{shown(next(iter(metrics)), 40)} ({name})" if len(metrics) == 1 else name
+    axes.set_xlabel(f"difference in {what}; to the right: as claimed", fontsize=9)
+
+
+def _limit(marks: np.ndarray, ends: np.ndarray) -> float:
+    """The edge of the x axis: it shows all marks and ends of intervals but those far beyond nine in ten marks."""
+    known = np.abs(marks[~np.isnan(marks)])
+    return float(min(1.05 * np.abs([*known, *ends]).max(), 2.5 * np.quantile(known, 0.9))) or 1.0
+
+
+def _names(answers: Sequence[Answer]) -> list[str]:
+    """The statements in two lines at most; the metric where a panel has several, the grid where two say the same."""
+    several = len({answer.metric for answer in answers}) > 1
+    said = [(answer.statement, answer.metric) for answer in answers]
+    names = []
+    for answer in answers:
+        is_twice = said.count((answer.statement, answer.metric)) > 1
+        about = ", ".join([answer.metric] * several + [answer.grid] * is_twice)
+        text = answer.statement.rstrip(".") + (f" [{about}]" if about else "")
+        names.append("\n".join(textwrap.wrap(shown(text, 118), 60)[:2]))
+    return names
+
+
+def _marks(answers: Sequence[Answer]) -> list[Line2D | Patch]:
+    names = {NOT_RESOLVED: "open"}
+    marks: list[Line2D | Patch] = [
+        Line2D(
+            [],
+            [],
+            color=COLOURS.get(outcome, COLOURS[OPEN[Reason.POWER]]),
+            marker="o",
+            ms=5,
+            lw=2,
+            label=names.get(outcome, outcome),
+        )
+        for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED)
+        if any(answer.outcome == outcome for answer in answers)
     ]
-    return [*marks, Line2D([], [], color=PAPER, marker="D", mfc="none", ls="", ms=5, label="published")]
+    if any(answer.margin for answer in answers):
+        marks.append(Patch(color=_MARGIN, label="margin"))
+    if any(answer.printed_effect is not None for answer in answers):
+        marks.append(Line2D([], [], color=PAPER, marker="D", mfc="none", ls="", ms=5, label="published"))
+    return marks
 
 
 FIGURES: dict[str, Callable[[Sequence[Entry], str], Figure | None]] = {"board": board, "forest": forest}
 ABOUT = {
-    "board": "The claims of each paper by outcome.",
-    "forest": "Measured effects with their adjusted intervals, published ones as diamonds.",
+    "board": "The claims of each paper that this scale can test, by outcome and reason.",
+    "forest": "Measured differences with their adjusted intervals and margins, a panel per unit.",
 }

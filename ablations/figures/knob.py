@@ -1,5 +1,6 @@
 """The metrics of a grid over its knob, with the published values of the same knob below."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,12 +26,18 @@ _FEW = 4  # ticks of a small panel
 class _KnobAxis:
     """The x axis of a knob: its values as numbers (linear or logarithmic), or as names, evenly spaced."""
 
-    def __init__(self, path: str, values: Sequence[Any]) -> None:
+    def __init__(self, path: str, values: Sequence[Any], listed: Sequence[Any] = ()) -> None:
+        """``listed`` are the values as the grid lists them: the order of names. Names that are numbers come first."""
         self.path = path
         self.values = [value for i, value in enumerate(values) if not any(same(value, v) for v in values[:i])]
         self.is_numeric = len(self.values) > 1 and all(map(is_number, self.values))
         if self.is_numeric:
             self.values = sorted(self.values)
+        else:
+            places = {str(value): place for place, value in reversed(list(enumerate(listed)))}
+            numbers = {str(value): _number(str(value)) for value in self.values}
+            rank = {name: math.inf if number is None else number for name, number in numbers.items()}
+            self.values.sort(key=lambda value: (rank[str(value)], places.get(str(value), len(places))))
         self.is_log = self.is_numeric and self._is_geometric()
 
     def _is_geometric(self) -> bool:
@@ -96,7 +103,7 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)]
     if not metrics:
         return None
-    axis = _KnobAxis(path, [cell.values[path] for cell in plotted])
+    axis = _KnobAxis(path, [cell.values[path] for cell in plotted], grid.axes.get(path, ()))
     published = _published_curves(grid, plotted, axis)
     with mpl.rc_context(STYLE):
         figure = blank(4.4 + (1.9 if published else 0))
@@ -116,7 +123,7 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
                 papers = [_papers(one) for _, one in published[max(0, column - 1) : column + 1]]
                 if column == 0 or papers[0] != papers[1]:
                     small.set_ylabel(f"published:\n{shown(papers[-1], 24)}", color=PAPER)
-                small.set_xlim(_limits(axis, panels[0]))
+                small.set_xlim(_limits(axis, panels[0], small, series))
         titles(figure, grid.question, subtitle)
     return figure
 
@@ -126,8 +133,14 @@ def _may_have(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> boo
     return not measured.finished(cell) or any(measured.of(cell, metric) for metric in metrics)
 
 
-def _limits(axis: _KnobAxis, panel: Axes) -> tuple[float, float]:
-    return panel.get_xlim() if axis.is_numeric else (-0.5, len(axis.values) - 0.5)
+def _limits(axis: _KnobAxis, panel: Axes, small: Axes, series: "_Series") -> tuple[float, float]:
+    """Numbers to the scale of the panel above; of names, those with a published value, if there is room for names."""
+    if axis.is_numeric:
+        return panel.get_xlim()
+    if not any(text.get_text() for text in small.get_xticklabels()):
+        return -0.5, len(axis.values) - 0.5
+    places = [position for _, points in series.values() for position, *_ in points]
+    return min(places) - 0.5, max(places) + 0.5
 
 
 def _legend(panel: Axes, columns: int) -> None:
@@ -288,6 +301,7 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> lis
             colour = hues[line] if len(lines) > 1 and says_which else PAPER
             by_metric.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
     metrics = [metric for source in grid.published for metric in source.metrics] or list(by_metric)
+    by_metric = {metric: {line: one[line] for line in hues if line in one} for metric, one in by_metric.items()}
     return [(metric, by_metric[metric]) for metric in dict.fromkeys(metrics) if metric in by_metric][:4]
 
 
@@ -322,9 +336,10 @@ def _papers(series: _Series) -> str:
 
 def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: int) -> None:
     """A panel of printed values; ticks name the paper's sizes, also where cells have stand-ins."""
-    for colour, points in series.values():
+    for place, (colour, points) in enumerate(series.values()):
         x, values = zip(*sorted((position, row.number) for position, _, row in points), strict=True)
-        axes.plot(x, values, "-D" if axis.is_numeric else "D", ms=3.5, lw=1.2, color=colour)
+        aside = 0.0 if axis.is_numeric else 0.14 * (place - (len(series) - 1) / 2)  # as in the panel above
+        axes.plot(np.add(x, aside), values, "-D" if axis.is_numeric else "D", ms=3.5, lw=1.2, color=colour)
     unit = next(iter(series.values()))[1][0][-1].unit
     axes.margins(y=0.14)
     axes.set_title(shown(f"{metric}{f' ({unit})' if unit else ''}", 24), fontsize=9, color=PAPER)

@@ -170,6 +170,8 @@ def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
         va="top" if is_left else "bottom",
         fontsize=8,
         color=FAINT,
+        zorder=6,
+        bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
     )
 
 

@@ -7,18 +7,23 @@ import pytest
 from typer.testing import CliRunner
 
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, verdicts
+from ablations.claims.outcomes import Reason
 from ablations.claims.published_claims import claims
 from ablations.claims.scoreboard import (
     MIXED,
     NO_GRID,
     NOT_RUN,
+    OPEN,
+    OTHERWISE,
     OUTCOMES,
+    STATES,
     Answer,
     Entry,
     answers,
     card,
     entries,
     removed,
+    states,
     tally,
 )
 from ablations.commands.cli import app
@@ -138,6 +143,79 @@ def test_tally_and_sheets_hold_every_claim_once(study):
     assert board(found, "laptop") is not None
     assert forest(found, "laptop") is not None
     assert forest(entries([], {}), "laptop") is None
+
+
+def given(*reasons, outcome=NOT_RESOLVED, claim=ID, **changes):
+    """A published claim whose answers are open for these reasons."""
+    known = {"effect": 0.1, "effect_low": 0.05, "effect_high": 0.2, "quantity": "nats", "statement": "A is better."}
+    made = [
+        Answer(
+            claim, f"{claim}{n}", f"g{n}", "laptop", outcome, "", "loss", 5, removed=None, low=None, high=None,
+            published=None, runs=(), reason=reason, **known | changes,
+        )
+        for n, reason in enumerate(reasons)
+    ]  # fmt: skip
+    return Entry(claims()[claim], tuple(made), ("g",))
+
+
+def test_an_open_claim_is_counted_by_its_reason():
+    assert given(Reason.POWER).state("laptop") == OPEN[Reason.POWER]
+    assert given(Reason.FLOOR, Reason.PLATEAU, Reason.PLATEAU).state("laptop") == OPEN[Reason.PLATEAU]
+    assert given(Reason.ONE_SEED, outcome=NOT_RUN).state("laptop") == OPEN[Reason.ONE_SEED]
+    assert given(Reason.TEXT).state("laptop") == OTHERWISE
+    for never in (Reason.NO_RUN, Reason.UNFINISHED):
+        assert given(never, outcome=NOT_RUN).state("laptop") == NOT_RUN
+    assert given("", outcome=REPLICATES).state("laptop") == REPLICATES
+    assert given().state("laptop") == NOT_RUN
+    assert {given(reason).state("laptop") for reason in Reason} <= set(STATES)
+
+
+def test_a_verdict_whose_records_are_gone_is_not_run_whatever_it_was(study):
+    (left,) = answered(study, set())
+    (entry,) = [one for one in entries([left], {ID: ["masking_ratio"]}) if one.claim.id == ID]
+    assert entry.state("laptop") == NOT_RUN
+
+
+def test_the_board_counts_what_the_scale_can_test():
+    larger = next(claim for claim in claims().values() if claim.testable == "paper")
+    assert not Entry(larger, (), ("g",)).is_testable("laptop")
+    assert Entry(larger, (), ("g",)).is_testable("paper")
+    assert given(Reason.POWER, claim=larger.id).is_testable("laptop")
+    assert not given(Reason.UNTESTABLE, outcome=NOT_RUN).is_testable("laptop")
+    found = entries([], {})
+    rows = states(found, "laptop")
+    assert sum(sum(counts.values()) for _, counts in rows) == sum(c.testable == "laptop" for c in claims().values())
+    sizes = [sum(counts.values()) for _, counts in rows]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def drawn(figure):
+    """The panels of a forest: the names of their rows."""
+    return [[text.get_text() for text in axes.get_yticklabels()] for axes in figure.axes if axes.axison]
+
+
+def test_the_forest_has_a_panel_per_unit_in_the_words_of_the_claims():
+    nats, points = given(Reason.POWER), given("", outcome=REPLICATES, quantity="share", statement="B is better.")
+    figure = forest([nats, points], "laptop")
+    assert drawn(figure) == [["A is better"], ["B is better"]]
+    labels = [axes.get_xlabel() for axes in figure.axes if axes.axison]
+    assert "nats" in labels[0]
+    assert "points" in labels[1]
+    twice = forest([given(Reason.POWER, Reason.POWER)], "laptop")
+    assert drawn(twice) == [["A is better [g0]", "A is better [g1]"]]
+
+
+def test_a_difference_that_says_nothing_has_no_row():
+    shown = given(Reason.POWER)
+    for reason in (Reason.FLOOR, Reason.PLATEAU, Reason.ONE_SEED):
+        assert forest([given(reason)], "laptop") is None
+        assert drawn(forest([shown, given(reason)], "laptop")) == [["A is better"]]
+
+
+def test_margins_are_bands_about_nothing():
+    figure = forest([given(Reason.POWER, margin=0.04)], "laptop")
+    (band,) = [bar for axes in figure.axes if axes.axison for bar in axes.patches]
+    assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((-0.04, 0.04))
 
 
 @pytest.mark.slow

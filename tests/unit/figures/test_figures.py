@@ -94,6 +94,16 @@ def test_names_stand_evenly_and_numbers_to_scale():
     assert list(axes.get_xticks()) == [0, 1, 2]
 
 
+def test_names_that_are_numbers_stand_in_their_order_and_other_names_as_the_grid_lists_them():
+    """The baseline's cell comes first in a plan: its name stood left of the numbers."""
+    listed = ["100", "1000", "some", "all"]
+    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in ("all", "some", "1000", "100")]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
+    grid = make_grid(axes={POSITIONS: listed}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"})
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == listed
+
+
 @pytest.mark.parametrize(
     ("path", "values", "scale"),
     [
