@@ -94,7 +94,7 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 6, NOT_RUN if entry.grids else NO_GRID, *[None] * 12]
+        return [*known, *[None] * 6, NOT_RUN if entry.grids else NO_GRID, *[None] * 13]
     known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.metric, answer.unit, answer.outcome]
     known += [answer.direction, answer.size, answer.reason, answer.look, answer.n, answer.effect]
     known += [answer.effect_low, answer.effect_high, answer.margin]
