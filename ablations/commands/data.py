@@ -125,9 +125,8 @@ def pairs(
     from ablations.planning import scales
 
     with reporting_errors():
-        pairings, parts = pairing or data_pairs.PAIRINGS, shown or ["all"]
-        data_pairs.check("--pairing", pairings, data_pairs.PAIRINGS)
-        data_pairs.check("--shown", parts, data_pairs.EXCERPTS)
+        pairings = data_pairs.checked("--pairing", pairing or data_pairs.PAIRINGS, data_pairs.PAIRINGS)
+        parts = data_pairs.checked("--shown", shown or ["all"], data_pairs.EXCERPTS)
         system = scales.bert(scale)
         if length:
             system = system.but(**{"format.sequence_length": length, "model.max_positions": max(length, 512)})

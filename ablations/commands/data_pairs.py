@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from ablations.measurements.references import PAIRS
 from lightning_modules.config import ConfigError, Problem, did_you_mean
@@ -14,6 +14,7 @@ from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.store import open_store
 from lightning_modules.system import System
 
+Name = TypeVar("Name", bound=str)
 METHODS = {
     "lengths": "lengths",
     "starts": "document starts and ends",
@@ -24,8 +25,8 @@ EXCERPTS: tuple[Excerpt, ...] = get_args(Excerpt)
 PAIRINGS: tuple[Pairing, ...] = get_args(Pairing)
 
 
-def check(option: str, chosen: Sequence[str], allowed: Sequence[str]) -> None:
-    """Checks the values of an option.
+def checked(option: str, chosen: Sequence[str], allowed: Sequence[Name]) -> list[Name]:
+    """The values of an option, each once.
 
     Raises:
         ConfigError: With each unknown one and what is allowed.
@@ -36,6 +37,7 @@ def check(option: str, chosen: Sequence[str], allowed: Sequence[str]) -> None:
         raise ConfigError(
             Problem(option, text.format(value, did_you_mean(value, allowed), ", ".join(allowed))) for value in unknown
         )
+    return [name for name in allowed if name in chosen]
 
 
 def rows(system: System, pairings: Sequence[Pairing], parts: Sequence[Excerpt], count: int) -> Iterator[dict[str, Any]]:
@@ -62,8 +64,7 @@ def notes(system: System, pairings: Sequence[Pairing]) -> list[str]:
     lines = []
     for pairing in pairings:
         for question, negatives in QUESTIONS.items():
-            text = _text(system, pairing, negatives)
-            pairs = text.sequences
+            pairs = _text(system, pairing, negatives).format.arrange_pairs(open_store(system.data, "train"))
             lines.append(
                 f"{pairing}, {question.upper()}: {len(pairs):,} training pairs, {pairs.index[4].mean():.1%} of them of "
                 f"label 1, {pairs.fill:.0%} of the positions filled"

@@ -154,9 +154,11 @@ class PretrainingData(pl.LightningDataModule):
             ConfigError: When either text has no such pair.
         """
         heldout = self.heldout_pairs(negatives, count)
+        pairs = heldout.sequences
+        assert isinstance(pairs, PairSequences)
         train = self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences()
         train = _some(train, self.pairing)
-        return pair_methods.cached_scores(excerpt(train, part), excerpt(heldout.sequences, part), heldout.chosen)
+        return pair_methods.cached_scores(excerpt(train, part), excerpt(pairs, part), heldout.chosen)
 
 
 def _some(pairs: PairSequences, pairing: Pairing) -> PairSequences:

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli
+from ablations.commands import checkpoints, cli, data_pairs
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
 from ablations.inspection import trained
@@ -40,7 +40,7 @@ CALLS = {
     "claims": [],
     "clean": [],
     "data": [],
-    "data pairs": ["--scale", "smoke", "--pairing", "matched", "--count", "64"],
+    "data pairs": ["--scale", "smoke", "--pairing", "matched"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
     "evaluate": ["--from", "folder", "--task", "rte"],
@@ -113,6 +113,8 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr(probes, "fill_mask", lambda *_: [[probes.Filling("cat", 0.5)]])
     monkeypatch.setattr("lightning_modules.data.store.tokenizer_file", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
+    monkeypatch.setattr(data_pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])
+    monkeypatch.setattr(data_pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
     (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')
     monkeypatch.setattr(checkpoints, "evaluated", lambda *_: folder / "evaluated.json")
@@ -126,7 +128,7 @@ def test_the_calls_are_of_every_command():
     assert {" ".join(words) for words in COMMANDS} == CALLS.keys()
 
 
-MEASURING = {("data", "pairs"), ("inference",), ("simulate",)}  # these take seconds
+MEASURING = {("inference",), ("simulate",)}  # these take seconds
 ASKED = [pytest.param(w, id=" ".join(w), marks=[pytest.mark.slow] * (w in MEASURING)) for w in COMMANDS]
 
 

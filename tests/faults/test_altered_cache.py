@@ -23,7 +23,7 @@ KINDS = (
     "task-baselines/*.json", "features/*.f16", "word-vectors/*.npz", "stores/*/*/ids.bin",
     "stores/*/*/sentences.npy", "stores/*/*/documents.npy", "stores/*/*/vocabulary.json", "stores/*/*/meta.json",
     "stores/*/*/sequences-*.npy", "stores/*/*/pairs-*.npy", "stores/*/*/baseline-*.json",
-    "stores/*/*/pair-baseline-*.json",
+    "stores/*/*/pair-methods-*.json",
 )  # fmt: skip
 KNOBS = """format.sequence_length: 32
   format.kind: segment_pairs

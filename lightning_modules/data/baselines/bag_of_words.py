@@ -68,4 +68,4 @@ def shared_words(weights: Any, pairs: Counted) -> sparse.csr_matrix:
 
 
 def _shared(a: sparse.csr_matrix, b: sparse.csr_matrix) -> list[sparse.csr_matrix]:
-    return [a.minimum(b), sparse.csr_matrix(a.multiply(b).sum(1))]
+    return [cast(sparse.csr_matrix, a.minimum(b)), sparse.csr_matrix(a.multiply(b).sum(1))]
