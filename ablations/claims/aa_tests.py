@@ -19,7 +19,7 @@ from ablations.schema.run import Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 
-GRIDS = 600
+GRIDS = 1_000
 SEEDS = LOOKS.n[-1]
 NOISE = 0.03  # nats, standard deviation of a run
 _METRIC, _AXIS, _LOSS = "heldout.loss", "variant", 4.6

@@ -233,9 +233,11 @@ def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container
         for row in filter(operator.itemgetter("claim"), page["claims"]):  # hypotheses of a grid are in no paper's row
             is_done = all(id in done for id in row["runs"])
             outcome = row["outcome"] if is_done and row["runs"] else NOT_RUN
-            kept = {key: row[key] for key in Answer.__dataclass_fields__ if key in row}
+            kept: dict[str, Any] = {key: row[key] for key in Answer.__dataclass_fields__ if key in row}
             kept |= {"grid": grid, "scale": scale, "outcome": outcome, "runs": tuple(row["runs"])}
-            verdicts.append(Answer(**kept | ({} if is_done else {"reason": str(Reason.NO_RUN)})))
+            if not is_done:
+                kept["reason"] = str(Reason.NO_RUN)
+            verdicts.append(Answer(**kept))
     return verdicts
 
 

@@ -160,9 +160,9 @@ def _of_examples(rows: "Sequence[Row]") -> str:
     return (
         "All runs answer the same 300 questions, so no number of seeds shows the error that lies in their choice. "
         "An interval that knows the noise of runs only covers the difference over new questions in "
-        f"{of(alike, 'seeds')} of grids with {most} seeds if {alike}, and less with every seed; if {differ}, "
-        f"the questions hardly matter ({of(differ, 'seeds')}). With the noise of examples, which verdicts use "
-        f"where scores by example are kept, intervals cover {_range(both)} throughout."
+        f"{of(alike, 'seeds')} of grids with {most} seeds, and less with every seed, where the runs of a variant are "
+        f"much alike; where they differ, the questions hardly matter ({of(differ, 'seeds')}). With the noise of "
+        f"examples, which verdicts use where scores by example are kept, intervals cover {_range(both)} throughout."
     )
 
 
@@ -214,14 +214,15 @@ def _of_power(rows: "Sequence[Row]") -> str:
     largest = max(row["family"] for row in rows)
     two = {row["method"]: row for row in _among(rows, family=largest, effect=2.0)}
     moderated = two["moderated"]
-    gap = max(abs(row["first look"] - row["formula"]) for row in rows if row["method"] == "moderated")
+    gap = max(row["formula"] - row["first look"] for row in rows if row["method"] == "moderated")
     return (
         f"In a family of {largest} whose cells vary alike, a difference of two standard deviations of a run is found "
         f"in {_percent(moderated['first look'], 0)} of grids at {LOOKS.n[0]} seeds and in "
         f"{_percent(moderated['both looks'], 0)} by {LOOKS.n[1]}, with {moderated['seeds']:.1f} seeds on average. Each "
         f"cell's own variance would find {_percent(two['own variances']['both looks'], 0)}, one pooled variance "
-        f"{_percent(two['one pooled variance']['both looks'], 0)}. The formula behind every detectable effect differs "
-        f"from the simulated power of the first look by at most {100 * gap:.0f} percentage points."
+        f"{_percent(two['one pooled variance']['both looks'], 0)}. The formula behind every detectable effect promises "
+        f"up to {100 * gap:.0f} percentage points more than the first look finds, because the variances of a grid are "
+        "not known."
     )
 
 

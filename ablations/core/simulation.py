@@ -35,7 +35,7 @@ Variances = tuple[np.ndarray, np.ndarray]
 
 
 def own(variances: np.ndarray, df: np.ndarray) -> Variances:
-    """Each cell's own variance: Welch's test, with half a degree of freedom less."""
+    """Each cell's own variance: Welch's test, with fewer degrees of freedom."""
     return variances, np.broadcast_to(df, variances.shape)
 
 
@@ -248,20 +248,19 @@ def family_wise_error(grids: int = 3 * GRIDS) -> list[Row]:
         for effects in ("none", "every other one") if size > 1 else ("none",):
             extra = kind == BIMODAL and size == 1  # beside the only claim, a cell without one
             values = runs(draws, grids, size + 1 + extra, LOOKS.n[-1], kind)
-            is_real = (np.arange(size + extra) % 2 == 1) & (effects != "none")
+            is_real = np.arange(size + extra) % 2 == 1 if effects != "none" else np.zeros(size + extra, dtype=bool)
             values[:, 1:] += 4.0 * is_real[:, None]
-            counted = ~is_real
-            counted[size - (not extra) if kind == BIMODAL else size + extra :] = False
+            last = size - (kind == BIMODAL and not extra)  # the claims that count
             row: Row = {"noisier cells": kind, "family": size, "real effects": effects, "grids": grids}
             for method in METHODS:
                 p = at_looks(values, method)[:, :size]
                 found = rejected(p) > 0
-                row[method] = float(found[:, counted[:size]].any(axis=1).mean())
+                row[method] = float(found[:, :last][:, ~is_real[:last]].any(axis=1).mean())
                 if method == "moderated":
                     row["standard error"] = _error(row[method], grids)
-                    row["uncorrected"] = float((p < 1 - LEVEL).any(axis=2)[:, counted[:size]].any(axis=1).mean())
-                    own_claim = kind == BIMODAL and not extra and not is_real[size - 1]
-                    row["own claim"] = float(found[:, size - 1].mean()) if own_claim else None
+                    low = np.any(p < 1 - LEVEL, axis=2)[:, :last]
+                    row["uncorrected"] = float(low[:, ~is_real[:last]].any(axis=1).mean())
+                    row["own claim"] = float(found[:, last].mean()) if last < size and not is_real[last] else None
             rows.append(row)
     return rows
 
@@ -282,7 +281,7 @@ def power(grids: int = GRIDS) -> list[Row]:
             for method in METHODS:
                 when = rejected(at_looks(moved, method))[:, 0]
                 first = float((when == 1).mean())
-                _, error, df = (float(np.median(part)) for part in contrasts(values[..., : LOOKS.n[0]], method))
+                error, df = (float(np.median(part)) for part in contrasts(values[..., : LOOKS.n[0]], method)[1:])
                 rows.append({
                     "effect": effect, "family": size, "method": method, "grids": grids, "first look": first,
                     "standard error": _error(first, grids), "formula": formulas.power(effect, error, df, level),

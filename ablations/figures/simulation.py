@@ -101,7 +101,7 @@ def family_wise_error(rows: Sequence[Row]) -> Figure:
                 places = np.arange(len(kinds)) + _OFFSETS[method]
                 axes.plot(shares, places, _MARKS[method], ms=5, color=_HUES[method], label=method)
             axes.set_title(f"{size} claim{'s' * (size > 1)}")
-            axes.set_xlim(0, None)
+        panels[0].set_xlim(0, 108 * max(row[method] for row in shown for method in METHODS))
         panels[len(panels) // 2].set_xlabel("grids with a false finding (%); dashed: the 5 % promised")
         panels[0].set_yticks(
             range(len(kinds)),

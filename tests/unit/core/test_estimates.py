@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
-from ablations.core.estimates import linear, satterthwaite, summed
+from ablations.core.estimates import LESS, linear, satterthwaite, summed
 from ablations.core.moderation import Variance, moderated, own_variance
 
 numbers = st.integers(-400, 400).map(lambda k: k / 100)
@@ -22,11 +22,11 @@ def alone(**sides):
 
 
 @given(samples, samples, st.sampled_from([0.8, 0.95, 0.997]))
-def test_without_a_group_it_is_welchs_test_with_half_a_degree_less(a, b, level):
+def test_without_a_group_it_is_welchs_test_with_fewer_degrees_of_freedom(a, b, level):
     estimate = linear(DIFFERENCE, {"a": a, "b": b}, alone(a=a, b=b))
     welch = stats.ttest_ind(a, b, equal_var=False)
     assert estimate.value == pytest.approx(np.mean(a) - np.mean(b), abs=1e-12)
-    assert estimate.df == pytest.approx(max(welch.df - 0.5, min(len(a), len(b)) - 1), rel=1e-9)
+    assert estimate.df == pytest.approx(max(welch.df - LESS, min(len(a), len(b)) - 1), rel=1e-9)
     error = (np.mean(a) - np.mean(b)) / welch.statistic if welch.statistic else estimate.error
     expected = stats.t(estimate.df, np.mean(a) - np.mean(b), error)
     interval = estimate.interval(level)
@@ -48,7 +48,7 @@ def test_intervals_of_two_unequal_cells_cover():
 def test_two_tails_are_the_equivalence_test_of_statsmodels(a, b, margin):
     estimate = linear(DIFFERENCE, {"a": a, "b": b}, alone(a=a, b=b))
     _, (lower, _, df), (upper, _, _) = ttost_ind(np.array(a), np.array(b), -margin, margin, usevar="unequal")
-    assert estimate.df == pytest.approx(max(df - 0.5, min(len(a), len(b)) - 1))
+    assert estimate.df == pytest.approx(max(df - LESS, min(len(a), len(b)) - 1))
     tails = estimate.tail(-margin), estimate.tail(margin, below=True)
     assert tails == pytest.approx((stats.t.sf(lower, estimate.df), stats.t.cdf(upper, estimate.df)), rel=1e-9, abs=1e-9)
 
@@ -89,9 +89,9 @@ def test_examples_widen_the_interval_and_bring_their_degrees_of_freedom():
     bare = linear(DIFFERENCE, {"a": a, "b": b}, variances)
     both = linear(DIFFERENCE, {"a": a, "b": b}, variances, Variance(bare.variance, 9))
     assert both.error == pytest.approx(math.sqrt(2) * bare.error)
-    assert both.df == pytest.approx(4 / (1 / bare.df + 1 / 9) - 0.5)
+    assert both.df == pytest.approx(4 / (1 / bare.df + 1 / 9) - LESS)
     many = linear(DIFFERENCE, {"a": a, "b": b}, variances, Variance(1e6 * bare.variance, 9))
-    assert many.df == pytest.approx(8.5, rel=1e-3)
+    assert many.df == pytest.approx(9 - LESS, rel=1e-3)
 
 
 def test_sides_may_have_other_numbers_of_seeds_and_one_without_a_variance_has_no_interval():
