@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from ablations.core.power import equality_power
 from ablations.core.statistics import POWER, Interval
 from ablations.schema.claim import Claim
 
+T = TypeVar("T")
 Values = Sequence[Sequence[float]]  # of each side, one for each run
 Floored = Literal["none", "one", "both"]  # of two sides that are compared: how many are at the floor
 
@@ -105,8 +106,8 @@ class Better:
         """The estimates; the test uses the first, or all of them."""
         return tuple(map(sample.linear, self.weights(claim)))
 
-    def tested(self, estimates: Sequence[Estimate]) -> Sequence[Estimate]:
-        """The estimates that are tested; others can only veto."""
+    def tested(self, estimates: Sequence[T]) -> Sequence[T]:
+        """Of the estimates, or of what belongs to each, those that are tested; others can only veto."""
         return estimates[:1]
 
     def ways(self, claim: Claim, margin: float | None, estimates: Sequence[Estimate]) -> list[Way]:
@@ -245,7 +246,7 @@ class Ordering(Better):
         return [_signed(claim, tuple(float(n == m) - float(n == m + 1) for n in range(count)))
                 for m in range(count - 1)]  # fmt: skip
 
-    def tested(self, estimates: Sequence[Estimate]) -> Sequence[Estimate]:
+    def tested(self, estimates: Sequence[T]) -> Sequence[T]:
         return estimates
 
     def p(self, estimates: Sequence[Estimate], ways: Sequence[Way]) -> float:
