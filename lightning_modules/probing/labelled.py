@@ -20,7 +20,7 @@ MOST = {  # examples of a part; all where nothing is said
     ("imdb", "train"): 5_000,
     ("imdb", "dev"): 10_000,
     ("qnli", "train"): 5_000,
-    ("sst2", "train"): 10_000,
+    ("sst2", "train"): 5_000,
 }
 
 

@@ -18,10 +18,14 @@ class Parts(NamedTuple):
     Attributes:
         train: What the regression is fitted on.
         test: What it answers.
+        train_words: Which word of each training example is read ``[n]``; None where the whole text is.
+        test_words: The same for the test examples.
     """
 
     train: TextExamples
     test: TextExamples
+    train_words: np.ndarray | None = None
+    test_words: np.ndarray | None = None
 
 
 def kept(name: str, key: object, make: Callable[[], Parts]) -> Parts:
@@ -37,9 +41,12 @@ def kept(name: str, key: object, make: Callable[[], Parts]) -> Parts:
 
 
 def _put(file: BinaryIO, parts: Parts) -> None:
-    cached.put_json(file, [[part.first, part.second, part.labels.tolist()] for part in parts])
+    words = [None if places is None else places.tolist() for places in (parts.train_words, parts.test_words)]
+    examples = [[part.first, part.second, part.labels.tolist()] for part in (parts.train, parts.test)]
+    cached.put_json(file, [examples, words])
 
 
 def _get(path: Path) -> Parts:
-    train, test = (TextExamples(first, second, np.array(labels)) for first, second, labels in cached.get_json(path))
-    return Parts(train, test)
+    examples, words = cached.get_json(path)
+    train, test = (TextExamples(first, second, np.array(labels)) for first, second, labels in examples)
+    return Parts(train, test, *(None if places is None else np.array(places) for places in words))

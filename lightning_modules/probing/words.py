@@ -33,7 +33,7 @@ def outputs(
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     weigh = TfidfVectorizer(sublinear_tf=True, token_pattern=_TOKENS).fit(parts.train.texts())
-    seen, asked = (_features(weigh, part) for part in parts)
+    seen, asked = (_features(weigh, part) for part in (parts.train, parts.test))
     errors = np.zeros(len(penalties))
     for number in np.unique(fold):
         inner = fold != number

@@ -4,16 +4,18 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.pins import fingerprints
 from lightning_modules.data.settings import Data
 from lightning_modules.probing.made import order, words
-from lightning_modules.probing.made.sentences import Sentence, kept_sentences
+from lightning_modules.probing.made.sentences import Example, Sentence, kept_sentences
 from lightning_modules.probing.parts import Parts, kept
 from lightning_modules.tasks.shapes.texts import Row, Texts
 
-TRAIN, TEST = 6_000, 20_000  # most examples; the standard error of a share of 20,000 is .35 points
+TRAIN, TEST = 5_000, 20_000  # most examples; the standard error of a share of 20,000 is .35 points
 _LEAST = 20  # examples of a part
 _EVERY = 3  # every third document is for training, the others are for testing
 _TWO = Texts(labels=("0", "1"))
@@ -32,7 +34,7 @@ class Made:
 
     name: str
     title: str
-    make: Callable[[Sequence[Sentence], int, str], list[Row]]
+    make: Callable[[Sequence[Sentence], int, str], list[Example]]
     metric: str = "accuracy"
     shape: Texts = _TWO
 
@@ -49,9 +51,9 @@ class Made:
         return kept(self.name, [self.fingerprint(), fingerprints(data)], lambda: self._made(data.corpora))
 
     def _made(self, corpora: tuple[str, ...]) -> Parts:
-        made = []
+        made, places = [], []
         for part, sentences, most in zip(("train", "test"), _sentences(corpora), (TRAIN, TEST), strict=True):
-            examples = self.shape.read(self.make(sentences, most, f"{self.name} {part}"), self.name)
+            examples = self.make(sentences, most, f"{self.name} {part}")
             if len(examples) < _LEAST:
                 raise ConfigError(
                     [
@@ -59,8 +61,11 @@ class Made:
                         f"text of {', '.join(corpora)}, and needs {_LEAST}; leave it out of evaluation.probes"
                     ]
                 )
-            made.append(examples)
-        return Parts(*made)
+            rows = (Row(" ".join(example.words), None, str(example.label)) for example in examples)
+            made.append(self.shape.read(rows, self.name))
+            places.append(np.array([example.place for example in examples]))
+        is_read = all((found >= 0).all() for found in places)
+        return Parts(*made, *(places if is_read else (None, None)))
 
 
 @functools.lru_cache(maxsize=1)

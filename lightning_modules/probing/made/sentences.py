@@ -5,16 +5,29 @@ quotation marks, brackets or a colon inside.
 """
 
 import re
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from lightning_modules.draws import permutation
-from lightning_modules.tasks.shapes.texts import Row
 
 LENGTHS = range(5, 41)  # words of a sentence
 _SENTENCE = re.compile(r"[A-Z][^\"“”()\[\]:]*[.!?]")
 _WORD = re.compile(r"[a-z]+")
 T = TypeVar("T")
+
+
+class Example(NamedTuple):
+    """An example of a made probe.
+
+    Attributes:
+        words: Its words.
+        label: Its class.
+        place: The word that is read; -1 where all are.
+    """
+
+    words: Sequence[str]
+    label: int
+    place: int = -1
 
 
 class Sentence(NamedTuple):
@@ -56,28 +69,18 @@ def chance(purpose: str, number: int, size: int) -> int:
     return int(permutation(0, purpose, number, size)[0])
 
 
-def matched(
-    classes: Sequence[Sequence[T]], key: Callable[[T], Hashable], count: int, purpose: str
-) -> list[tuple[T, int]]:
-    """Examples of each class with their class numbers, as many of each class for each value of ``key``.
+def matched(candidates: Iterable[tuple[Example, Hashable]], count: int, purpose: str) -> list[Example]:
+    """As many examples of either class for each key.
 
-    Whatever ``key`` holds, such as the length, then says nothing about the class.
+    Whatever the key holds, such as the length, then says nothing about the class.
 
     Args:
-        classes: The candidates of each class.
-        key: What must be distributed alike in all classes.
+        candidates: Examples with their keys.
         count: The most examples in all.
         purpose: Names the draw.
     """
-    groups: dict[Hashable, list[list[T]]] = {}
-    for number, candidates in enumerate(classes):
-        for item in shuffled(candidates, f"{purpose} {number}"):
-            groups.setdefault(key(item), [[] for _ in classes])[number].append(item)
-    rounds = [one for group in groups.values() for one in zip(*group, strict=False)]
-    chosen = shuffled(rounds, f"{purpose} rounds")[: count // len(classes)]
-    return [(item, number) for one in chosen for number, item in enumerate(one)]
-
-
-def rows(examples: Iterable[tuple[Sequence[str], int]]) -> list[Row]:
-    """Words and class as examples of a task."""
-    return [Row(" ".join(words), None, str(label)) for words, label in examples]
+    groups: dict[Hashable, tuple[list[Example], list[Example]]] = {}
+    for example, key in candidates:
+        groups.setdefault(key, ([], []))[example.label].append(example)
+    pairs = [pair for group in groups.values() for pair in zip(*group, strict=False)]
+    return [example for pair in shuffled(pairs, f"{purpose} pairs")[: count // 2] for example in pair]
