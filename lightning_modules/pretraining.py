@@ -1,5 +1,6 @@
 """One pretraining from start to finish."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.measures.by_sequence import losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, pair_measures
+from lightning_modules.probing.measure import probe
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.pretrain import Pretrain, stacked
-from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
+from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Interrupted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
 
 _MOST_SEQUENCES = 1 << 16  # whose losses are kept one by one, beside a record
@@ -76,14 +78,37 @@ def fit(
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
     fitted = _fitted(system, recorder, recorder.elapsed(), data.baselines(system.heldout_objective.targets))
+    if system.evaluation.probes:
+        lightning.save_checkpoint(checkpoint)  # an end during the probes costs no training
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
+    _measure_once(fitted, module, data, system)
+    if system.evaluation.probes:
+        _probe(fitted, module, system, seed, stop)
+    keep_weights(module, folder)
+    return fitted
+
+
+def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, system: System) -> None:
+    """Adds what is measured on held-out text at the end only."""
     bf16 = system.training.precision == "bf16"
     fitted.layers = layer_similarity(module, data.heldout, bf16)
     fitted.sums = _sums(module, data, system, bf16)
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
-    keep_weights(module, folder)
-    return fitted
+
+
+def _probe(fitted: Fitted, module: Pretrain, system: System, seed: int, stop: Callable[[], bool]) -> None:
+    """Adds the scores of the probes, and what they took."""
+
+    def between() -> None:
+        if stop():
+            raise Interrupted
+
+    started = time.monotonic()
+    probed = probe(system, seed, module.backbone, module.device, between)
+    fitted.metrics |= probed.metrics
+    fitted.examples |= probed.examples
+    fitted.cost["probes_seconds"] = time.monotonic() - started
 
 
 def _sums(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, Any]:

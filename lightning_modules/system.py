@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -55,6 +55,12 @@ class Training(Settings):
         return self
 
 
+ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
+    "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "odd_word", "pronoun_case", "qnli",
+    "snli", "sst2", "stsb", "word_order",
+]  # fmt: skip
+
+
 class Evaluation(Settings):
     """The held-out evaluation, the same for every variant of a grid whatever its training objective."""
 
@@ -76,7 +82,17 @@ class Evaluation(Settings):
         "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
         neutral="both",
     )
+    probes: tuple[ProbeName, ...] = knob(
+        (), "Probes that read the frozen states once, at the end; their order does not matter.", neutral=()
+    )
     points: int = knob(12, "Number of evaluations during a training, evenly spaced, the last at its end.", ge=1, le=64)
+
+    @field_validator("probes")
+    @classmethod
+    def _each_once(cls, names: tuple[ProbeName, ...]) -> tuple[ProbeName, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError("a probe is named twice; name each once")
+        return tuple(sorted(names))
 
     def resolved(self) -> Self:
         """The settings with a construction of pairs only where there are pairs."""

@@ -8,6 +8,8 @@ from functools import cache
 from ablations.core.metrics import COST, COSTS, METRICS
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
+from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, PREFIX, probe_of
+from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
 
 _UNITS = (  # the first matching ending counts
@@ -39,7 +41,7 @@ class Meaning:
     """One line of the dictionary.
 
     Attributes:
-        pattern: A metric's name; ``<task>``, ``<method>`` and ``<objective>`` stand for one word each.
+        pattern: A metric's name; ``<task>``, ``<probe>``, ``<method>`` and ``<objective>`` stand for one word each.
         unit: The unit of its values.
         text: Its meaning.
         source: The fields of a record that hold it, or how it is derived from them.
@@ -66,7 +68,24 @@ def dictionary() -> tuple[Meaning, ...]:
     costs.append(_meaning(f"{COST}word_vectors_seconds", more, "`cost`"))
     objective = "mean training loss of an objective since the last measurement"
     trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
-    return (*exact, *costs, *trained, *_of_tasks())
+    probing = "seconds of reading the states by probes, not part of the seconds of training"
+    costs.append(_meaning(f"{COST}probes_seconds", probing, "`cost`"))
+    return (*exact, *costs, *trained, *_of_probes(), *_of_tasks())
+
+
+def _of_probes() -> list[Meaning]:
+    source, probe = "`metrics` of a pretraining", f"{PREFIX}<probe>"
+    scores = "accuracy of a probe of the frozen states, 0 to 1; rank correlation where labels are real numbers"
+    gain = "the gain of a probe: its score minus that on the initial weights"
+    return [
+        Meaning(MEAN_GAIN, "share", "mean of the gains of a run's probes", "derived from `metrics`"),
+        Meaning(f"{probe}{GAIN}", "share", gain, "derived from `metrics`"),
+        *(
+            Meaning(f"{probe}_{name}", "share", f"control of a probe: {text}", source)
+            for name, text in CONTROLS.items()
+        ),
+        Meaning(probe, "share", scores, source),
+    ]
 
 
 def _of_tasks() -> list[Meaning]:
@@ -114,6 +133,8 @@ def meaning(metric: str) -> Meaning:
     task, _, measure = metric.partition(".")
     for line in dictionary():
         if line.parts.fullmatch(metric):
+            if probe_of(metric) and not PROBES[probe_of(metric)].shape.labels:
+                return replace(line, unit="correlation")
             squared = measure.endswith("_loss") and task in TASKS and not getattr(TASKS[task].shape, "labels", True)
             return replace(line, unit="squared error") if squared else line
     raise KeyError(f"the dictionary of metrics has no {metric!r}: add it to ablations/measurements/dictionary.py")

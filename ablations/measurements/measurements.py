@@ -12,6 +12,7 @@ from ablations.core.metrics import COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
+from ablations.measurements.probe_metrics import gains
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import Grid
 from ablations.schema.record import Record
@@ -201,6 +202,7 @@ def _metrics(record: Record) -> dict[str, float]:
     if record.layers:
         summaries = {name: of(record.layers.get(statistic, ())) for name, (statistic, of) in LAYER_METRICS.items()}
         numbers |= {name: value for name, value in summaries.items() if value is not None}
+    numbers |= gains(numbers)
     return numbers | {f"{COST}{name}": float(value) for name, value in record.cost.items()}
 
 

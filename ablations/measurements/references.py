@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from ablations.core.metrics import HELDOUT
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.probe_metrics import GAIN, probe_of
 from ablations.schema.cell import Cell
 from lightning_modules.tasks import TASKS
 
 BIGRAM = "bigram baseline"
+RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
 PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
     "majority": "majority class",
     "edges": "lengths and edges",
@@ -26,6 +28,9 @@ def references(metric: str) -> dict[str, str]:
         return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}
     if name in ("nsp_auc", "sop_auc"):
         return {PAIRS["best_simple"]: f"heldout.{name[:3]}_best_simple_auc"}
+    if probe := probe_of(metric):
+        controls = {RANDOM: "random", WORD_COUNTS: "words", PAIRS["majority"]: "majority"}
+        return {} if metric.endswith(GAIN) else {text: f"probes.{probe}_{name}" for text, name in controls.items()}
     methods = TASKS[kind].shape.methods if kind in TASKS else {}
     return {method: f"{metric}.{name}" for name, method in methods.items()}
 

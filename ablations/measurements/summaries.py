@@ -15,6 +15,7 @@ from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.derived import DERIVED, possible
 from ablations.measurements.measurements import SILENT, Measurements, device_class, is_silent
+from ablations.measurements.probe_metrics import MEAN_GAIN, PREFIX, gains, probe_of
 from ablations.measurements.sides import Compared, baseline_of, one_text
 from ablations.measurements.variances import Difference, differences
 from ablations.schema.cell import Cell
@@ -26,11 +27,14 @@ COSTS = ("parameters", "tokens", "flops", "flops a token", "flops a step", "seco
 
 
 def planned_metrics(grid: Grid, cells: tuple[Cell, ...]) -> list[Metric]:
-    """The metrics of a grid that its cells will have; those of tasks only if this scale fine-tunes on the task."""
+    """The metrics of a grid that its cells will have; those of tasks and probes only if this scale has them."""
     tasks = {task for cell in cells for task in cell.tasks}
+    probes = {name for cell in cells for name in cell.system.evaluation.probes}
 
     def planned(name: str) -> bool:
         task = name.partition(".")[0]
+        if name.startswith(PREFIX):
+            return probe_of(name) in probes or (name == MEAN_GAIN and bool(probes))
         return possible(name, tasks) if name in DERIVED else task in tasks or task not in TASKS
 
     return [metric for metric in grid.metrics if planned(metric.name)]
@@ -172,7 +176,7 @@ def runs(measured: Measurements) -> pd.DataFrame:
             children = [measured.get(child.id) for child in cell.finetunings if child.seed == run.seed]
             scores = {name: value for child in children if child for name, value in child.metrics.items()}
             scores |= {name: values[run.seed] for name, values in averages.items() if run.seed in values}
-            rows.append({**row, **state, **record.metrics, **scores, **record.cost})
+            rows.append({**row, **state, **record.metrics, **gains(record.metrics), **scores, **record.cost})
     return pd.DataFrame(rows)
 
 

@@ -29,6 +29,7 @@ from ablations.pages import (
     cards,
     equal_compute,
     inference_page,
+    probe_table,
     reading_text,
     search_report,
     tables,
@@ -44,7 +45,12 @@ _VERDICT_NOTE = (
     "These intervals are widened for the number of claims and looks (Holm) and count the noise of held-out examples "
     "where their scores are kept; those under Results do neither."
 )
-_SECTIONS = {"tasks": "Task by task", "equal_compute": "At equal compute", "search": "Search"}
+_SECTIONS = {
+    "tasks": "Task by task",
+    "probes": "What the states know",
+    "equal_compute": "At equal compute",
+    "search": "Search",
+}
 
 
 class Planned(Protocol):
@@ -100,6 +106,9 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     by_task = task_table.per_task(measured)
     if by_task:
         written |= _named(tables.write(folder, "tasks", by_task))
+    probed = probe_table.table(measured)
+    if probed:
+        written |= _named(tables.write(folder, "probes", probed))
     equal = equal_compute.sheets(measured)
     if equal:
         written |= _named(tables.write(folder, "equal_compute", equal))
@@ -114,7 +123,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
             written[path.name] = grid_figures.save(figure, path)
     written |= inference_page.publish(measured, folder)
     page = folder / "README.md"
-    parts = {"table": results, "tasks": by_task, "equal_compute": equal, "search": searches}
+    parts = {"table": results, "tasks": by_task, "probes": probed, "equal_compute": equal, "search": searches}
     sheets = {name: part[0] for name, part in parts.items() if part}
     store.write(page, _page(plan, measured, folder, sheets, verdicts).encode())
     card = folder / cards.NAME

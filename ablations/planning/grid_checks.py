@@ -9,6 +9,7 @@ from ablations.core.metrics import COSTS, METRICS
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature import published_values
 from ablations.literature.published_values import same
+from ablations.measurements import probe_metrics
 from ablations.measurements.derived import DERIVED, missing, possible
 from ablations.planning import claim_checks
 from ablations.planning.cells import (
@@ -224,7 +225,7 @@ def _check_published(grid: Grid, document: Document) -> None:
 def known_metrics() -> dict[str, str]:
     """Every metric that a record may have, with its description."""
     tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
-    return METRICS | COSTS | tasks
+    return METRICS | COSTS | tasks | probe_metrics.known()
 
 
 def known_knobs() -> dict[str, Any]:

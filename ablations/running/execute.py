@@ -13,6 +13,7 @@ from ablations.running.local import Local
 from ablations.running.signals import ending
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_store
+from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks.pins import checked
 
 __all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute", "execute_phases"]
@@ -120,6 +121,9 @@ def _prepare_text(plan: Plan) -> None:
     for data in dict.fromkeys(run.system.data for run in ahead):
         for split in ("train", "heldout"):
             open_store(data, split)
+    asked = dict.fromkeys((name, run.system.data) for run in ahead for name in run.system.evaluation.probes)
+    for name, data in asked:
+        PROBES[name].examples(data)
     for task in dict.fromkeys(run.task for run in ahead if run.task):
         for split in ("train", "dev"):
             checked(task, split)

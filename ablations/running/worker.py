@@ -25,6 +25,8 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_store
 from lightning_modules.files import is_full
 from lightning_modules.places import project
+from lightning_modules.probing.table import PROBES
+from lightning_modules.probing.table import fingerprints as probe_fingerprints
 from lightning_modules.tasks import fingerprint
 from lightning_modules.tasks.pins import checked
 
@@ -212,7 +214,7 @@ class TextUnavailableError(Exception):
 
 
 def _check_text(run: Run) -> None:
-    current = fingerprints(run.system.data)
+    current = fingerprints(run.system.data) | probe_fingerprints(run.system.evaluation.probes)
     tasks = [run.task, run.finetuning.first] if run.finetuning else []
     current |= {task: fingerprint(task) for task in tasks if task}
     if current != run.fingerprints:
@@ -224,6 +226,8 @@ def _check_text(run: Run) -> None:
             open_store(run.system.data, split)
         for split in ("train", "dev") if run.task else ():
             checked(run.task, split)
+        for name in run.system.evaluation.probes if run.kind == "pretrain" else ():
+            PROBES[name].examples(run.system.data)
     except ConfigError as error:
         raise TextUnavailableError(str(error)) from error
 

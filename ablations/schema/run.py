@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from lightning_modules import NUMERICS
 from lightning_modules.config import Settings, identity, knob, required
+from lightning_modules.probing.table import fingerprints as probes
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fingerprint, task_named
 
@@ -33,7 +34,11 @@ class Run(Settings):
     def pretraining(cls, system: System, seed: int, fingerprints: dict[str, str]) -> "Run":
         """The pretraining by the present code."""
         run = cls(
-            kind="pretrain", system=system, seed=seed, fingerprints=fingerprints, numerics=current_numerics("pretrain")
+            kind="pretrain",
+            system=system,
+            seed=seed,
+            fingerprints=fingerprints | probes(system.evaluation.probes),
+            numerics=current_numerics("pretrain"),
         )
         return run._with_parents()
 
@@ -79,19 +84,24 @@ class Run(Settings):
             return None
         if self.finetuning is not None and (first := self.finetuning.first):
             before = {"task": first, "finetuning": self.finetuning.but(first=None), "parents": ()}
-            fingerprints = {name: self.fingerprints[name] for name in (*self.system.data.corpora, first)}
+            fingerprints = {name: self.fingerprints[name] for name in (*self._pretrained_on, first)}
             return self.model_copy(update={**before, "fingerprints": fingerprints})._with_parents()
         system = self.system if self.kind == "finetune" else self.system.shallower()
         if system is None:
             return None
-        parts, corpora = NUMERICS_OF["pretrain"], self.system.data.corpora
+        parts = NUMERICS_OF["pretrain"]
         return Run(
             kind="pretrain",
             system=system,
             seed=self.seed,
-            fingerprints={name: self.fingerprints[name] for name in corpora},
+            fingerprints={name: self.fingerprints[name] for name in self._pretrained_on},
             numerics={part: self.numerics[part] for part in parts},
         )._with_parents()
+
+    @property
+    def _pretrained_on(self) -> tuple[str, ...]:
+        """The names of the fingerprints of its system's pretraining: corpora and probes."""
+        return (*self.system.data.corpora, *probes(self.system.evaluation.probes))
 
     @cached_property
     def id(self) -> str:

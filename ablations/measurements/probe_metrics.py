@@ -1,0 +1,48 @@
+"""Metrics of probes: what a record holds, and the gain over the run's own random weights, which is derived from it."""
+
+from collections.abc import Mapping
+
+from lightning_modules.probing.table import PROBES
+
+PREFIX = "probes."
+CONTROLS = {  # ending of a control's metric -> what it is
+    "random": "the same reader on the initial weights of the same run",
+    "words": "ridge regression on the words of the texts, without their order",
+    "majority": "the majority class; for real labels their mean",
+}
+GAIN, MEAN_GAIN = "_gain", f"{PREFIX}mean_gain"
+
+
+def probe_of(metric: str) -> str:
+    """The probe that a metric belongs to; empty for ``probes.mean_gain`` and for metrics of other kinds.
+
+    >>> probe_of("probes.word_order_gain")
+    'word_order'
+    """
+    name = metric.removeprefix(PREFIX)
+    if name == metric:
+        return ""
+    return next((probe for probe in PROBES if name == probe or name.removeprefix(f"{probe}_") in _ENDINGS), "")
+
+
+def gains(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The gain of each probe in a record's metrics, and their mean if there is one; all scores count alike."""
+    found = {
+        f"{PREFIX}{probe}{GAIN}": metrics[name] - metrics[f"{name}_random"]
+        for probe in PROBES
+        if (name := f"{PREFIX}{probe}") in metrics and f"{name}_random" in metrics
+    }
+    return found | ({MEAN_GAIN: sum(found.values()) / len(found)} if found else {})
+
+
+def known() -> dict[str, str]:
+    """Every metric of probes with its description."""
+    described = {MEAN_GAIN: "mean gain of the probes of a run"}
+    for name, probe in PROBES.items():
+        described |= {f"{PREFIX}{name}": f"{probe.metric} of the probe {probe.title}"}
+        described |= {f"{PREFIX}{name}_{control}": text for control, text in CONTROLS.items()}
+        described[f"{PREFIX}{name}{GAIN}"] = "the score minus that on the initial weights"
+    return described
+
+
+_ENDINGS = {GAIN[1:], *CONTROLS}

@@ -1,0 +1,1 @@
+"""Probes: what the frozen states of a pretrained model hold, read by ridge regression beside three controls."""

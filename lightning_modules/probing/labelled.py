@@ -1,0 +1,75 @@
+"""Probes with labels of others: large data sets, read with parts that no task is scored on.
+
+Where a set's test part is read, it is for probes alone: no model is chosen by it and no fine-tuning is scored on it.
+Training parts are fixed samples, the same for every run: a ridge regression needs no more.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_modules.config import identity
+from lightning_modules.data.settings import Data
+from lightning_modules.draws import permutation
+from lightning_modules.probing import pins
+from lightning_modules.probing.parts import Parts, kept
+from lightning_modules.tasks.shapes.texts import TextExamples, Texts
+from lightning_modules.tasks.task import SPLITS, Split, Task
+
+MOST = {  # examples of a part; all where nothing is said
+    ("imdb", "train"): 5_000,
+    ("imdb", "dev"): 10_000,
+    ("qnli", "train"): 5_000,
+    ("sst2", "train"): 5_000,
+}
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A probe with the labels of a data set.
+
+    Attributes:
+        task: The data set; its dev examples are those of the probe's test part.
+    """
+
+    task: Task
+
+    @property
+    def name(self) -> str:
+        """Its name in settings."""
+        return self.task.name
+
+    @property
+    def title(self) -> str:
+        """Published name and question."""
+        return self.task.title
+
+    @property
+    def metric(self) -> str:
+        """The metric of its answers."""
+        return self.task.main
+
+    @property
+    def shape(self) -> Texts:
+        """Texts or pairs, and their classes."""
+        shape = self.task.shape
+        assert isinstance(shape, Texts)
+        return shape
+
+    def fingerprint(self) -> str:
+        """The fingerprint of its examples; pinned ones are not opened."""
+        return identity([pins.fingerprint(self.name), *(MOST.get((self.name, split)) for split in SPLITS)])
+
+    def examples(self, data: Data) -> Parts:
+        """The training and the test examples.
+
+        Raises:
+            ConfigError: When they are missing, malformed or not the pinned ones.
+        """
+        return kept(self.name, self.fingerprint(), lambda: Parts(self._part("train"), self._part("dev")))
+
+    def _part(self, split: Split) -> TextExamples:
+        examples, most = pins.checked(self.name, split), MOST.get((self.name, split))
+        if most is None or most >= len(examples):
+            return examples
+        return examples.take(np.sort(permutation(0, f"probe {self.name} {split}", 0, len(examples))[:most]))

@@ -1,0 +1,90 @@
+"""A probe made from the held-out text of a run's corpora."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.pins import fingerprints
+from lightning_modules.data.settings import Data
+from lightning_modules.probing.made import order, words
+from lightning_modules.probing.made.sentences import Example, Sentence, kept_sentences
+from lightning_modules.probing.parts import Parts, kept
+from lightning_modules.tasks.shapes.texts import Row, Texts
+
+TRAIN, TEST = 5_000, 20_000  # most examples; the standard error of a share of 20,000 is .35 points
+_LEAST = 20  # examples of a part
+_EVERY = 3  # every third document is for training, the others are for testing
+_TWO = Texts(labels=("0", "1"))
+_RECIPE = 1  # raise when the same text would give other examples
+
+
+@dataclass(frozen=True)
+class Made:
+    """A probe made by a rule: class 0 is text as it is or the first choice, class 1 the other.
+
+    Attributes:
+        name: Its name in settings.
+        title: Its question, in a line.
+        make: Sentences, most examples and name of the draw -> examples.
+    """
+
+    name: str
+    title: str
+    make: Callable[[Sequence[Sentence], int, str], list[Example]]
+    metric: str = "accuracy"
+    shape: Texts = _TWO
+
+    def fingerprint(self) -> str:
+        """The generation of the rule; the text has a fingerprint of its own."""
+        return identity([self.name, _RECIPE, TRAIN, TEST])
+
+    def examples(self, data: Data) -> Parts:
+        """The examples from the held-out text of some corpora; no document gives both training and test examples.
+
+        Raises:
+            ConfigError: When a corpus is missing, or its held-out text gives too few examples.
+        """
+        return kept(self.name, [self.fingerprint(), fingerprints(data)], lambda: self._made(data.corpora))
+
+    def _made(self, corpora: tuple[str, ...]) -> Parts:
+        made, places = [], []
+        for part, sentences, most in zip(("train", "test"), _sentences(corpora), (TRAIN, TEST), strict=True):
+            examples = self.make(sentences, most, f"{self.name} {part}")
+            if len(examples) < _LEAST:
+                raise ConfigError(
+                    [
+                        f"the probe '{self.name}' finds {len(examples)} examples for its {part} part in the held-out "
+                        f"text of {', '.join(corpora)}, and needs {_LEAST}; leave it out of evaluation.probes"
+                    ]
+                )
+            rows = (Row(" ".join(example.words), None, str(example.label)) for example in examples)
+            made.append(self.shape.read(rows, self.name))
+            places.append(np.array([example.place for example in examples]))
+        is_read = all((found >= 0).all() for found in places)
+        return Parts(*made, *(places if is_read else (None, None)))
+
+
+@functools.lru_cache(maxsize=1)
+def _sentences(corpora: tuple[str, ...]) -> tuple[list[Sentence], list[Sentence]]:
+    """The sentences of the training and of the test documents; a sentence of both counts as training."""
+    parts: tuple[list[list[str]], list[list[str]]] = ([], [])
+    for name in corpora:
+        for number, document in enumerate(corpus(name).documents("heldout")):
+            parts[number % _EVERY > 0].append(document)
+    known = {sentence for document in parts[0] for sentence in document}
+    return kept_sentences(parts[0]), kept_sentences(parts[1], known)
+
+
+MADE = (
+    Made("word_order", "Word order: were two neighbouring words swapped?", order.word_order),
+    Made("far_order", "Far order: were two words exchanged that stand apart?", order.far_order),
+    Made("coordination", "Coordination: were the parts around a conjunction exchanged?", order.coordination),
+    Made("distance", "Distance: is a word repeated at once, or five places away?", order.distance),
+    Made("agreement", "Agreement: has the verb the wrong number?", words.agreement),
+    Made("pronoun_case", "Case: has the pronoun the wrong case?", words.pronoun_case),
+    Made("odd_word", "Odd word: was a word exchanged for one of another sentence?", words.odd_word),
+)

@@ -1,0 +1,150 @@
+"""Reads the frozen states of a pretrained model by every probe, beside three controls.
+
+The regression reads either the layer half-way up or the last one: inner folds on the training part choose layer and
+penalty by squared error. Controls are the initial weights of the same run, read in the same way, which show what the
+architecture alone gives away at that width; the words of the texts without their order; and the majority class.
+"""
+
+import functools
+import hashlib
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import nn
+
+from lightning_modules import NUMERICS, cached
+from lightning_modules.config import identity
+from lightning_modules.data.store import tokenizer_file
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.places import cache
+from lightning_modules.probing import ridge, words
+from lightning_modules.probing.parts import Parts
+from lightning_modules.probing.states import Rows, combined, pooled
+from lightning_modules.probing.table import PROBES, RECIPE, Probe
+from lightning_modules.system import System
+from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.tasks.scores.metrics import METRICS
+
+MOST_POSITIONS = 64  # of a text, [CLS] and [SEP] included; the same for models with more
+_FOLDS = 5
+
+
+@dataclass
+class Probed:
+    """The results of probes.
+
+    Attributes:
+        metrics: ``probes.<name>``, and the same with ``_random``, ``_words`` or ``_majority`` for the controls.
+        examples: ``probes.<name>``: which test answers are right, packed; only where answers are classes.
+    """
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A probe with its examples.
+
+    Attributes:
+        probe: The probe.
+        parts: Its examples.
+    """
+
+    probe: Probe
+    parts: Parts
+
+    @functools.cached_property
+    def targets(self) -> Float[np.ndarray, "n k"]:
+        """What the regression is fitted to: 1 in the column of an example's class, or its real number."""
+        labels, classes = self.parts.train.labels, self.probe.shape.classes
+        return np.eye(classes)[labels.astype(np.int64)] if classes else labels[:, None].astype(np.float64)
+
+    @functools.cached_property
+    def folds(self) -> Int[np.ndarray, " n"]:
+        """The inner fold of each training example; examples with the same first text share it."""
+        return np.array([zlib.crc32(text.encode()) % _FOLDS for text in self.parts.train.first])
+
+    def answers(self, outputs: Float[np.ndarray, "m k"]) -> np.ndarray:
+        """Class numbers, or real numbers in regression."""
+        return outputs.argmax(1) if self.probe.shape.labels else outputs[:, 0]
+
+    def score(self, answers: np.ndarray) -> float:
+        """The metric of answers for the test examples."""
+        return METRICS[self.probe.metric].of(self.parts.test.labels, answers)
+
+    def digest(self) -> str:
+        """A hash of all texts and labels."""
+        items = [part.items_for_pin() for part in (self.parts.train, self.parts.test)]
+        return hashlib.sha256(repr(items).encode()).hexdigest()
+
+
+def probe(
+    system: System, seed: int, backbone: nn.Module, device: torch.device, between: Callable[[], None] = lambda: None
+) -> Probed:
+    """The scores of a pretrained encoder on the probes of its system's evaluation.
+
+    Args:
+        system: The system.
+        seed: The seed of its initial weights, which are the control.
+        backbone: The trained encoder; it is not changed.
+        device: Where it is.
+        between: Called before each probe; what it raises ends the measurement.
+
+    Raises:
+        ConfigError: When data are missing.
+    """
+    result = Probed()
+    encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
+    initial = functools.cache(lambda: system.build(seed).backbone.to(device))
+    for name in system.evaluation.probes:
+        between()
+        question = Question(PROBES[name], PROBES[name].examples(system.data))
+        rows = Rows.of(question.parts, encoder, min(MOST_POSITIONS, system.format.sequence_length))
+        answers = read(question, rows, backbone, device)
+        key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, rows.digest()]
+        result.metrics |= {
+            f"probes.{name}": question.score(answers),
+            f"probes.{name}_random": _control(
+                question, "random", key, lambda q=question, r=rows: read(q, r, initial(), device)
+            ),
+            f"probes.{name}_words": _control(question, "words", [], lambda q=question: _of_words(q)),
+            f"probes.{name}_majority": question.score(_constant(question)),
+        }
+        if question.probe.shape.labels:
+            result.examples[f"probes.{name}"] = pack(answers == question.parts.test.labels)
+    return result
+
+
+def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.device) -> np.ndarray:
+    """The answers of the regression on an encoder's states for the test examples."""
+    readers = []
+    vectors = pooled(backbone, rows, device)
+    for layer in vectors:
+        features = ridge.Features.of(combined(layer, rows.train))
+        errors, sums = ridge.tried(features, question.targets, question.folds)
+        readers.append((errors.min(), features, sums, errors))
+    best = min(range(len(readers)), key=lambda number: readers[number][0])
+    reader = ridge.fitted(*readers[best][1:])
+    return question.answers(reader(combined(vectors[best], rows.test)))
+
+
+def _of_words(question: Question) -> np.ndarray:
+    return question.answers(words.outputs(question.parts, question.targets, question.folds))
+
+
+def _constant(question: Question) -> np.ndarray:
+    """The most frequent class of the training examples, or their mean."""
+    labels, count = question.parts.train.labels, len(question.parts.test)
+    return np.full(count, np.bincount(labels).argmax() if question.probe.shape.labels else labels.mean())
+
+
+def _control(question: Question, kind: str, key: list, answers: Callable[[], np.ndarray]) -> float:
+    """The score of a control, which other runs share, from the cache or measured now."""
+    digest = identity([RECIPE, kind, question.digest(), question.probe.metric, *key])[:24]
+    path = cache() / "probe-controls" / f"{question.probe.name}-{kind}-{digest}.json"
+    return float(cached.kept(path, lambda file: cached.put_json(file, question.score(answers())), cached.get_json))

@@ -1,0 +1,52 @@
+"""The training and test part of a probe, and their file in the cache."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from lightning_modules import cached
+from lightning_modules.config import identity
+from lightning_modules.places import cache
+from lightning_modules.tasks.shapes.texts import TextExamples
+
+
+class Parts(NamedTuple):
+    """The examples of a probe.
+
+    Attributes:
+        train: What the regression is fitted on.
+        test: What it answers.
+        train_words: Which word of each training example is read ``[n]``; None where the whole text is.
+        test_words: The same for the test examples.
+    """
+
+    train: TextExamples
+    test: TextExamples
+    train_words: np.ndarray | None = None
+    test_words: np.ndarray | None = None
+
+
+def kept(name: str, key: object, make: Callable[[], Parts]) -> Parts:
+    """The examples of a probe from the cache, or made now.
+
+    Args:
+        name: The probe.
+        key: What the examples follow from, ready for JSON.
+        make: Makes them.
+    """
+    path = cache() / "probes" / f"{name}-{identity(key)[:24]}.json"
+    return cached.kept(path, lambda file: _put(file, make()), _get)
+
+
+def _put(file: BinaryIO, parts: Parts) -> None:
+    words = [None if places is None else places.tolist() for places in (parts.train_words, parts.test_words)]
+    examples = [[part.first, part.second, part.labels.tolist()] for part in (parts.train, parts.test)]
+    cached.put_json(file, [examples, words])
+
+
+def _get(path: Path) -> Parts:
+    examples, words = cached.get_json(path)
+    train, test = (TextExamples(first, second, np.array(labels)) for first, second, labels in examples)
+    return Parts(train, test, *(None if places is None else np.array(places) for places in words))

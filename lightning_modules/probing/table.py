@@ -1,0 +1,57 @@
+"""The table of all probes."""
+
+from typing import Protocol
+
+from lightning_modules.config import identity
+from lightning_modules.data.settings import Data
+from lightning_modules.probing.labelled import Labelled
+from lightning_modules.probing.made.probe import MADE
+from lightning_modules.probing.parts import Parts
+from lightning_modules.probing.sets import SETS
+from lightning_modules.tasks.shapes.texts import Texts
+
+RECIPE = 1  # raise when the same states would give other scores
+
+
+class Probe(Protocol):
+    """A question about texts, with labelled examples."""
+
+    @property
+    def name(self) -> str:
+        """Its name in settings; its metrics are called ``probes.<name>``."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Its question, in a line."""
+        ...
+
+    @property
+    def metric(self) -> str:
+        """The metric of its answers, a key of ``tasks.scores.metrics.METRICS``."""
+        ...
+
+    @property
+    def shape(self) -> Texts:
+        """One text or two, and the classes; none in regression."""
+        ...
+
+    def fingerprint(self) -> str:
+        """What its examples follow from, beside the text of a run's corpora."""
+        ...
+
+    def examples(self, data: Data) -> Parts:
+        """Its examples; corpora give those that are made from text.
+
+        Raises:
+            ConfigError: When data are missing.
+        """
+        ...
+
+
+PROBES: dict[str, Probe] = {probe.name: probe for probe in (*MADE, *map(Labelled, SETS.values()))}
+
+
+def fingerprints(names: tuple[str, ...]) -> dict[str, str]:
+    """For the identity of a run: ``probes.<name>`` -> fingerprint of its examples and of how they are read."""
+    return {f"probes.{name}": identity([RECIPE, PROBES[name].fingerprint()]) for name in names}

@@ -1,0 +1,172 @@
+"""Probes made from text: balanced, apart, the same every time, and nothing to be had from lengths or words."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data.settings import Data
+from lightning_modules.probing.made import probe as made_probe
+from lightning_modules.probing.made.probe import MADE
+from tests.messages import naming
+
+_SUBJECTS = ("the old man", "the children", "a small dog", "her two sisters", "this letter", "the captain")
+_VERBS = ("is", "are", "was", "were", "has been", "have been")
+_RESTS = ("near the {0} of the {1}", "with a {0} for the {1}", "in her {0} after that {1}", "beside a {0} without {1}")
+_TAILS = (
+    "and saw him again",
+    "and saw them again",
+    "and asked us twice",
+    "where he was seen",
+    "where they stood today",
+)
+_WORDS = [a + b + c for a in ("bra", "mo", "sti", "ke", "lun") for b in ("ndo", "lli", "ver", "tam") for c in
+          ("ing", "ed", "er", "ness", "ly", "al", "ic", "ous", "en", "ive")]  # fmt: skip
+
+
+def _document(noise: np.random.Generator) -> list[str]:
+    def clause():
+        rest = noise.choice(_RESTS).format(*noise.choice(_WORDS, 2))
+        return f"{noise.choice(_SUBJECTS)} {noise.choice(_VERBS)} {noise.choice(_WORDS)} {rest}"
+
+    lines = []
+    for _ in range(60):
+        text, kind = clause(), noise.random()
+        if kind < 0.5:
+            text += f", {noise.choice(['and', 'but'])} {clause()}"
+        elif kind < 0.75:
+            text += f" {noise.choice(_TAILS)}"
+        lines.append(f"{text[0].upper()}{text[1:]}.")
+    return lines
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Documents of simple sentences; every file's tail is held out, a few dozen documents in all."""
+    path, noise = tmp_path_factory.mktemp("sentences"), np.random.default_rng(3)
+    documents = ["\n".join(_document(noise)) for _ in range(600)]
+    (path / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def data(folder):
+    made_probe._sentences.cache_clear()
+    return Data(corpora=(f"text:{folder}/*.txt",))
+
+
+@pytest.fixture(params=MADE, ids=lambda probe: probe.name)
+def probe(request):
+    return request.param
+
+
+def shallow(examples):
+    """Numbers of words and characters, lengths of the first word and the last."""
+    return np.array([[text.count(" "), len(text), text.index(" "), len(text.split()[-1])] for text in examples.first])
+
+
+def test_classes_are_balanced_and_examples_distinct(probe, data):
+    for part in probe.examples(data)[:2]:
+        counts = Counter(part.labels.tolist())
+        assert abs(counts[0] - counts[1]) <= 1
+        assert len(part) >= 20
+
+
+def test_no_document_gives_examples_to_both_parts(probe, data, monkeypatch):
+    """The words of the two parts' documents are made to differ; none of one part's is found in the other."""
+    read = made_probe.corpus
+
+    class Marked:
+        def __init__(self, name):
+            self.of = read(name)
+
+        def documents(self, split):
+            for number, document in enumerate(self.of.documents(split)):
+                mark = f"X{'abcdefghij'[number // 10]}{'abcdefghij'[number % 10]}"
+                yield [f"{text[:-1]}{mark}." for text in document]
+
+    monkeypatch.setattr(made_probe, "corpus", Marked)
+    made_probe._sentences.cache_clear()
+    texts = [" ".join(part.first) for part in probe.examples(data)[:2]]
+    train, test = (set(re.findall("X[a-j]{2}", text)) for text in texts)
+    assert train
+    assert test
+    assert not train & test
+
+
+def test_it_is_the_same_every_time(probe, data, tmp_path, monkeypatch):
+    before = probe.examples(data)
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path))
+    made_probe._sentences.cache_clear()
+    after = probe.examples(data)
+    for one, other in zip(before[:2], after[:2], strict=True):
+        assert one.first == other.first
+        assert one.labels.tolist() == other.labels.tolist()
+
+
+def test_lengths_do_not_give_the_class_away(probe, data):
+    train, test = probe.examples(data)[:2]
+    reader = HistGradientBoostingClassifier(max_depth=3, random_state=0).fit(shallow(train), train.labels)
+    right = reader.score(shallow(test), test.labels)
+    assert abs(right - 0.5) < 3 * 0.5 / len(test) ** 0.5
+
+
+def test_swaps_keep_the_words(data):
+    """In every probe of order the words of an example are those of some sentence, one of them twice in `distance`."""
+    known = {" ".join(sorted(s.lower().replace(",", " ").rstrip(".").split())) for s in _texts(data)}
+    for name in ("word_order", "far_order", "coordination"):
+        (one,) = [probe for probe in MADE if probe.name == name]
+        for text in one.examples(data).test.first:
+            assert " ".join(sorted(text.lower().replace(",", " ").rstrip(".").split())) in known
+
+
+def _texts(data):
+    return [" ".join(sentence.words) for part in made_probe._sentences(data.corpora) for sentence in part]
+
+
+def test_what_each_class_is(data):
+    of = {probe.name: probe.examples(data).test for probe in MADE}
+    originals = set(_texts(data))
+    for name in ("word_order", "far_order", "agreement", "pronoun_case", "odd_word", "coordination"):
+        is_original = np.array([text in originals for text in of[name].first])
+        assert is_original[of[name].labels == 0].all(), name
+        assert is_original[of[name].labels == 1].mean() < 0.05, name
+    for text, label in zip(of["distance"].first, of["distance"].labels, strict=True):
+        places = {}
+        for place, word in enumerate(text.split()):
+            places.setdefault(word, []).append(place)
+        assert (5 if label else 1) in {b - a for a, *rest in places.values() for b in rest}
+
+
+@pytest.mark.parametrize("name", ["agreement", "pronoun_case", "odd_word"])
+def test_the_word_that_is_read_is_the_one_that_may_be_changed(name, data):
+    (one,) = [probe for probe in MADE if probe.name == name]
+    examples, originals = one.examples(data), set(_texts(data))
+    for text, label, place in zip(examples.test.first, examples.test.labels, examples.test_words, strict=True):
+        words = text.split()
+        if label:
+            patterns = {" ".join([*words[:place], "?", *words[place + 1 :]])}
+            assert patterns & {_without(original, place) for original in _like(originals, words, place)}
+        elif name == "agreement":
+            assert words[place] in {"is", "are", "was", "were", "has", "have"}
+
+
+def _without(text, place):
+    words = text.split()
+    return " ".join([*words[:place], "?", *words[place + 1 :]])
+
+
+def _like(originals, words, place):
+    """The sentences with the same first words."""
+    start = " ".join(words[:place])
+    return [text for text in originals if text.startswith(start)]
+
+
+def test_too_little_text_is_an_error_that_says_so(tmp_path):
+    (tmp_path / "few.txt").write_text("\n\n".join("This is one of the short texts." for _ in range(40)))
+    made_probe._sentences.cache_clear()
+    with pytest.raises(ConfigError, match=naming("word_order", "evaluation.probes")):
+        MADE[0].examples(Data(corpora=(f"text:{tmp_path}/*.txt",)))
