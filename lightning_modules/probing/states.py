@@ -67,9 +67,9 @@ class Rows:
         ends = starts + np.minimum(np.diff(pieces.bounds), most - 2)
         rows = Segments(pieces.ids, np.array([(starts, ends)]), encoder.vocabulary)
         spans = np.array([_span(pieces, row, word) for row, (_, word) in enumerate(number)])
-        train, test = (
-            Places(*(np.array([number[key] for key in texts]) if texts else None for texts in both)) for both in keys
-        )
+        first = [np.array([number[key] for key in texts]) for texts, _ in keys]
+        second = [np.array([number[key] for key in texts]) if texts else None for _, texts in keys]
+        train, test = map(Places, first, second)
         return cls(rows, np.minimum(spans, rows.lengths[:, None] - [1, 0]), train, test)
 
     def digest(self) -> str:

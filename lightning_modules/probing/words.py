@@ -46,8 +46,8 @@ def outputs(
 def _solved(x: sparse.csr_matrix, y: np.ndarray, penalty: float) -> Any:
     from sklearn.linear_model import Ridge
 
-    model = Ridge(alpha=penalty * x.shape[0], solver="sparse_cg", tol=1e-4).fit(x, y)
-    return lambda others: model.predict(others).reshape(others.shape[0], -1)
+    model = Ridge(alpha=penalty * len(y), solver="sparse_cg", tol=1e-4).fit(x, y)
+    return lambda others: np.asarray(model.predict(others)).reshape(others.shape[0], -1)
 
 
 def _features(weigh: Any, examples: TextExamples) -> sparse.csr_matrix:
