@@ -1,6 +1,7 @@
 """Measurements by cell: means with intervals, differences to the baseline, unfinished runs, costs."""
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -162,9 +163,10 @@ def runs(measured: Measurements) -> pd.DataFrame:
     ``not run``, and no id while their search is open. The choices of searches stand in columns named by the knobs.
     Metrics and costs that a run lacks are NaN.
     """
-    rows = []
+    rows, asked = [], {metric.name for metric in measured.grid.metrics}
     for cell in measured.cells:
-        averages = {name: measured.values(cell, name) for name in DERIVED if cell.finetunings}
+        found = {name: measured.values(cell, name) for name in DERIVED if cell.finetunings}
+        averages = {name: values for name, values in found.items() if values or name in asked}
         for run in cell.planned:
             record = None if cell.awaited else measured.get(run.id)
             row = {"cell": cell.label, **cell.values, **cell.chosen, "seed": run.seed}
@@ -175,7 +177,7 @@ def runs(measured: Measurements) -> pd.DataFrame:
             state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
             children = [measured.get(child.id) for child in cell.finetunings if child.seed == run.seed]
             scores = {name: value for child in children if child for name, value in child.metrics.items()}
-            scores |= {name: values[run.seed] for name, values in averages.items() if run.seed in values}
+            scores |= {name: values.get(run.seed, math.nan) for name, values in averages.items()}
             rows.append({**row, **state, **record.metrics, **gains(record.metrics), **scores, **record.cost})
     return pd.DataFrame(rows)
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import resource
 import shutil
 import signal
@@ -20,8 +19,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.cached import CacheError
-from lightning_modules.places import project
-from tests import tiny
+from tests import finished, tiny
 from tests.faults.support import contents
 from tests.messages import naming
 from tests.unit.core.test_store import make_record
@@ -113,11 +111,7 @@ def published(tmp_path, monkeypatch):
     """A results folder with one page and its 25 records, and a copy of it where one record more is gone."""
     known = grids.available()
     monkeypatch.setattr(grids, "available", lambda *_: {"masking_ratio": known["masking_ratio"]})
-    source, old, new = Records(project() / "results"), Records(tmp_path / "old"), Records(tmp_path / "new")
-    text = (source.folder / "masking_ratio" / "laptop" / "table.json").read_text()
-    for run_id in set(re.findall(r'"([0-9a-f]{16})"', text)):
-        old.path(run_id).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source.path(run_id), old.path(run_id))
+    old, new = finished.records(tmp_path / "old", "masking_ratio"), Records(tmp_path / "new")
     tables(old.folder)
     old.files()[0].unlink()
     shutil.copytree(old.folder, new.folder)

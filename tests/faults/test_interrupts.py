@@ -14,7 +14,7 @@ from lightning_modules.training.pretrain import Pretrain
 from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, wait_for
 
-STEPS = 600
+STEPS = 1200
 STORY = ["1 started", "1 interrupted", "1 started", "1 done"]
 
 
