@@ -1,7 +1,7 @@
 """The scores of a cell's runs by held-out example: examples are a sample too, and all seeds share them.
 
-A fine-tuning's record keeps one score for each dev example; beside a pretraining's record lie its held-out losses by
-sequence (`Records.sums`), whose documents are the clusters.
+A fine-tuning's record keeps one score for each dev example, a pretraining's one for each test example of its probes;
+beside a pretraining's record lie its held-out losses by sequence (`Records.sums`), whose documents are the clusters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from ablations.core.examples import run_variance
 from ablations.core.metrics import HELDOUT
 from ablations.measurements.measurements import Measurements
 from ablations.schema.record import Record
-from lightning_modules.config import ConfigError
+from lightning_modules.config import ConfigError, canonical
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.scores.kept import unpack
 
@@ -107,8 +107,8 @@ def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | 
 
 
 def _of_examples(record: Record, metric: str, against: str) -> _Run | None:
-    """The scores of a fine-tuning by dev example; None if the metric is not their mean."""
-    kept, task = record.examples.get(_RIGHT, ""), metric.partition(".")[0]
+    """The scores of a fine-tuning or a probe by example; None if the metric is not their mean."""
+    kept, task = record.examples.get(metric, record.examples.get(_RIGHT, "")), metric.partition(".")[0]
     if not kept:
         return None
     of = unpack(kept).astype(float)
@@ -117,7 +117,8 @@ def _of_examples(record: Record, metric: str, against: str) -> _Run | None:
         return None
     if against:
         of = _minus_majority(record, of, task, against)
-    text = str(record.config.get("fingerprints", {}).get(task, ""))
+    prints = record.config.get("fingerprints", {})
+    text = str(prints.get(task, "")) or canonical(prints)  # a probe's examples are made from all of the text
     return _Run(of, np.arange(len(of)), np.ones(len(of)), text)
 
 

@@ -3,6 +3,8 @@
 Labels of a test set are in files beside the official ones, named below; GLUE publishes none.
 """
 
+import functools
+
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.datasets.qnli import MadeAgain
@@ -11,6 +13,7 @@ from lightning_modules.tasks.readers.own_split import Held
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.task import Task
 
+_files = functools.partial(Files, otherwise="Leave the probe out of evaluation.probes to do without it.")
 _NLI = ("entailment", "neutral", "contradiction")
 
 SETS: dict[str, Task] = {
@@ -22,7 +25,7 @@ SETS: dict[str, Task] = {
             source=TASKS["sst2"].source,
             shape=Texts(labels=("negative", "positive")),
             metrics=("accuracy",),
-            rows=Files("SST-2", label="label", first="sentence", dev=("dev.tsv", "test_labelled.tsv")),
+            rows=_files("SST-2", label="label", first="sentence", dev=("dev.tsv", "test_labelled.tsv")),
             licence=TASKS["sst2"].licence,
             own_split="tested on dev and test set together, 2,693 sentences",
         ),
@@ -32,7 +35,7 @@ SETS: dict[str, Task] = {
             source=TASKS["imdb"].source,
             shape=Texts(labels=("negative", "positive")),
             metrics=("accuracy",),
-            rows=Files("imdb", label="label", first="text", train="train.jsonl", dev="test.jsonl", within=""),
+            rows=_files("imdb", label="label", first="text", train="train.jsonl", dev="test.jsonl", within=""),
             licence=TASKS["imdb"].licence,
             own_split="tested on 10,000 reviews of the test set; only the beginning of a review is read",
         ),
@@ -42,7 +45,7 @@ SETS: dict[str, Task] = {
             source=TASKS["mrpc"].source,
             shape=Texts(labels=("not_equivalent", "equivalent"), pair=True),
             metrics=("accuracy",),
-            rows=Files("MRPC", label="Quality", first="#1 String", second="#2 String", dev="test_labelled.tsv"),
+            rows=_files("MRPC", label="Quality", first="#1 String", second="#2 String", dev="test_labelled.tsv"),
             licence=TASKS["mrpc"].licence,
             own_split="tested on the test set, 1,725 pairs",
         ),
@@ -52,7 +55,7 @@ SETS: dict[str, Task] = {
             source=TASKS["stsb"].source,
             shape=Texts(pair=True),
             metrics=("spearman",),
-            rows=Files(
+            rows=_files(
                 "STS-B", label=4, first=5, second=6, train="sts-train.csv", dev=("sts-dev.csv", "sts-test.csv")
             ),
             licence=TASKS["stsb"].licence,
@@ -74,7 +77,7 @@ SETS: dict[str, Task] = {
             source=TASKS["snli"].source,
             shape=Texts(labels=_NLI, pair=True),
             metrics=("accuracy",),
-            rows=Files("snli", label=2, first=0, second=1, train="dev.txt", dev="test.txt", within=""),
+            rows=_files("snli", label=2, first=0, second=1, train="dev.txt", dev="test.txt", within=""),
             licence=TASKS["snli"].licence,
             own_split="trained on the dev set, 9,842 pairs, tested on the test set, 9,824",
         ),
@@ -85,7 +88,7 @@ SETS: dict[str, Task] = {
             shape=Texts(labels=_NLI, pair=True),
             metrics=("accuracy",),
             rows=Held(
-                Files(
+                _files(
                     "mnli", label="gold_label", first="premise", second="hypothesis", identifier="index",
                     train="dev_matched.premise_hypothesis.tsv", within="",
                 ),

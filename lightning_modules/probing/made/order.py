@@ -8,7 +8,7 @@ from lightning_modules.probing.made.sentences import Example, Sentence, chance, 
 _JOINS = ("and", "but", "or", "nor", "yet", "so")
 _SHORTEST_PART = 3  # words
 _APART = 3  # places
-_NEAR, _FAR = 1, 5  # places
+_NEAR, _FAR = 1, 4  # places
 
 
 def word_order(sentences: Sequence[Sentence], count: int, purpose: str) -> list[Example]:
@@ -36,7 +36,7 @@ def far_order(sentences: Sequence[Sentence], count: int, purpose: str) -> list[E
     As `word_order`, but neither word has a neighbour from which the swap could be told alone.
     """
     examples: list[Example] = []
-    for sentence in shuffled(short(sentences, 12), purpose):
+    for sentence in shuffled(short(sentences, 13), purpose):
         words, label = list(sentence.words), len(examples) % 2
         places = [i for i in range(2, len(words) - 2) if is_plain(words[i])]
         pairs = [(i, j) for i in places for j in places if j - i >= _APART and words[i] != words[j]]
@@ -87,12 +87,12 @@ def _joined(first: tuple[str, ...], join: str, second: tuple[str, ...], mark: st
 def distance(sentences: Sequence[Sentence], count: int, purpose: str) -> list[Example]:
     """Is a word repeated at once, or farther away?
 
-    One word of a sentence is put in a second time, one place before or after the first or five; it is chosen, with
-    room for either, without a look at the class, so that lengths, words, first and last words say nothing. Noise: none
-    in the label.
+    One word of a sentence is put in a second time, one place before or after the first or four; it is chosen, with
+    room for either, without a look at the class, so that lengths, words, first and last words say nothing. It is read
+    where it stood. Noise: none in the label.
     """
     examples: list[Example] = []
-    for sentence in shuffled(short(sentences, 16), purpose):
+    for sentence in shuffled(short(sentences, 15), purpose):
         words, label = sentence.words, len(examples) % 2
         inner = range(_FAR + 1, len(words) - _FAR - 1)
         places = [i for i in inner if is_plain(words[i]) and words.count(words[i]) == 1]
@@ -100,5 +100,5 @@ def distance(sentences: Sequence[Sentence], count: int, purpose: str) -> list[Ex
             place = places[chance(purpose, sentence.number, len(places))]
             gap = (_FAR if label else _NEAR) * (1 if chance(f"{purpose} side", sentence.number, 2) else -1)
             at = place + gap if gap > 0 else place + gap + 1
-            examples.append(Example((*words[:at], words[place], *words[at:]), label))
+            examples.append(Example((*words[:at], words[place], *words[at:]), label, place + (gap < 0)))
     return examples

@@ -15,7 +15,7 @@ from lightning_modules.probing.made.sentences import Example, Sentence, kept_sen
 from lightning_modules.probing.parts import Parts, kept
 from lightning_modules.tasks.shapes.texts import Row, Texts
 
-TRAIN, TEST = 5_000, 20_000  # most examples; the standard error of a share of 20,000 is .35 points
+TRAIN, TEST = 4_000, 20_000  # most examples; the standard error of a share of 20,000 is .35 points
 _LEAST = 20  # examples of a part
 _EVERY = 3  # every third document is for training, the others are for testing
 _TWO = Texts(labels=("0", "1"))
@@ -83,7 +83,7 @@ MADE = (
     Made("word_order", "Word order: were two neighbouring words swapped?", order.word_order),
     Made("far_order", "Far order: were two words exchanged that stand apart?", order.far_order),
     Made("coordination", "Coordination: were the parts around a conjunction exchanged?", order.coordination),
-    Made("distance", "Distance: is a word repeated at once, or five places away?", order.distance),
+    Made("distance", "Distance: is a word repeated at once, or four places away?", order.distance),
     Made("agreement", "Agreement: has the verb the wrong number?", words.agreement),
     Made("pronoun_case", "Case: has the pronoun the wrong case?", words.pronoun_case),
     Made("odd_word", "Odd word: was a word exchanged for one of another sentence?", words.odd_word),

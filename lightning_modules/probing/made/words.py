@@ -24,7 +24,7 @@ def agreement(sentences: Sequence[Sentence], count: int, purpose: str) -> list[E
     nouns such as "the does".
     """
     candidates = []
-    for number, sentence in enumerate(shuffled(short(sentences, 20), purpose)):
+    for number, sentence in enumerate(shuffled(short(sentences, 23), purpose)):
         words = sentence.words
         places = [i for i, word in enumerate(words) if word in _OTHER]
         if len(places) == 1 and places[0] > 0 and words[places[0] - 1].lower() not in _GOVERNED:
@@ -66,7 +66,7 @@ def odd_word(sentences: Sequence[Sentence], count: int, purpose: str) -> list[Ex
     frequency = Counter(word for sentence in sentences for word in sentence.words if is_plain(word))
     ranks = {word: rank for rank, (word, _) in enumerate(frequency.most_common())}
     drawn: list[tuple[Sentence, int]] = []
-    for sentence in shuffled(short(sentences, 12), purpose):
+    for sentence in shuffled(short(sentences, 13), purpose):
         places = [i for i, word in enumerate(sentence.words) if i and len(word) > 3 and ranks.get(word, 0) in _RANKS]
         if places:
             drawn.append((sentence, places[chance(purpose, sentence.number, len(places))]))

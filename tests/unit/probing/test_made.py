@@ -128,17 +128,19 @@ def _texts(data):
 
 
 def test_what_each_class_is(data):
-    of = {probe.name: probe.examples(data).test for probe in MADE}
+    parts = {probe.name: probe.examples(data) for probe in MADE}
+    of, words = ({name: part[number] for name, part in parts.items()} for number in (1, 3))
     originals = set(_texts(data))
     for name in ("word_order", "far_order", "agreement", "pronoun_case", "odd_word", "coordination"):
         is_original = np.array([text in originals for text in of[name].first])
         assert is_original[of[name].labels == 0].all(), name
         assert is_original[of[name].labels == 1].mean() < 0.05, name
-    for text, label in zip(of["distance"].first, of["distance"].labels, strict=True):
+    for text, label, read in zip(of["distance"].first, of["distance"].labels, words["distance"], strict=True):
         places = {}
         for place, word in enumerate(text.split()):
             places.setdefault(word, []).append(place)
-        assert (5 if label else 1) in {b - a for a, *rest in places.values() for b in rest}
+        assert (4 if label else 1) in {b - a for a, *rest in places.values() for b in rest}
+        assert len(places[text.split()[read]]) == 2
 
 
 @pytest.mark.parametrize("name", ["agreement", "pronoun_case", "odd_word"])
