@@ -1,8 +1,9 @@
 """Reads the frozen states of a pretrained model by every probe, beside three controls.
 
-The regression reads either the layer half-way up or the last one: inner folds on the training part choose layer and
-penalty by squared error. Controls are the initial weights of the same run, read in the same way, which show what the
-architecture alone gives away at that width; the words of the texts without their order; and the majority class.
+The regression reads the output of the embeddings, of the layer half-way up or of the last one: inner folds on the
+training part choose layer and penalty by squared error. Controls are the initial weights of the same run, read in the
+same way, which show what the architecture alone gives away at that width; the words of the texts without their order;
+and the majority class.
 """
 
 import functools

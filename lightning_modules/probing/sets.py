@@ -37,7 +37,7 @@ SETS: dict[str, Task] = {
             metrics=("accuracy",),
             rows=_files("imdb", label="label", first="text", train="train.jsonl", dev="test.jsonl", within=""),
             licence=TASKS["imdb"].licence,
-            own_split="tested on 10,000 reviews of the test set; only the beginning of a review is read",
+            own_split="tested on 10,000 reviews of the test set; only the last thirty words of a review are read",
         ),
         Task(
             name="mrpc",

@@ -22,7 +22,7 @@ from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.texts import TextExamples
 
-_POSITIONS_AT_ONCE = 4096  # in a forward pass
+_POSITIONS_AT_ONCE = 2048  # in a forward pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +106,10 @@ def _span(pieces: Pieces, row: int, word: int) -> tuple[int, int]:
 
 
 @torch.no_grad()
-def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> Float[np.ndarray, "2 t d"]:
-    """The mean states of what is read of each text: of the layer half-way up, and of the last one as heads read it.
+def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> Float[np.ndarray, "3 t d"]:
+    """The mean states of what is read of each text: of the embeddings, the layer half-way up, and the last one.
+
+    The last states are those that heads read.
 
     Args:
         backbone: The encoder; it is not changed.
@@ -121,15 +123,15 @@ def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> Float[np.nd
         tokens.tables.clear()  # every model can do without: single texts are one segment
         with torch.autocast(device.type, enabled=False):
             encoded: Encoded = backbone(Example.of(tokens).to(device))
-        half = encoded.layers[len(encoded.layers) // 2]
-        places = torch.arange(half.shape[1])
+        layers = (encoded.layers[0], encoded.layers[len(encoded.layers) // 2], encoded.last)
+        places = torch.arange(encoded.last.shape[1])
         first, end = torch.from_numpy(rows.spans[numbers]).T[:, :, None]
-        is_read = ((places >= first) & (places < end)).to(device, half.dtype)[:, :, None]
-        means = [(states * is_read).sum(1) / is_read.sum(1) for states in (half, encoded.last)]
+        is_read = ((places >= first) & (places < end)).to(device, encoded.last.dtype)[:, :, None]
+        means = [(states * is_read).sum(1) / is_read.sum(1) for states in layers]
         vectors.append((numbers, [mean.cpu().numpy() for mean in means]))
     backbone.train(training)
     order = np.argsort(np.concatenate([numbers for numbers, _ in vectors]))
-    return np.stack([np.concatenate([means[layer] for _, means in vectors])[order] for layer in (0, 1)])
+    return np.stack([np.concatenate([means[layer] for _, means in vectors])[order] for layer in range(3)])
 
 
 def combined(vectors: Float[np.ndarray, "t d"], places: Places) -> Float[np.ndarray, "n e"]:

@@ -66,20 +66,20 @@ class Toy:
 
 
 class Order(nn.Module):
-    """States that know whether the first word is a high one; in the last layer or half-way up, words in the other."""
+    """States that know whether the first word is a high one; in one of three layers, words in the others."""
 
-    def __init__(self, system, last: bool = True) -> None:
+    def __init__(self, system, layer: int = 2) -> None:
         super().__init__()
         vocabulary = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind).vocabulary
         self.high = torch.tensor([len(piece) == 3 and piece >= "w30" for piece in vocabulary.pieces])
-        self.last = last
+        self.layer = layer
 
     def forward(self, example):
         ids = example.inputs.ids
         signal = self.high[ids[:, 1]].float()[:, None, None].expand(*ids.shape, 4)
         noise = torch.sin(ids[..., None] * torch.tensor([1.0, 2.0, 3.0, 5.0]))
-        layers = [noise, noise if self.last else signal, noise]
-        return Encoded(layers=layers, last=signal if self.last else noise, table=nn.Parameter(torch.zeros(1, 1)))
+        layers = [signal if self.layer == number else noise for number in range(3)]
+        return Encoded(layers=layers, last=layers[-1], table=torch.zeros(1, 4))
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def test_a_planted_signal_is_found_and_the_controls_do_not_see_it(probed):
     assert found["probes.word_order_random"] < 0.9
 
 
-@pytest.mark.parametrize("last", [True, False])
-def test_the_layer_that_answers_best_on_the_training_part_is_read(probed, last):
-    assert probed[1]("order", Order(probed[0], last)).metrics["probes.word_order"] == 1.0
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_the_layer_that_answers_best_on_the_training_part_is_read(probed, layer):
+    assert probed[1]("order", Order(probed[0], layer)).metrics["probes.word_order"] == 1.0
 
 
 def test_words_are_found_by_random_weights_and_by_word_counts(probed):
@@ -162,7 +162,7 @@ def test_states_are_means_over_the_positions_of_a_text_alone(tiny, monkeypatch):
     for number, text in enumerate(texts):
         with torch.no_grad():
             encoded = backbone(as_example(encoder([text])[0][:4].tolist(), encoder.vocabulary))
-        assert found[1, number] == pytest.approx(encoded.last[0].mean(0).numpy(), rel=1e-4, abs=1e-6)
+        assert found[2, number] == pytest.approx(encoded.last[0].mean(0).numpy(), rel=1e-4, abs=1e-6)
     monkeypatch.setattr(states, "_POSITIONS_AT_ONCE", 1)
     assert pooled(backbone, rows, CPU) == pytest.approx(found, rel=1e-4, abs=1e-6)
 
@@ -183,7 +183,7 @@ def test_one_word_of_a_text_is_read_where_a_probe_names_it(tiny):
     ends = 1 + np.cumsum([0, *counts])
     with torch.no_grad():
         last = backbone.eval()(as_example(encoder(["w11 w02 w37 w04"])[0].tolist(), encoder.vocabulary)).last[0]
-    found = pooled(backbone, rows, CPU)[1]
+    found = pooled(backbone, rows, CPU)[2]
     for row, word in enumerate((2, 0, 3)):
         expected = last[ends[word] : ends[word + 1]].mean(0).numpy()
         assert found[row] == pytest.approx(expected, rel=1e-4, abs=1e-6)
