@@ -172,7 +172,7 @@ class Shape(ABC):
     def idle(self) -> dict[str, str]:
         """Settings of a fine-tuning that cannot act on this shape -> why, worded to follow the name of a task."""
         unread = "is answered from single positions, so nothing stands for its texts"
-        idle = {} if self.reads else dict.fromkeys(("reader", "pooler"), unread)
+        idle = {} if self.reads else {"reader": unread, "pooler": unread}
         return idle if self.numbers else {**idle, "mean_label": "has labels that are no numbers"}
 
     @property
