@@ -214,7 +214,7 @@ def _written(path: Path, result: dict[str, Any]) -> Path:
 
 def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
     from ablations.planning import scales
-    from ablations.planning.cells import finetuning, unread_by
+    from ablations.planning.cells import finetuning, idle_for
     from ablations.schema.grid import FINETUNING
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.tasks import task_named
@@ -227,7 +227,7 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
         if not path.startswith(FINETUNING)
     ]
     own = {path.removeprefix(FINETUNING): value for path, value in changes.items()}
-    wrong += [Problem(FINETUNING + name, reason) for name, reason in unread_by(task, own).items()]
+    wrong += [Problem(FINETUNING + name, reason) for name, reason in idle_for(task, own).items()]
     if wrong:
         raise ConfigError(wrong)
     return finetuning({**shortened, **changes}, task)

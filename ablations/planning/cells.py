@@ -16,7 +16,7 @@ from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.protocols import PROTOCOLS
-from lightning_modules.tasks.settings import NO_READER
+from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
 Values = dict[str, Any]
 PROTOCOL = "protocol"  # after FINETUNING: the name of a paper's fine-tuning settings
@@ -227,12 +227,12 @@ def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
         task: The task; empty for the settings common to all tasks.
 
     Raises:
-        ConfigError: Naming each bad knob, and a reader that is set for a task that reads no text as a whole.
+        ConfigError: Naming each bad knob, and a setting given for a task that it cannot act on.
     """
     own = {path.removeprefix(FINETUNING): v for path, v in knobs.items()}
     mine = {path.removeprefix(f"{task}."): v for path, v in own.items() if path.startswith(f"{task}.")}
-    if unread := unread_by(task, mine):
-        raise ConfigError(Problem(f"{FINETUNING}{task}.{name}", reason) for name, reason in unread.items())
+    if idle := idle_for(task, mine):
+        raise ConfigError(Problem(f"{FINETUNING}{task}.{name}", reason) for name, reason in idle.items())
     everyones = {path: v for path, v in own.items() if path.partition(".")[0] not in TASKS}
     protocol = everyones.pop(PROTOCOL, None)
     if protocol is not None and protocol not in PROTOCOLS:
@@ -253,15 +253,11 @@ def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
         raise ConfigError(Problem(prefix.get(p.path, FINETUNING) + p.path, p.message) for p in error.problems) from None
 
 
-def unread_by(task: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Which of the settings given for a task say how its texts are read though none is read as a whole, and why not.
-
-    Those given for all tasks leave such a task alone.
-    """
-    if not task or TASKS[task].shape.reads:
-        return {}
-    reason = f"{task} is answered from single positions, so nothing stands for its texts; leave it out for this task"
-    return {name: reason for name, neutral in NO_READER.items() if settings.get(name, neutral) != neutral}
+def idle_for(task: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Which of the settings given for a task cannot act on it, and why; given for all tasks they leave it alone."""
+    reasons = TASKS[task].shape.idle if task else {}
+    given = [name for name in reasons if settings.get(name, OF_SOME_SHAPES[name]) != OF_SOME_SHAPES[name]]
+    return {name: f"{task} {reasons[name]}; leave it out for this task" for name in given}
 
 
 class Workshop:

@@ -35,7 +35,7 @@ from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.protocols import PROTOCOLS
-from lightning_modules.tasks.settings import NO_READER
+from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
@@ -138,7 +138,7 @@ def values(grid: Grid, document: Document) -> None:
     _check_baseline(grid, layouts, document)
     _check_selections(grid, layouts, document)
     for scale, plan in layouts.items():
-        _check_readers(grid, scale, plan, document)
+        _check_idle(grid, scale, plan, document)
         if not plan.kept:
             document.complain(("scales", scale), "every combination is excluded; keep at least one")
         elif _check_settings(grid, scale, plan, document):
@@ -308,14 +308,16 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
                 document.complain(where, f"no cell of any scale has {label(side)}")
 
 
-def _check_readers(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
-    """Axes over how a text is read, at a scale whose tasks read none as a whole."""
+def _check_idle(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
+    """Axes over settings of a fine-tuning that act on none of a scale's tasks, as readers where no text is read."""
     tasks, variants = tasks_at(grid, scale), grid.variants
     bundles = [variants[axis][value] for axis, values in plan.axes.items() if axis in variants for value in values]
-    idle = sorted({FINETUNING + name for name in NO_READER} & {*plan.axes, *itertools.chain(*bundles)})
-    if idle and tasks and not any(TASKS[task].shape.reads for task in tasks):
-        why = f"{idle[0]} acts on none of the tasks ({', '.join(tasks)}): they are answered from single positions"
-        document.complain(("scales", scale), f"{why}; add one of texts, pairs or options, such as sst2")
+    varied = {path.removeprefix(FINETUNING) for path in (*plan.axes, *itertools.chain(*bundles))}
+    for name in sorted(varied & OF_SOME_SHAPES.keys()):
+        reasons = [f"{task} {TASKS[task].shape.idle[name]}" for task in tasks if name in TASKS[task].shape.idle]
+        if reasons and len(reasons) == len(tasks):
+            text = f"{FINETUNING}{name} acts on none of its tasks: {'; '.join(reasons)}. Add a task that it acts on"
+            document.complain(("scales", scale), text)
 
 
 def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) -> bool:

@@ -11,6 +11,7 @@ from lightning_modules.config import Settings, identity, knob, required
 from lightning_modules.probing.table import fingerprints as probes
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fingerprint, task_named
+from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
 NUMERICS_OF = {  # kind of run -> packages whose numerics it depends on
     "pretrain": ("data", "pretrain", "evaluate"),
@@ -65,14 +66,14 @@ class Run(Settings):
         return self.model_copy(update={"parents": (parent.id,)}) if parent else self
 
     def resolved(self) -> Self:
-        """The run with a reader only where it acts, and differs from the default of its task and model.
+        """The run with settings for some shapes of tasks only where they act, and without a reader that is the default.
 
         Raises:
-            ConfigError: For a reader of an unknown task.
+            ConfigError: For such a setting of an unknown task.
         """
         run = super().resolved()
         tuning = run.finetuning
-        if tuning is None or (tuning.reader is None and tuning.pooler):
+        if tuning is None or all(getattr(tuning, name) == neutral for name, neutral in OF_SOME_SHAPES.items()):
             return run
         settled = task_named(run.task).shape.settled(tuning).read_by_default(run.system.model.direction)
         return run.model_copy(update={"finetuning": settled})

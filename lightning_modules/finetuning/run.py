@@ -23,6 +23,7 @@ from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.shape import Head, Scored
+from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
@@ -70,7 +71,8 @@ class FinetuningRun:
     def build(self) -> Finetune:
         """The Lightning module with the pretrained backbone, and its pooler if pretraining had a sentence objective.
 
-        From scratch with word vectors, only the embedding table starts from these; all else is random.
+        From scratch with word vectors, only the embedding table starts from these; all else is random. In regression
+        with ``mean_label`` the first answers are near the mean label of the training examples that are used.
 
         Raises:
             ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for its
@@ -81,6 +83,11 @@ class FinetuningRun:
         backbone, head = self.networks()
         if self.word_vectors is not None:
             self.word_vectors.place(backbone.get_parameter("embeddings.word.weight"))
+        if self.reading.mean_label:
+            inputs = self.data.train
+            assert isinstance(head, TextHead)
+            assert isinstance(inputs, TextInputs)
+            head.start_at_mean(inputs.labels)
         steps, clip = len(self.data.train_dataloader()), settings.clip_norm
         return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
 

@@ -11,7 +11,8 @@ from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.tasks.reading.text_vectors import ReaderName
 from lightning_modules.training.optim import Optimizer, Schedule
 
-NO_READER = {"reader": None, "pooler": True}  # of settings for tasks that read no text as a whole
+# settings that act on some shapes of tasks alone (`Shape.idle`) -> their neutral values
+OF_SOME_SHAPES = {"reader": None, "pooler": True, "mean_label": False}
 
 
 class Features(Settings):
@@ -134,6 +135,12 @@ class FineTuning(Settings):
         "A dense layer as wide as the encoder, with tanh, between what stands for a text and the classifier "
         "(BERT's pooler).",
         neutral=True,
+    )
+    mean_label: bool = knob(
+        False,
+        "In regression, answer the mean training label at the start (the bias of the last layer) instead of 0. "
+        "Moving all answers that far can cost a small encoder what it knew.",
+        neutral=False,
     )
     bilstm_layers: int = knob(
         0,

@@ -94,7 +94,7 @@ CASES = {
     ),
     "reader of tasks that read no text": (
         ("  model.num_layers: [2, 4]\n", "  finetuning.reader: [first, mean]\ntasks: [squad1, wnut17]\n"),
-        [says("g.yaml:12: scales.smoke", "finetuning.reader", "squad1, wnut17", "positions")],
+        [says("g.yaml:12: scales.smoke", "finetuning.reader", "squad1", "wnut17", "positions")],
     ),
     "exclusion that excludes nothing": (
         ("seeds: 3", "exclude: [{when: {model.num_layers: 8}, reason: too slow}]"),

@@ -17,7 +17,7 @@ from lightning_modules.batch import Example
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.settings import NO_READER, FineTuning
+from lightning_modules.tasks.settings import OF_SOME_SHAPES, FineTuning
 
 
 class Examples(Protocol):
@@ -122,6 +122,7 @@ class Shape(ABC):
         rows: Rows per item.
         reads: Texts of a row, 1 or 2, if its head reads them as wholes; 0 where answers are read from single positions.
         classes: Number of possible answers; 0 if answers are not classes.
+        numbers: Whether answers are real numbers.
         line: The keys of an example in a user's own file.
     """
 
@@ -131,6 +132,7 @@ class Shape(ABC):
     rows: int = 1
     reads: int = 0
     classes: int = 0
+    numbers: bool = False
 
     @abstractmethod
     def read(self, rows: Iterable[Any], task: str) -> Examples:
@@ -167,6 +169,13 @@ class Shape(ABC):
         """What rows must share to be on the same side of an own split: a text that several of them ask about."""
 
     @property
+    def idle(self) -> dict[str, str]:
+        """Settings of a fine-tuning that cannot act on this shape -> why, worded to follow the name of a task."""
+        unread = "is answered from single positions, so nothing stands for its texts"
+        idle = {} if self.reads else {"reader": unread, "pooler": unread}
+        return idle if self.numbers else {**idle, "mean_label": "has labels that are no numbers"}
+
+    @property
     def usual(self) -> tuple[str, ...]:
         """The metrics of a task that names none."""
         return tuple(self.measures)
@@ -192,13 +201,13 @@ class Shape(ABC):
         """Name -> dev answers of a baseline without a network; the names are those of ``methods``."""
 
     def settled(self, settings: FineTuning) -> FineTuning:
-        """The settings with the reader that acts: none without a whole text, the mean where one text would be read
-        by its own mean.
+        """The settings as they act: those of ``idle`` are neutral, and one text is read by the mean if each would be
+        read by its own.
         """
-        if not self.reads:
-            return settings.model_copy(update=NO_READER)
-        alone = self.reads == 1 and settings.reader == "mean_per_text"
-        return settings.model_copy(update={"reader": "mean"}) if alone else settings
+        update: dict[str, Any] = {name: OF_SOME_SHAPES[name] for name in self.idle}
+        if self.reads == 1 and settings.reader == "mean_per_text":
+            update["reader"] = "mean"
+        return settings.model_copy(update=update)
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
         """The approximate number of items of so many examples with so many pieces in total."""

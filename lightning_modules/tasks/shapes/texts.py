@@ -201,6 +201,10 @@ class TextHead(Head):
         if self.pooler is not None and weights["weight"].shape == self.pooler.weight.shape:
             self.pooler.load_state_dict(weights)
 
+    def start_at_mean(self, labels: np.ndarray) -> None:
+        """Sets the bias to the mean label, so that only differences are left to learn."""
+        nn.init.constant_(self.output.bias, float(labels.mean()))
+
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
         """The summed cross-entropy, or squared error in regression."""
         return summed_loss(outputs, example.targets[LABEL].ids)
@@ -237,6 +241,11 @@ class Texts(Shape):
     def reads(self) -> int:
         """Texts of a row."""
         return 1 + self.pair
+
+    @property
+    def numbers(self) -> bool:
+        """Whether labels are real numbers."""
+        return not self.labels
 
     @property
     def classes(self) -> int:

@@ -193,6 +193,44 @@ class TestWhereNoTextIsRead:
         assert cells.finetuning({"finetuning.squad1.reader": None, "finetuning.squad1.pooler": True}, "squad1")
 
 
+class TestTheMeanLabel:
+    """A regression may start from the mean of the labels that it is trained on."""
+
+    @pytest.mark.parametrize("reader", [None, "mean_per_text"])
+    @pytest.mark.parametrize("examples", [None, 12])
+    def test_it_is_the_first_answer(self, tiny, reader, examples):
+        changes = {"reader": reader, "train_examples": examples, "mean_label": True}
+        tuning = FinetuningRun(tiny, "toy_numbers", SETTINGS.but(**changes), 0, None)
+        inputs, module = tuning.data.train, tuning.build().eval()
+        assert len(inputs) == (examples or 64)
+        assert module.head.output.bias.item() == pytest.approx(inputs.labels.mean(), abs=1e-6)
+        assert 0.2 < inputs.labels.mean() < 0.8
+        assert torch.allclose(module(inputs.batch(np.arange(5))), module.head.output.bias.expand(5, 1), atol=0.1)
+
+    def test_only_the_bias_differs(self, tiny):
+        plain, centred = (
+            FinetuningRun(tiny, "toy_numbers", SETTINGS.but(mean_label=mean), 0, None).build().state_dict()
+            for mean in (False, True)
+        )
+        assert {name for name in plain if not torch.equal(plain[name], centred[name])} == {"head.output.bias"}
+
+    def test_it_is_another_run_where_labels_are_numbers(self, tiny):
+        assert id_of(tiny, "toy_numbers", mean_label=True) != id_of(tiny, "toy_numbers")
+
+    @pytest.mark.parametrize("task", ["toy", "toy_pairs", "toy_options", "toy_names", "toy_spans"])
+    def test_elsewhere_it_changes_nothing(self, tiny, task):
+        assert id_of(tiny, task, mean_label=True) == id_of(tiny, task)
+        if task != "toy_spans":
+            FinetuningRun(tiny, task, SETTINGS.but(mean_label=True), 0, None).build()
+
+    @pytest.mark.parametrize("task", ["sst2", "squad1", "copa"])
+    def test_given_for_a_task_without_numbers_it_is_refused(self, task):
+        path = f"finetuning.{task}.mean_label"
+        with pytest.raises(ConfigError, match=f"{path}: {task} has labels that are no numbers"):
+            cells.finetuning({path: True}, task)
+        assert cells.finetuning({"finetuning.stsb.mean_label": True}, "stsb").mean_label
+
+
 class _Berts(torch.nn.Module):
     """BERT's classifier written out: the first position, the pooler, dropout, a linear layer."""
 
