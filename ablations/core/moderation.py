@@ -71,7 +71,8 @@ def moderated(samples: Mapping[Cell, Sequence[float]]) -> Group[Cell]:
 
     Args:
         samples: The values of each cell, one for each seed (or the differences of each block). A cell with fewer than
-            two values has no variance of its own and gets the pooled one, unless only one cell has any.
+            two values has no variance of its own. It gets the pooled one where the group knows that with at least one
+            degree of freedom: not where a single cell has a variance, or where the cells' variances differ much.
 
     >>> group = moderated({"a": [1.0, 1.2, 1.1, 1.2], "b": [3.0, 3.3, 3.1, 3.2], "c": [2.0, 2.2, 2.3, 2.2]})
     >>> round(group.common, 4), round(group.prior_df, 1), group.df
@@ -91,7 +92,7 @@ def moderated(samples: Mapping[Cell, Sequence[float]]) -> Group[Cell]:
     variances = {
         cell: Variance(float(value), float(freedom), total)
         for cell, value, freedom in zip(samples, shrunk, its_df, strict=True)
-        if freedom
+        if freedom >= 1
     }
     return Group(variances, float(common), float(prior_df), total, still)
 

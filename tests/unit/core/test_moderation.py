@@ -77,12 +77,24 @@ def test_a_variance_moves_up_towards_the_common_one_and_claims_no_more_than_all_
 
 
 def test_a_cell_with_one_seed_gets_the_pooled_variance():
-    samples = {"a": [1.0, 1.2, 1.1], "b": [3.0, 3.3, 3.1], "c": [2.0]}
+    samples = {"a": [1.0, 1.2, 1.1], "b": [3.0, 3.21, 3.1], "c": [2.0]}
     with_c, without = moderated(samples), moderated({cell: samples[cell] for cell in "ab"})
     assert {cell: with_c.variances[cell] for cell in "ab"} == without.variances
     pooled = (np.var(samples["a"], ddof=1) + np.var(samples["b"], ddof=1)) / 2
     assert with_c.variances["c"].value == pytest.approx(max(pooled, with_c.common))
     assert with_c.variances["c"].df == min(with_c.prior_df, 4)
+
+
+def test_cells_that_differ_much_say_nothing_of_one_without_a_variance():
+    samples = {"a": [1.0, 1.0001, 1.0002], "b": [1.0, 9.0, 4.0], "c": [2.0]}
+    assert moderated(samples).prior_df < 1
+    assert list(moderated(samples).variances) == ["a", "b"]
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6), min_size=1, max_size=8))
+def test_every_variance_has_a_degree_of_freedom(samples):
+    for variance in moderated(dict(enumerate(samples))).variances.values():
+        assert variance.df >= 1
 
 
 def test_one_cell_with_seeds_says_nothing_of_the_others():

@@ -19,11 +19,12 @@ def test_power_is_that_of_statsmodels(n, effect, alpha):
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("df", [2.0, 5.5, 70.0, math.inf])
-def test_the_detectable_effect_has_the_asked_power(df):
-    effect = detectable(0.3, df, 0.997)
-    assert power(effect, 0.3, df, 0.997) == pytest.approx(0.8, abs=1e-9)
-    assert effect > detectable(0.3, df, 0.95)
+@pytest.mark.parametrize("df", [1.0, 2.0, 5.5, 70.0, math.inf])
+@pytest.mark.parametrize("level", [0.95, 0.997, 0.9999])
+def test_the_detectable_effect_has_the_asked_power(df, level):
+    effect = detectable(0.3, df, level)
+    assert power(effect, 0.3, df, level) == pytest.approx(0.8, abs=1e-9)
+    assert effect > detectable(0.3, df, 0.9)
 
 
 def test_known_errors_need_the_normal_effect():
