@@ -1,7 +1,7 @@
 """One pretraining from start to finish."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import fingerprints
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
+from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.measures.by_sequence import losses_by_sequence
-from lightning_modules.measures.final_metrics import layer_similarity, pair_measures
+from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.probing.measure import probe
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
@@ -77,7 +78,7 @@ def fit(
     lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
-    fitted = _fitted(system, recorder, recorder.elapsed(), data.baselines(system.heldout_objective.targets))
+    fitted = _fitted(system, recorder, recorder.elapsed())
     if system.evaluation.probes:
         lightning.save_checkpoint(checkpoint)  # an end during the probes costs no training
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
@@ -91,10 +92,26 @@ def fit(
 def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, system: System) -> None:
     """Adds what is measured on held-out text at the end only."""
     bf16 = system.training.precision == "bf16"
-    fitted.layers = layer_similarity(module, data.heldout, bf16)
-    fitted.sums = _sums(module, data, system, bf16)
+    heldout, targets = data.heldout, system.heldout_objective.targets
+    if system.evaluation.sequences_at_end != system.evaluation.sequences:
+        heldout = data.some_heldout(system.evaluation.sequences_at_end)
+        fitted.metrics |= _named(measures(module, heldout, bf16))
+    fitted.metrics |= _named(data.baselines(targets, heldout))
+    fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
+    fitted.layers = layer_similarity(module, heldout, bf16)
+    fitted.sums = _sums(module, heldout, system, bf16)
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
+
+
+def _named(measured: Mapping[str, float]) -> dict[str, float]:
+    return {f"heldout.{name}": value for name, value in measured.items()}
+
+
+def _on_plateau(metrics: Mapping[str, float | bool], targets: Iterable[str]) -> bool:
+    """Whether no held-out loss is better than that of the bigram baseline."""
+    kinds = [f"heldout.{prefix(target)}" for target in targets]
+    return all(metrics[f"{kind}loss"] > metrics[f"{kind}bigram_loss"] for kind in kinds)
 
 
 def _probe(fitted: Fitted, module: Pretrain, system: System, seed: int, stop: Callable[[], bool]) -> None:
@@ -111,13 +128,14 @@ def _probe(fitted: Fitted, module: Pretrain, system: System, seed: int, stop: Ca
     fitted.cost["probes_seconds"] = time.monotonic() - started
 
 
-def _sums(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, Any]:
+def _sums(module: Pretrain, heldout: HeldOut, system: System, bf16: bool) -> dict[str, Any]:
     """The held-out losses by sequence, packed; empty for more sequences than a small file holds."""
-    if len(data.heldout.chosen) > _MOST_SEQUENCES:
+    if len(heldout.chosen) > _MOST_SEQUENCES:
         return {}
-    found = losses_by_sequence(module, data.heldout, bf16)
+    found = losses_by_sequence(module, heldout, bf16)
     form, evaluation = system.format.heldout().resolved(), system.evaluation
-    text = [fingerprints(system.data), system.data.essence(), form.essence(), evaluation.sequences, evaluation.rate]
+    count = evaluation.sequences_at_end
+    text = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
     return {
         "text": identity(text)[:16],
         "documents": pack(found.documents),
@@ -135,7 +153,7 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     al. 2020, Table 5, which does not describe the procedure).
     """
     count = system.evaluation.pairs
-    metrics = {f"heldout.{name}": value for name, value in data.pair_baselines(count).items()}
+    metrics = _named(data.pair_baselines(count))
     for name, negatives in QUESTIONS.items():
         examples = data.heldout_pairs(negatives, count, system.prepare_pairs())
         metrics[f"heldout.{name}_pairs"] = float(len(examples.chosen))
@@ -148,14 +166,9 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     return metrics
 
 
-def _fitted(system: System, recorder: Recorder, seconds: float, baselines: dict[str, float]) -> Fitted:
+def _fitted(system: System, recorder: Recorder, seconds: float) -> Fitted:
     curve, steps = recorder.curve, system.training.steps
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
-    metrics |= {f"heldout.{name}": value for name, value in baselines.items()}
-    kinds = [prefix(target) for target in system.heldout_objective.targets]
-    metrics["heldout.plateau"] = all(
-        metrics[f"heldout.{kind}loss"] > metrics[f"heldout.{kind}bigram_loss"] for kind in kinds
-    )
     tokens = steps * system.tokens_per_step()
     cost = {
         "seconds": seconds,

@@ -65,6 +65,13 @@ class Evaluation(Settings):
     """The held-out evaluation, the same for every variant of a grid whatever its training objective."""
 
     sequences: int = knob(1024, "Held-out sequences.", ge=1)
+    final_sequences: int | None = knob(
+        None,
+        "Held-out sequences of the measurement at the end, whose noise is part of every comparison; by default as many "
+        "as before.",
+        neutral=None,
+        ge=1,
+    )
     rate: float = knob(0.15, "Share of their tokens that are predicted, all replaced by [MASK].", gt=0, le=1)
     pairs: int = knob(
         0,
@@ -95,8 +102,15 @@ class Evaluation(Settings):
         return tuple(sorted(names))
 
     def resolved(self) -> Self:
-        """The settings with a construction of pairs only where there are pairs."""
-        return self if self.pairs else self.model_copy(update={"pairing": "released"})
+        """The settings with a construction of pairs only where there are pairs, and no second number that is equal."""
+        pairing = self.pairing if self.pairs else "released"
+        final = None if self.final_sequences == self.sequences else self.final_sequences
+        return self.model_copy(update={"pairing": pairing, "final_sequences": final})
+
+    @property
+    def sequences_at_end(self) -> int:
+        """Held-out sequences of the last measurement."""
+        return self.final_sequences or self.sequences
 
     @property
     def objective(self) -> MaskedLM:

@@ -72,7 +72,7 @@ def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
     text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
     if metric.startswith(_OF_PAIRS):
         return text | {"pairs": system.evaluation.pairs, "pairing": system.evaluation.pairing}
-    return text | {"break_mode": form.break_mode, "sequences": system.evaluation.sequences}
+    return text | {"break_mode": form.break_mode, "sequences": system.evaluation.sequences_at_end}
 
 
 @dataclass(frozen=True)

@@ -80,10 +80,14 @@ class PretrainingData(pl.LightningDataModule):
 
     @functools.cached_property
     def heldout(self) -> HeldOut:
-        """The held-out examples, for validation and the bigram baseline alike."""
+        """The held-out examples of the measurements during a training."""
+        return self.some_heldout(self.heldout_sequences)
+
+    def some_heldout(self, count: int) -> HeldOut:
+        """At most ``count`` held-out sequences, the same for every run; a larger number begins with a smaller one's."""
         sequences = self.format.heldout().arrange(open_store(self.data, "heldout"))
         size = self.micro_batch_size or self.batch_size
-        return HeldOut(sequences, self.heldout_sequences, size, self.prepare_heldout)
+        return HeldOut(sequences, count, size, self.prepare_heldout)
 
     def heldout_pairs(self, negatives: Negatives, count: int, prepare: Prepare | None = None) -> HeldOut:
         """Held-out segment pairs of one construction, the same for every run of this data and sequence length.
@@ -119,14 +123,18 @@ class PretrainingData(pl.LightningDataModule):
         """The held-out examples."""
         return self.heldout
 
-    def baselines(self, targets: Sequence[str] = ("mlm",)) -> dict[str, float]:
-        """Held-out losses in nats of the bigram baseline (``bigram_loss``) and token frequencies (``unigram_loss``).
+    def baselines(self, targets: Sequence[str] = ("mlm",), heldout: HeldOut | None = None) -> dict[str, float]:
+        """Losses in nats of the bigram baseline (``bigram_loss``) and token frequencies (``unigram_loss``).
 
         For the targets of language models the names start with ``next_`` and ``previous_``.
+
+        Args:
+            targets: What is predicted.
+            heldout: The text that is predicted; by default that of the measurements during a training.
         """
-        named = {}
+        named, examples = {}, list(heldout or self.heldout)
         for target in targets:
-            losses = bigram.cached_baseline(self.sequences.store, list(self.heldout), target)
+            losses = bigram.cached_baseline(self.sequences.store, examples, target)
             kind = bigram.prefix(target)
             named |= {f"{kind}bigram_loss": losses.bigram, f"{kind}unigram_loss": losses.unigram}
         return named

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from lightning_modules.pretraining import fit
+from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
 from lightning_modules.training.weights import WEIGHTS
 
@@ -92,6 +93,21 @@ def test_it_learns_what_is_there_to_learn(tiny, tmp_path):
     assert fitted.metrics["heldout.plateau"] == (losses[-1] > fitted.metrics["heldout.bigram_loss"])
     assert fitted.cost["tokens"] == 600 * 16 * 16
     assert fitted.curve["tokens"][-1] == fitted.cost["tokens"]
+
+
+def test_the_last_measurement_may_have_more_text(tiny, tmp_path):
+    """Training and curve stay; the final loss, its baselines and the losses by sequence are of the larger set."""
+    few = fit(tiny, 0, tmp_path / "few")
+    many = fit(tiny.but(**{"evaluation.final_sequences": 3 * tiny.evaluation.sequences}), 0, tmp_path / "many")
+    assert many.curve == few.curve
+    assert few.metrics["heldout.loss"] == few.curve["heldout.loss"][-1]
+    kept, own = many.sums["losses"]["loss"], few.sums["losses"]["loss"]
+    nats, counts = (unpack(kept[name]).astype(float) for name in ("nats", "counts"))
+    assert len(nats) == 3 * len(unpack(own["nats"]))
+    assert many.metrics["heldout.loss"] == pytest.approx(nats.sum() / counts.sum(), rel=1e-3)
+    assert many.metrics["heldout.bigram_loss"] != few.metrics["heldout.bigram_loss"]
+    assert many.metrics.keys() == few.metrics.keys()
+    assert many.sums["text"] != few.sums["text"]
 
 
 @pytest.mark.parametrize("micro", [8, 4, 3, 1])

@@ -79,6 +79,7 @@ ROWS = {
     "training.clip_norm": (0.0, 0.05),
     "training.precision": ("fp32", "bf16"),
     "evaluation.sequences": (16, 12),
+    "evaluation.final_sequences": (16, 24),  # seen in the final metrics
     "evaluation.rate": (0.15, 0.3),
     "evaluation.pairs": (0, 8),  # seen in the metrics
     "evaluation.pairing": None,  # the held-out text is too small to match pairs; see test_pairs_in_use.py
