@@ -168,7 +168,8 @@ def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
     axes.set_xlim(-1.04 * limit, 1.04 * limit)
     axes.xaxis.set_major_locator(MaxNLocator(7, symmetric=True))
     axes.grid(axis="y", visible=False)
-    what = f"{shown(next(iter(metrics)), 40)} ({name})" if len(metrics) == 1 else name
+    metric = shown(next(iter(metrics)), 40)
+    what = name if len(metrics) > 1 else metric if name in metric else f"{metric} ({name})"
     axes.set_xlabel(f"difference in {what}; to the right: as claimed", fontsize=9)
 
 

@@ -37,6 +37,8 @@ class _Claim(_Part):
     unit: str = knob("", "The unit of effect, interval and margin.")
     effect_low: float | None = knob(None, "The lower end of the interval that decides.")
     effect_high: float | None = knob(None, "Its upper end.")
+    quantity: str = knob("", "The unit of the metric: effects of one quantity compare.")
+    printed_effect: float | None = knob(None, "The published effect in that unit, where it transfers.")
     post_hoc: bool = knob(False, "Whether it was stated after runs had been seen.")
     effect: float | None = required("The difference.")
     removed: float | None = required("The share of the shortfall that is removed.")

@@ -1,10 +1,12 @@
 """Publishing beside what cannot be read: a grid of one's own, a broken file, a text that is gone."""
 
+import json
 import shutil
 
 import pytest
 
 from ablations.pages import publishing, runs_table
+from ablations.pages.cards import cards
 from ablations.planning import grids
 from ablations.study import Study
 from lightning_modules.config import ConfigError
@@ -61,6 +63,19 @@ def test_a_hypothesis_is_on_its_page_by_name_and_on_no_row_of_the_board(folder, 
     assert "less_is_more" not in board
     assert "tiny" not in board
     assert study.folder in publishing.republish(study.records.folder)
+
+
+def test_what_a_page_says_of_its_claims_reaches_the_overviews_whole(folder, tmp_path):
+    """What a verdict is when it is made, it is when the scoreboard has read it back; so its figures are drawn."""
+    study = finished("masking_ratio", "laptop", tmp_path / "results")
+    study.publish()
+    written = json.loads((study.folder / "page.json").read_text())["claims"]
+    ((_, card),) = cards(study.records.folder)
+    assert [{key: claim[key] for key in written[0]} for claim in card["claims"]] == [*written]
+    assert {path.name for path in study.records.folder.glob("*.svg")} == {
+        "claims_board_laptop.svg",
+        "claims_forest_laptop.svg",
+    }
 
 
 def test_a_file_that_cannot_be_read_stops_no_other_page(folder, tmp_path):
