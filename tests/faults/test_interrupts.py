@@ -44,6 +44,18 @@ def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch):
     assert not (folder / "last.ckpt").exists()
 
 
+@pytest.fixture
+def unignored():
+    """Signals as in a terminal: under nohup, or in the background of a script, some are ignored, and stay so."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("unignored")
 @pytest.mark.parametrize(
     ("number", "error", "code"),
     [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143), (signal.SIGHUP, SystemExit, 129)],
