@@ -108,7 +108,7 @@ def test_a_grid_on_a_full_disk_says_so_and_stops(cached, monkeypatch):
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """A results folder with one page and its 25 records, and a copy of it where one record more is gone."""
+    """A results folder with one page and its records, and a copy of it where one record more is gone."""
     known = grids.available()
     monkeypatch.setattr(grids, "available", lambda *_: {"masking_ratio": known["masking_ratio"]})
     old, new = finished.records(tmp_path / "old", "masking_ratio"), Records(tmp_path / "new")
