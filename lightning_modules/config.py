@@ -261,6 +261,9 @@ def problems(error: ValidationError, cls: type[Settings], what: str = "knob") ->
     readable = []
     for item in error.errors(include_url=False):
         path = ".".join(str(part) for part in item["loc"])
+        if isinstance(within := item.get("ctx", {}).get("error"), ConfigError):  # it names its own places
+            readable += [Problem(".".join(filter(None, (path, p.path))), p.message) for p in within.problems]
+            continue
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             parent = path.rpartition(".")[0]
