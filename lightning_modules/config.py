@@ -124,7 +124,7 @@ class Settings(BaseModel):
         """
         data, wrong = self.to_dict(), []
         for path, value in changes.items():
-            problem = _set(data, path, value.to_dict() if isinstance(value, Settings) else value, type(self))
+            problem = _set(data, path, as_data(value), type(self))
             wrong += [problem] if problem else []
         if wrong:
             raise ConfigError(wrong)
@@ -157,6 +157,13 @@ class Settings(BaseModel):
             if isinstance(part, Settings) and (new := part.resolved()) is not part:
                 changed[name] = new
         return self.model_copy(update=changed) if changed else self
+
+
+def as_data(value: Any) -> Any:
+    """The value of a knob as JSON-ready data."""
+    if isinstance(value, Settings):
+        return value.to_dict()
+    return [as_data(item) for item in value] if isinstance(value, tuple) else value
 
 
 def once(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:

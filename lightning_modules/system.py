@@ -16,7 +16,7 @@ from torch import nn
 from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
-from lightning_modules.config import ConfigError, Problem, Settings, canonical, diff, knob, label
+from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, knob, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS, Pairing
 from lightning_modules.draws import Draws, continued
@@ -241,15 +241,24 @@ class System(Settings):
             ) from None
 
     def resolved(self) -> Self:
-        """The system in full; of its start only what differs from it, and the steps."""
+        """The system in full, the values of its start included."""
         full = super().resolved()
         if not self.training.start:
             return full
-        before = self._started_from().resolved()
-        values = {path: (_plain(full.get(path)), _plain(before.get(path))) for path in self.training.start}
-        start = {path: then for path, (now, then) in sorted(values.items()) if now != then}
-        start["training.steps"] = before.training.steps
+        try:
+            before = self._started_from().resolved()
+        except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
+            return full
+        start = {path: as_data(before.get(path)) for path in ("training.steps", *self.training.start)}
         return full.model_copy(update={"training": full.training.model_copy(update={"start": start})})
+
+    def _bare(self) -> dict[str, Any]:
+        """As for all settings; of its start only the steps and what differs, so that spelling out more is no change."""
+        bare = super()._bare()
+        if start := self.training.start:
+            own = {path: as_data(self.get(path)) for path in start if path != "training.steps"}
+            bare["training"]["start"] = {path: value for path, value in start.items() if own.get(path, own) != value}
+        return bare
 
     @property
     def continued_from(self) -> Self | None:
@@ -349,11 +358,6 @@ class System(Settings):
     def flops_per_token(self) -> float:
         """Floating-point operations per presented position."""
         return self.flops_per_step() / self.tokens_per_step()
-
-
-def _plain(value: Any) -> Any:
-    """A value of a knob as JSON-ready data."""
-    return value.to_dict() if isinstance(value, Settings) else list(value) if isinstance(value, tuple) else value
 
 
 def _parameters_by_part(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, int]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from lightning_modules.backbones.transformer import Transformer
-from lightning_modules.config import ConfigError, Settings, flat
+from lightning_modules.config import ConfigError, as_data, flat
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def shaping(here: Transformer, there: Transformer, vocab_size: int) -> list[str]
 
     def shapes_it(path: str) -> bool:
         try:
-            return _shapes(here.but(**{path: _data(theirs.get(path))}), vocab_size) != shapes
+            return _shapes(here.but(**{path: as_data(theirs.get(path))}), vocab_size) != shapes
         except ConfigError:
             return True  # it goes with others that differ
 
@@ -42,10 +42,6 @@ def _shapes(model: Transformer, vocab_size: int) -> dict[str, torch.Size]:
     """The shapes of a backbone's weights, found without allocating memory."""
     with undrawn():
         return {name: tensor.shape for name, tensor in model.build(vocab_size).state_dict().items()}
-
-
-def _data(value: Any) -> Any:
-    return value.to_dict() if isinstance(value, Settings) else list(value) if isinstance(value, tuple) else value
 
 
 class _Undrawn(TorchFunctionMode):
