@@ -268,8 +268,8 @@ class System(Settings):
     @property
     def probed(self) -> tuple[str, ...]:
         """The probes of this training and of those that it starts from."""
-        ancestor = self.ancestor()
-        return tuple(dict.fromkeys((*self.evaluation.probes, *(ancestor.probed if ancestor else ()))))
+        own, before = self.evaluation.probes, self.continued_from
+        return own if before is None else tuple(dict.fromkeys((*own, *before.evaluation.probes)))
 
     def data_seed(self, seed: int) -> int:
         """The seed of order and noise: a continued training does not see again what its ancestor saw, in that order."""

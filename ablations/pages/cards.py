@@ -38,6 +38,7 @@ class _Claim(_Part):
     effect_low: float | None = knob(None, "The lower end of the interval that decides.")
     effect_high: float | None = knob(None, "Its upper end.")
     post_hoc: bool = knob(False, "Whether it was stated after runs had been seen.")
+    continued: bool = knob(False, "Whether it is about continued pretraining.")
     effect: float | None = required("The difference.")
     removed: float | None = required("The share of the shortfall that is removed.")
     low: float | None = required("Its lower bound.")
