@@ -142,9 +142,9 @@ class Settings(BaseModel):
         return self.resolved()._bare()
 
     def _bare(self) -> dict[str, Any]:
-        kept = {}
+        kept, values = {}, self.__dict__  # pydantic's place for fields, quicker than getattr by a tenth of a plan
         for name, neutral in _determining(type(self)):
-            value = getattr(self, name)
+            value = values[name]
             if neutral is _ABSENT or value != neutral:
                 kept[name] = value if type(value) in _LEAVES else _essence(value)
         return kept
