@@ -24,6 +24,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
 from ablations.pages import equal_compute, report, runs_table, tables, task_table
 from ablations.pages.publishing import publish
+from ablations.planning import cost as costing
 from ablations.planning import grids, scales, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running.execute import Summary, execute_phases
@@ -149,6 +150,7 @@ class Study:
         if "search runs" in rows:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
+        notes[:0] = [trunk_line(planned)] if planned.trunks else []
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([_frame_table(shown), cost_line(planned), *notes]), rows)
 
@@ -275,6 +277,19 @@ class Study:
         written = publish(self.source, self.resolve(), self.records)
         lines = "\n".join(f"* `{_shown_path(path)}`" for path in written.values())
         return Shown(f"Written:\n\n{lines}")
+
+
+def trunk_line(planned: Plan) -> str:
+    """What the trunks of a plan take, which all cells share and no row of its table counts."""
+    trunks = planned.trunks
+    costs = [planned.costs[run.id] for run in trunks]
+    one = formatting.duration(costing.seconds(costs[:1], planned.speed))
+    hours = sum(costing.seconds([cost], planned.speed) for cost in costs) / 3600
+    seeds = ", ".join(str(run.seed) for run in trunks)
+    count = f"{len(trunks)} trunk{'s' * (len(trunks) > 1)} (seeds {seeds})"
+    return (
+        f"{count} that the cells continue: {one} each, {hours:.1f} hours of one slot, charged once and in no row above."
+    )
 
 
 def cost_line(planned: Plan) -> str:

@@ -124,7 +124,7 @@ class Settings(BaseModel):
         """
         data, wrong = self.to_dict(), []
         for path, value in changes.items():
-            problem = _set(data, path, value.to_dict() if isinstance(value, Settings) else value, type(self))
+            problem = _set(data, path, as_data(value), type(self))
             wrong += [problem] if problem else []
         if wrong:
             raise ConfigError(wrong)
@@ -142,9 +142,9 @@ class Settings(BaseModel):
         return self.resolved()._bare()
 
     def _bare(self) -> dict[str, Any]:
-        kept = {}
+        kept, values = {}, self.__dict__  # pydantic's place for fields, quicker than getattr by a tenth of a plan
         for name, neutral in _determining(type(self)):
-            value = getattr(self, name)
+            value = values[name]
             if neutral is _ABSENT or value != neutral:
                 kept[name] = value if type(value) in _LEAVES else _essence(value)
         return kept
@@ -157,6 +157,13 @@ class Settings(BaseModel):
             if isinstance(part, Settings) and (new := part.resolved()) is not part:
                 changed[name] = new
         return self.model_copy(update=changed) if changed else self
+
+
+def as_data(value: Any) -> Any:
+    """The value of a knob as JSON-ready data."""
+    if isinstance(value, Settings):
+        return value.to_dict()
+    return [as_data(item) for item in value] if isinstance(value, tuple) else value
 
 
 def once(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -261,6 +268,9 @@ def problems(error: ValidationError, cls: type[Settings], what: str = "knob") ->
     readable = []
     for item in error.errors(include_url=False):
         path = ".".join(str(part) for part in item["loc"])
+        if isinstance(within := item.get("ctx", {}).get("error"), ConfigError):  # it names its own places
+            readable += [Problem(".".join(filter(None, (path, p.path))), p.message) for p in within.problems]
+            continue
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             parent = path.rpartition(".")[0]

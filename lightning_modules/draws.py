@@ -68,6 +68,15 @@ class Draws:
         return (self.uniform(purpose, columns) * high).astype(np.int64)
 
 
+def continued(seed: int, ancestors: int) -> int:
+    """The data seed of a training that starts where others of the same seed ended: new order, new noise.
+
+    >>> continued(7, 0)
+    7
+    """
+    return int(_key(seed, "continued", ancestors)) if ancestors else seed
+
+
 def permutation(seed: int, purpose: str, epoch: int, size: int) -> np.ndarray:
     """The order in which ``size`` items are visited in an epoch: a function of its arguments alone."""
     return np.random.Generator(np.random.Philox(key=int(_key(seed, purpose, epoch)))).permutation(size)

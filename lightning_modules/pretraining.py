@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import fingerprints
@@ -19,7 +20,7 @@ from lightning_modules.probing.measure import probe
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.training.checkpoint import resumable
-from lightning_modules.training.pretrain import Pretrain, stacked
+from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Interrupted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
 
@@ -56,25 +57,24 @@ def fit(
         system: The system to train.
         seed: Determines initialisation, dropout, data order and corruption.
         folder: Folder of checkpoint and weights.
-        start: Weights of the shallower run that initialise this one by stacking.
+        start: Weights of the run that this one starts from (`System.ancestor`): of a shallower one, which are stacked,
+            or of one that is continued.
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         checkpoint_seconds: Time between checkpoints.
 
     Raises:
-        ConfigError: When the system starts from a shallower one and ``start`` is missing.
+        ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
     checkpoint = folder / CHECKPOINT
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, checkpoint_seconds)
     module, data = system.build(seed), system.data_module(seed)
-    if (shallower := system.shallower()) is not None:
-        if start is None:
-            raise ConfigError(["training.warm_start needs the weights of the shallower run: pass them as `start`"])
-        module.load_state_dict(stacked(load_weights(start), shallower.model, system.model, module.state_dict()))
+    if (ancestor := system.ancestor()) is not None:
+        module.load_state_dict(_initial(system, ancestor, start, module))
     lightning = trainer(recorder, folder)
-    torch.manual_seed(seed)  # dropout
+    torch.manual_seed(system.data_seed(seed))  # dropout
     lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
@@ -87,6 +87,17 @@ def fit(
         _probe(fitted, module, system, seed, stop)
     keep_weights(module, folder)
     return fitted
+
+
+def _initial(system: System, ancestor: System, start: Path | None, module: Pretrain) -> dict[str, Tensor]:
+    """The weights of a new module at step 0, from those of its ancestor."""
+    knob = "start" if system.training.start else "warm_start"
+    if start is None:
+        raise ConfigError([f"training.{knob} needs the weights of the run that it starts from: pass them as `start`"])
+    weights, fresh = load_weights(start), module.state_dict()
+    if system.training.start:
+        return taken_over(weights, fresh)
+    return stacked(weights, ancestor.model, system.model, fresh)
 
 
 def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, system: System) -> None:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from pydantic import field_validator, model_validator
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
 from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
-from lightning_modules.config import Settings, canonical, knob, label
+from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, knob, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS, Pairing
-from lightning_modules.draws import Draws
+from lightning_modules.draws import Draws, continued
 from lightning_modules.objectives import MaskedLM, Masking, Objective, Objectives, SentencePair
 from lightning_modules.training.optim import Optimizer, Schedule
 
@@ -43,8 +43,17 @@ class Training(Settings):
         "one before, this one from the last (ALBERT, section 4.8).",
         neutral=(),
     )
+    start: dict[str, Any] = knob(
+        {},
+        "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here; "
+        "empty for random weights. Both have the same backbone and text; optimiser and schedule start anew.",
+        neutral={},
+    )
     clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
+
+    def __hash__(self) -> int:
+        return hash(canonical(self.essence()))  # a mapping has no hash of its own
 
     @model_validator(mode="after")
     def _whole_micro_batches(self) -> Self:
@@ -152,7 +161,28 @@ class System(Settings):
             raise ValueError(
                 f"training.warm_start: {self.model.sharing_groups} sharing_groups need as many layers, not {chain[0]}"
             )
+        if self.training.start:
+            self._check_start()
         return self
+
+    def _check_start(self) -> None:
+        """Checks that the weights of the training that this one starts from exist and fit.
+
+        Raises:
+            ConfigError: With paths that start with ``training.start``.
+        """
+        if self.training.warm_start:
+            both = "training.warm_start says as well which weights the training starts from; leave one of them out"
+            raise ConfigError([Problem("training.start", both)])
+        ancestor = self._started_from()
+        text = "must be as here: the vocabulary is made from the text, and ids would mean other words"
+        wrong = {f"data.{path}": text for path in diff(self.data, ancestor.data)}
+        wrong |= {
+            f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
+            for path in shaping(self.model, ancestor.model, self.data.tokenizer.vocab_size)
+        }
+        if wrong:
+            raise ConfigError(Problem(f"training.start.{path}", message) for path, message in wrong.items())
 
     def _check_needs(self) -> None:
         """Checks that the model supports what format and objectives ask of it, so that nothing is ignored."""
@@ -184,12 +214,66 @@ class System(Settings):
         if self.training.warm_start and model == "two_way":
             raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
 
-    def shallower(self) -> Self | None:
+    def ancestor(self) -> Self | None:
         """The system whose weights initialise this one; None if training starts from random weights."""
+        if self.training.start:
+            return self._started_from()
         *earlier, depth = self.training.warm_start or (None,)
         if depth is None:
             return None
         return self.but(**{"model.num_layers": depth, "training.warm_start": list(earlier)})
+
+    def _started_from(self) -> Self:
+        """What `Training.start` describes.
+
+        Raises:
+            ConfigError: With every bad knob, its path below ``training.start``.
+        """
+        start = self.training.start
+        if nested := [path for path in start if path in ("training", "training.start")]:
+            text = "cannot be given: a training starts from one that started from random weights"
+            raise ConfigError(Problem(f"training.start.{path}", text) for path in nested)
+        try:
+            return self.but(**{"training.start": {}, **start})
+        except ConfigError as error:
+            raise ConfigError(
+                Problem(".".join(filter(None, ("training.start", p.path))), p.message) for p in error.problems
+            ) from None
+
+    def resolved(self) -> Self:
+        """The system in full, the values of its start included."""
+        full = super().resolved()
+        if not self.training.start:
+            return full
+        try:
+            before = self._started_from().resolved()
+        except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
+            return full
+        start = {path: as_data(before.get(path)) for path in ("training.steps", *self.training.start)}
+        return full.model_copy(update={"training": full.training.model_copy(update={"start": start})})
+
+    def _bare(self) -> dict[str, Any]:
+        """As for all settings; of its start only the steps and what differs, so that spelling out more is no change."""
+        bare = super()._bare()
+        if start := self.training.start:
+            own = {path: as_data(self.get(path)) for path in start if path != "training.steps"}
+            bare["training"]["start"] = {path: value for path, value in start.items() if own.get(path, own) != value}
+        return bare
+
+    @property
+    def continued_from(self) -> Self | None:
+        """The system whose training this one continues; None if it starts from random or stacked weights."""
+        return self._started_from() if self.training.start else None
+
+    @property
+    def probed(self) -> tuple[str, ...]:
+        """The probes of this training and of those that it starts from."""
+        own, before = self.evaluation.probes, self.continued_from
+        return own if before is None else tuple(dict.fromkeys((*own, *before.evaluation.probes)))
+
+    def data_seed(self, seed: int) -> int:
+        """The seed of order and noise: a continued training does not see again what its ancestor saw, in that order."""
+        return continued(seed, 1 if self.training.start else 0)
 
     def build(self, seed: int) -> "Pretrain":
         """The Lightning module, its weights drawn from ``seed`` without changing the caller's generator."""
@@ -206,7 +290,7 @@ class System(Settings):
         )
 
     def data_module(self, seed: int) -> "PretrainingData":
-        """The Lightning data module: order and noise of batches depend on ``seed`` alone."""
+        """The Lightning data module: order and noise of batches depend on `data_seed` alone."""
         from lightning_modules.data.loader import PretrainingData
 
         return PretrainingData(
@@ -214,7 +298,7 @@ class System(Settings):
             format=self.format,
             prepare=functools.partial(_prepare, (self.objectives,), targets_only=self.objectives.read_targets_only),
             prepare_heldout=functools.partial(_prepare, (self.heldout_objective,), direction=self.looks),
-            seed=seed,
+            seed=self.data_seed(seed),
             steps=self.training.steps,
             batch_size=self.training.batch_size,
             micro_batch_size=self.training.micro_batch_size,
@@ -247,7 +331,7 @@ class System(Settings):
         vocab_size = self.data.tokenizer.vocab_size
         architecture = canonical([self.model.essence(), self.objectives.essence(), vocab_size])
         if architecture not in _counted:
-            with torch.device("meta"), _Undrawn():
+            with undrawn():
                 backbone, heads = self._networks()
             _counted[architecture] = _parameters_by_part(backbone, heads)
         return _counted[architecture]
@@ -284,17 +368,6 @@ def _parameters_by_part(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, 
         part = f"{name} head" if kind == "heads" else name if below else kind
         counts[part] += parameter.numel()
     return dict(counts)
-
-
-class _Undrawn(TorchFunctionMode):
-    """Skips the random initialisation of new weights when only their shapes are needed."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        return kwargs.get("tensor", *args[:1]) if func in _RANDOM else func(*args, **kwargs)
-
-
-_RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
 
 
 def _prepare(

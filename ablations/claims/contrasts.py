@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
+from ablations.claims.outcomes import Reason
 from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.core.estimates import NO_EXAMPLES
 from ablations.core.formatting import cell_text, value_text
 from ablations.core.metrics import EXACT
 from ablations.literature.published_values import same
+from ablations.measurements import trunks
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
 from ablations.measurements.measurements import BySeed, Measurements, lineage
@@ -43,6 +45,8 @@ class Sides:
         begun: Whether every side has a record.
         missing: Why a side has no cell; empty if all have one.
         apart: Why sides cannot be compared at all, such as different held-out text; empty if they can.
+        apart_for: The same as a reason.
+        trunks: The runs that its runs continue; they are behind the verdict too.
     """
 
     names: tuple[str, ...]
@@ -58,6 +62,8 @@ class Sides:
     begun: bool = False
     missing: str = ""
     apart: str = ""
+    apart_for: Reason = Reason.NONE
+    trunks: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -80,14 +86,16 @@ def collect(table: Measurements, claim: Claim) -> Sides:
             missing = f"side {letter} ({cell_text(side)}) {fault} of this scale"
             return Sides(names(claim, ()), missing=missing)
         cells.append(fitting[0])
-    compared = comparable([_rows(table, claim, cell) for cell in cells])
     measuring = [_measuring(cell, claim.metric) for cell in cells]
+    within = claim.metric not in EXACT and trunks.are_shared(measuring)
+    compared = comparable([_rows(table, claim, cell) for cell in cells], within)
+    apart_for, apart = _apart(claim, cells, measuring)
     distinct = {run.id: run for runs in measuring for run in runs}.values()
     awaited = sum(len(cell.awaited) for cell in cells)
     return Sides(
         names=names(claim, cells),
         cells=tuple(cells),
-        sample=_sample(table, claim, cells, compared),
+        sample=_sample(table, claim, cells, compared, within),
         runs=compared.runs,
         behind=_behind(measuring, compared),
         notes=() if claim.against else compared.notes,
@@ -96,7 +104,9 @@ def collect(table: Measurements, claim: Claim) -> Sides:
         silent=sum(len(table.silent(cell, claim.metric)) for cell in cells),
         unended=awaited + sum(not _has_ended(run, table) for run in distinct),
         begun=all(any(table.get(run.id) for run in runs) for runs in measuring),
-        apart=_apart(claim, cells),
+        apart=apart,
+        apart_for=apart_for,
+        trunks=tuple(dict.fromkeys(trunk.id for runs in measuring for run in runs if (trunk := trunks.trunk_of(run)))),
     )
 
 
@@ -111,14 +121,14 @@ def _rows(table: Measurements, claim: Claim, cell: Cell) -> BySeed:
     return {seed: row._replace(value=row.value - simple[seed].value) for seed, row in rows.items() if seed in simple}
 
 
-def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: Compared) -> Sample:
+def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: Compared, within: bool) -> Sample:
     values = tuple(tuple(side.values()) for side in compared.values)
     keys = tuple(cell.label for cell in cells)
     if claim.metric in EXACT:
         return Sample(keys, values, known=dict.fromkeys(keys, NO_EXAMPLES))
     groups = samples(table, cells, lambda cell: [row.value for row in _rows(table, claim, cell).values()])
     by_example = scores(compared.runs, claim.metric, table, claim.against)
-    return Sample(keys, values, groups, scores=by_example)
+    return Sample(keys, values, groups, scores=by_example, blocked=within)
 
 
 def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
@@ -154,16 +164,18 @@ def _behind(measuring: Sequence[Sequence[Run]], compared: Compared) -> tuple[str
     return tuple(dict.fromkeys(member.id for run in used for member in lineage(run)))
 
 
-def _apart(claim: Claim, cells: Sequence[Cell]) -> str:
-    """Why losses of these cells are not of one held-out text; empty if they are, or the metric has none."""
-    if claim.against or one_text(cells, claim.metric):
-        return ""
-    return "the held-out texts of the sides differ, so their losses do not compare"
+def _apart(claim: Claim, cells: Sequence[Cell], measuring: Sequence[Sequence[Run]]) -> tuple[Reason, str]:
+    """Why these cells do not compare: their losses are of different texts, or they ask different questions."""
+    if not claim.against and not one_text(cells, claim.metric):
+        return Reason.TEXT, "the held-out texts of the sides differ, so their losses do not compare"
+    if claim.metric not in EXACT and trunks.ask_different_questions(measuring):
+        return Reason.QUESTION, f"one side is {trunks.WORD}, the other starts {trunks.FROM_SCRATCH}"
+    return Reason.NONE, ""
 
 
 @dataclass(frozen=True)
 class Computing:
-    """The cost of the runs behind a verdict, parents included.
+    """The cost of the runs behind a verdict, parents included, trunks apart: several verdicts share them.
 
     Attributes:
         runs: Distinct runs with a record.

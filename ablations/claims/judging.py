@@ -25,7 +25,7 @@ without noise, such as a number of parameters, is compared directly and is no te
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ablations.claims.contrasts import Computing, Sides, collect, computing
+from ablations.claims.contrasts import Sides, collect, computing
 from ablations.claims.floors import floored, floors
 from ablations.claims.margins import margin
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason, Size
@@ -225,7 +225,9 @@ class _Judged:
             published=published(claim),
             proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
             runs=sides.runs,
-            computing=computing(sides.behind, measured) if sides.behind else Computing(),
+            computing=computing([id for id in sides.behind if id not in sides.trunks], measured),
+            continued=bool(sides.trunks),
+            trunks=computing([id for id in sides.behind if id in sides.trunks], measured),
         )
         return replace(verdict, sentence=sentence(verdict))
 
@@ -293,7 +295,7 @@ def _official(claim: Claim, cells: Sequence[Cell]) -> Claim:
 def _case(claim: Claim, measured: Measurements) -> _Case:
     sides, relation = collect(measured, claim), RELATIONS[claim.relation]
     reason, why = _without_estimate(claim, sides)
-    if not sides.n or reason in (Reason.UNTESTABLE, Reason.TEXT):
+    if not sides.n or reason in (Reason.UNTESTABLE, Reason.TEXT, Reason.QUESTION):
         return _Case(claim, sides, (), reason, why)
     problem = relation.problem(sides.sample.values)
     if problem:
@@ -309,7 +311,7 @@ def _case(claim: Claim, measured: Measurements) -> _Case:
 def _without_estimate(claim: Claim, sides: Sides) -> tuple[Reason, str]:
     """Why the runs of a claim cannot be compared, whatever they measured."""
     if sides.missing or sides.apart:
-        return (Reason.UNTESTABLE, sides.missing) if sides.missing else (Reason.TEXT, sides.apart)
+        return (Reason.UNTESTABLE, sides.missing) if sides.missing else (sides.apart_for, sides.apart)
     if claim.metric in EXACT and sides.n:
         return Reason.NONE, ""
     if not sides.begun:

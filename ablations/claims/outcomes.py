@@ -27,6 +27,7 @@ class Reason(StrEnum):
 
     UNTESTABLE = "not testable at this scale"
     TEXT = "different held-out text"
+    QUESTION = "another question"
     NO_RUN = "no run"
     UNFINISHED = "runs missing"
     LOST = "runs without a result"
@@ -53,6 +54,7 @@ class Reason(StrEnum):
 _UNMEASURED = (
     Reason.UNTESTABLE,
     Reason.TEXT,
+    Reason.QUESTION,
     Reason.NO_RUN,
     Reason.UNFINISHED,
     Reason.LOST,

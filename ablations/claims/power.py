@@ -103,10 +103,12 @@ def _prospect(
     if sd is None:
         return told
     df = sum(n - 1 for cell in here.cells if group_of(here.grid, cell) == group_of(here.grid, sides.cells[0]))
+    df = n - 1 if sides.sample.blocked else df
     known = dict.fromkeys((cell.label for cell in sides.cells), Variance(sd**2, max(df, 1), max(df, 1)))
     keys = tuple(cell.label for cell in sides.cells)
     scores = pilot_sides.sample.scores if pilot_sides and claim.relation not in ("ratio", "spread") else ()
-    sample = Sample(keys, ((0.0,) * n,) * len(keys), known=known, scores=scores, planned=True)
+    values, within = ((0.0,) * n,) * len(keys), sides.sample.blocked
+    sample = Sample(keys, values, known=known, scores=scores, planned=True, blocked=within)
     estimates = relation.estimates(claim, sample)
     return _with(
         told,
@@ -130,6 +132,8 @@ def _noise(claim: Claim, pilots: Mapping[str, Measurements]) -> tuple[str, float
         if sides.missing or sides.n < relation.fewest or relation.problem(sides.sample.values):
             continue
         sample = {"ratio": Sample.logs, "spread": Sample.spreads}.get(claim.relation, lambda same: same)(sides.sample)
+        if sample.has_noise and sample.within:
+            return name, sample.within.value**0.5, sides
         if sample.has_noise:
             return name, max(sample.variances[key].value for key in sample.keys) ** 0.5, sides
     assumed = ASSUMED.get(unit(claim.metric))

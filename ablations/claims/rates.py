@@ -32,13 +32,20 @@ def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate],
         values = [_tried(measured, sides, place, setting, claim.metric) for place in range(len(sides.cells))]
         if not all(values):
             continue
-        sample = Sample(sides.sample.keys, tuple(values), sides.sample.groups)
+        sample = _sample(sides.sample, values)
         if relation.problem(sample.values):
             continue
         direction = relation.direction(relation.interval(relation.estimates(claim, sample), LEVEL))
         if direction is opposite:
             return f"at {cell_text(dict(setting))} for all sides, in their searches, the direction is the opposite"
     return ""
+
+
+def _sample(judged: Sample, values: Sequence[tuple[float, ...]]) -> Sample:
+    """The values of trials with the noise of the evaluation; of one trunk, that within trunks."""
+    if judged.within is None:
+        return Sample(judged.keys, tuple(values), judged.groups)
+    return Sample(judged.keys, tuple(values), known=dict.fromkeys(judged.keys, judged.within), blocked=True)
 
 
 def _is_positive(relation: Better, estimates: Sequence[Estimate]) -> bool:

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from ablations.core.estimates import NO_EXAMPLES, Estimate, linear, summed
+from ablations.core.estimates import NO_EXAMPLES, Estimate, blocked, linear, residual, summed
 from ablations.core.examples import example_variance
 from ablations.core.moderation import Variance, own_variance
 from ablations.measurements.example_scores import Scores
@@ -27,6 +27,7 @@ class Sample:
         groups: The values of every cell of the variance groups: group -> cell -> values.
         known: The variance of one run of each cell, where ``groups`` do not give it.
         scores: The scores of each side by example; empty if examples are not counted.
+        blocked: Whether the sides continue from the same trunks: their first values belong together, and so on.
         planned: Whether the values stand for runs to come, so that only the noise of estimates means something.
         slopes: The derivative of each side's number by its mean: 1, or that of a transformation.
     """
@@ -38,6 +39,7 @@ class Sample:
     scores: tuple[Scores, ...] = ()
     slopes: tuple[float, ...] = ()
     planned: bool = False
+    blocked: bool = False
 
     @property
     def n(self) -> int:
@@ -52,12 +54,22 @@ class Sample:
     @property
     def has_noise(self) -> bool:
         """Whether every side has a variance."""
+        if self.blocked and self.known is None:
+            return self.within is not None
         return all(key in self.variances for key in self.keys)
+
+    @property
+    def within(self) -> Variance | None:
+        """Of sides that continue from the same trunks: the variance of a run within its trunk."""
+        distinct = dict(zip(self.keys, self.values, strict=True))
+        return residual(list(distinct.values())) if self.blocked else None
 
     def linear(self, weights: Sequence[float]) -> Estimate:
         """The sum of weight times mean over sides, with both parts of its noise."""
         terms = list(zip(self.keys, weights, strict=True))
         samples = dict(zip(self.keys, self.values, strict=True))
+        if self.blocked:
+            return blocked(terms, samples, self.known, self._examples(weights))
         return linear(terms, samples, self.variances, self._examples(weights))
 
     def _examples(self, weights: Sequence[float]) -> Variance:
@@ -89,5 +101,7 @@ class Sample:
         if self.planned:
             return self
         far = tuple(tuple(abs(value - float(np.median(side))) for value in side) for side in self.values)
+        if self.blocked:
+            return replace(self, values=far, scores=())
         known = {key: own_variance(side) for key, side in zip(self.keys, far, strict=True) if len(side) > 1}
         return replace(self, values=far, known=known, scores=())

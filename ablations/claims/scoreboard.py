@@ -57,6 +57,7 @@ class Answer:
         removed, published: The share of b's shortfall that a removes, measured and printed; see `removed`.
         low, high: The adjusted interval of the measured share.
         runs: The ids of the runs behind it.
+        continued: Whether it is about continued pretraining.
         statement: The claim as the grid states it.
         quantity: The unit of the metric, as the dictionary of metrics has it: effects of one quantity compare.
         printed_effect: The published effect in that unit; None if it does not transfer.
@@ -88,6 +89,7 @@ class Answer:
     statement: str = ""
     quantity: str = ""
     printed_effect: float | None = None
+    continued: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,10 @@ class Entry:
             return False
         sizes = _SIZES[: _SIZES.index(scale) + 1] if scale in _SIZES else _SIZES[:1]
         return self.claim.testable in sizes or self.outcome(scale) not in (NOT_RUN, NO_GRID)
+
+    def continued(self, scale: str) -> bool:
+        """Whether some answer at a scale is about continued pretraining."""
+        return any(answer.continued for answer in self.answers if answer.scale == scale)
 
     @property
     def post_hoc(self) -> bool:
@@ -210,6 +216,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "effect_low": interval.low,
         "effect_high": interval.high,
         "post_hoc": verdict.claim.post_hoc,
+        "continued": verdict.continued,
         "metric": verdict.metric,
         "n": verdict.n,
         "effect": verdict.effect,

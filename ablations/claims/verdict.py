@@ -1,11 +1,12 @@
 """The verdict on a claim: its test, its measurements, its decision."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ablations.claims.contrasts import Computing
 from ablations.claims.outcomes import Direction, Reason, Size
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import Interval
+from ablations.measurements.trunks import WORD as CONTINUED
 from ablations.schema.claim import Claim
 
 
@@ -34,7 +35,9 @@ class Verdict:
         published: The printed values of the sides as a phrase, in the paper's own metric; never mixed with ours.
         proxy: How the paper's metric differs from ours, and our own split, if the data have one.
         runs: The run ids of each side, by seed.
-        computing: The cost of the runs behind the verdict.
+        computing: The cost of the runs behind the verdict, without trunks.
+        continued: Whether it is about continued pretraining, another question than pretraining from random weights.
+        trunks: The cost of the trunks that its runs continue, which other verdicts share.
         sentence: The verdict as one sentence for people, by `verdict_text`.
     """
 
@@ -64,7 +67,14 @@ class Verdict:
     proxy: str
     runs: tuple[tuple[str, ...], ...]
     computing: Computing
+    continued: bool = False
+    trunks: Computing = field(default_factory=Computing)
     sentence: str = ""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What a reader has to know of the claim wherever it is listed."""
+        return (*[CONTINUED] * self.continued, *["post hoc"] * self.claim.post_hoc)
 
     @property
     def a(self) -> str:

@@ -1,8 +1,8 @@
 """Estimates of what a claim compares: weighted sums of the means of cells, with the noise of seeds and of examples.
 
 Seeds need not be common to cells: in measured grids, runs with one seed are no more alike than others, so pairing them
-would only cost degrees of freedom. Where replication is in blocks (arms that continue from one trunk), the differences
-within each block are the sample of one cell with weight 1.
+would only cost degrees of freedom. Where replication is in blocks (arms that continue from one trunk), the sums within
+each block are the sample (`blocked`).
 """
 
 import math
@@ -10,9 +10,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from ablations.core.moderation import Variance
+from ablations.core.moderation import Variance, own_variance
 from ablations.core.power import detectable
 from ablations.core.statistics import LEVEL, POWER, Interval
 
@@ -128,6 +129,77 @@ def linear(
     most = max((part.most for part in parts), default=math.inf)
     noise = Variance(math.fsum(part.value for part in parts), min(satterthwaite(parts), most), most)
     return Estimate(value, noise, examples, n)
+
+
+def blocked(
+    terms: Iterable[tuple[Cell, float]],
+    samples: Mapping[Cell, Sequence[float]],
+    known: Mapping[Cell, Variance] | None = None,
+    examples: Variance = NO_EXAMPLES,
+) -> Estimate:
+    """The mean over blocks of the sum of weight times value over cells, such as arms that continue from one trunk.
+
+    What a block gives to all of its cells alike drops out of weights that add up to 0. The sums are a sample of blocks,
+    and the test is Student's, with one degree of freedom less than blocks: exact for normal noise, however the noise of
+    cells differs. Residuals of cells and blocks together, pooled or moderated, have more degrees of freedom and err
+    where one cell is noisier than others (`simulation.in_blocks` measures both).
+
+    Args:
+        terms: Cells with their weights, as for `linear`.
+        samples: The values of each cell, one for each block, in one order.
+        known: The variance of one run of each cell within its block, in place of the spread of the sums.
+        examples: The variance of the value over new held-out examples.
+
+    Raises:
+        ValueError: If the cells that take part have different numbers of values, or none.
+
+    >>> samples = {"a": [3.0, 5.3, 4.1], "b": [2.0, 4.1, 3.3]}  # blocks differ by 2, differences by 0.2
+    >>> estimate = blocked([("a", 1.0), ("b", -1.0)], samples)
+    >>> round(estimate.value, 3), round(estimate.error, 3), estimate.df, estimate.n
+    (1.0, 0.115, 2, 3)
+    """
+    weights = summed(terms)
+    if not weights:
+        return linear((), samples, {}, examples)
+    counts = {len(samples.get(cell, ())) for cell in weights}
+    if len(counts) > 1:
+        numbers = ", ".join(map(str, sorted(counts)))
+        raise ValueError(f"cells have {numbers} blocks; sums need the same ones of each cell")
+    sums = [
+        math.fsum(weight * samples[cell][block] for cell, weight in weights.items()) for block in range(max(counts))
+    ]
+    if known is not None:
+        parts = [Variance(weight**2 * known[cell].value, known[cell].df) for cell, weight in weights.items()]
+        spread = Variance(math.fsum(part.value for part in parts), min(part.df for part in parts))
+    else:
+        spread = own_variance(sums) if len(sums) > 1 else Variance(0.0, 0.0)
+    noise = {_SUM: spread} if spread.value else {}
+    return linear([(_SUM, 1.0)], {_SUM: sums}, noise, examples)
+
+
+_SUM = "sum"
+
+
+def residual(samples: Sequence[Sequence[float]]) -> Variance | None:
+    """The variance of a run within its block, pooled over cells: what is left without the means of cells and blocks.
+
+    Args:
+        samples: The values of each cell, one for each block, in one order; of a single cell, its own variance.
+
+    Returns:
+        None for fewer than two blocks, and without any noise.
+    """
+    values = np.asarray(samples, dtype=float)
+    cells, blocks = values.shape
+    if blocks < 2:
+        return None
+    if cells < 2:
+        own = own_variance(values[0].tolist())
+        return own if own.value else None
+    left = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    df = (cells - 1) * (blocks - 1)
+    variance = float((left**2).sum()) / df
+    return Variance(variance, float(df)) if variance else None
 
 
 def summed(terms: Iterable[tuple[Cell, float]]) -> dict[Cell, float]:

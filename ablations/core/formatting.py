@@ -9,7 +9,7 @@ import io
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +121,8 @@ def value_text(path: str, value: Any) -> str:
         return "on" if value else "off"
     if isinstance(value, (list, tuple)):
         return " + ".join(value_text(path, item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{path_text(inner)} {value_text(inner, item)}" for inner, item in value.items())
     if is_share(path) and isinstance(value, (int, float)):
         return f"{100 * value:.6g} %"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

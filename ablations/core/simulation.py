@@ -165,7 +165,7 @@ def coverage(grids: int = GRIDS) -> list[Row]:
     """
     rows: list[Row] = []
     kinds = [(kind, "normal") for kind in CELLS] + [("all alike", noise) for noise in NOISE if noise != "normal"]
-    for (kind, noise), seeds, draws in _conditions("coverage", kinds, SEEDS):
+    for (kind, noise), seeds, draws in conditions("coverage", kinds, SEEDS):
         shape = (grids, VARIANTS + 1, seeds)
         values = runs(draws, *shape, kind=kind) if noise == "normal" else NOISE[noise](draws, shape)
         for method in METHODS:
@@ -193,7 +193,7 @@ def coverage_of_examples(grids: int = GRIDS // 4) -> list[Row]:
     each), and the run (0.1 or 0.6). Without the noise of examples an interval knows new runs only.
     """
     rows: list[Row] = []
-    for kind, seeds, draws in _conditions("examples", list(ANSWERS), SEEDS):
+    for kind, seeds, draws in conditions("examples", list(ANSWERS), SEEDS):
         ends: dict[str, list[tuple[float, float]]] = {"seeds": [], "seeds and examples": []}
         for _ in range(grids):
             for method, estimate in _of_answers(draws, seeds, ANSWERS[kind]).items():
@@ -204,7 +204,7 @@ def coverage_of_examples(grids: int = GRIDS // 4) -> list[Row]:
             share = float(np.mean((low <= 0) & (high >= 0)))
             rows.append({
                 "answers": kind, "seeds": seeds, "method": method, "grids": grids, "coverage": share,
-                "standard error": _error(share, grids), "width": float(np.median(high - low)),
+                "standard error": binomial_error(share, grids), "width": float(np.median(high - low)),
             })  # fmt: skip
     return rows
 
@@ -230,7 +230,7 @@ def _spread(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
-def _error(share: float, trials: int) -> float:
+def binomial_error(share: float, trials: int) -> float:
     """Standard error of a simulated share."""
     return math.sqrt(share * (1 - share) / trials)
 
@@ -244,7 +244,7 @@ def family_wise_error(grids: int = 3 * GRIDS) -> list[Row]:
     not seen (``own claim`` says how often it errs).
     """
     rows: list[Row] = []
-    for kind, size, draws in _conditions("families", [*CELLS, BIMODAL], FAMILIES):
+    for kind, size, draws in conditions("families", [*CELLS, BIMODAL], FAMILIES):
         for effects in ("none", "every other one") if size > 1 else ("none",):
             extra = kind == BIMODAL and size == 1  # beside the only claim, a cell without one
             values = runs(draws, grids, size + 1 + extra, LOOKS.n[-1], kind)
@@ -257,7 +257,7 @@ def family_wise_error(grids: int = 3 * GRIDS) -> list[Row]:
                 found = rejected(p) > 0
                 row[method] = float(found[:, :last][:, ~is_real[:last]].any(axis=1).mean())
                 if method == "moderated":
-                    row["standard error"] = _error(row[method], grids)
+                    row["standard error"] = binomial_error(row[method], grids)
                     low = np.any(p < 1 - LEVEL, axis=2)[:, :last]
                     row["uncorrected"] = float(low[:, ~is_real[:last]].any(axis=1).mean())
                     row["own claim"] = float(found[:, last].mean()) if last < size and not is_real[last] else None
@@ -272,7 +272,7 @@ def power(grids: int = GRIDS) -> list[Row]:
     of the typical grid, as a plan does from its pilot.
     """
     rows: list[Row] = []
-    for _, size, draws in _conditions("power", [""], FAMILIES):
+    for _, size, draws in conditions("power", [""], FAMILIES):
         level = 1 - nominal_alpha((1 - LEVEL) / size, LOOKS)
         values = runs(draws, grids, size + 1, LOOKS.n[-1])
         for effect in EFFECTS:
@@ -284,14 +284,14 @@ def power(grids: int = GRIDS) -> list[Row]:
                 error, df = (float(np.median(part)) for part in contrasts(values[..., : LOOKS.n[0]], method)[1:])
                 rows.append({
                     "effect": effect, "family": size, "method": method, "grids": grids, "first look": first,
-                    "standard error": _error(first, grids), "formula": formulas.power(effect, error, df, level),
+                    "standard error": binomial_error(first, grids), "formula": formulas.power(effect, error, df, level),
                     "both looks": float((when > 0).mean()),
                     "seeds": LOOKS.n[0] + (LOOKS.n[1] - LOOKS.n[0]) * (1 - first),
                 })  # fmt: skip
     return rows
 
 
-def _conditions(
+def conditions(
     study: str, kinds: Sequence[Any], numbers: Sequence[int]
 ) -> Iterator[tuple[Any, int, np.random.Generator]]:
     """Every kind with every number, and its own stream of random numbers."""

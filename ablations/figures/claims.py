@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason
 from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, OPEN, OTHERWISE, Answer, Entry, states
 from ablations.figures.style import FAINT, INK, PAPER, STYLE, blank, keyed, shown, titles
+from ablations.measurements.trunks import WORD as CONTINUED
 
 COLOURS = {
     REPLICATES: "#009E73",
@@ -186,9 +187,13 @@ def _names(answers: Sequence[Answer]) -> list[str]:
     names = []
     for answer in answers:
         is_twice = said.count((answer.statement, answer.metric)) > 1
-        about = ", ".join([answer.metric] * several + [answer.grid] * is_twice)
-        text = answer.statement.rstrip(".") + (f" [{about}]" if about else "")
-        names.append("\n".join(textwrap.wrap(shown(text, 118), 60)[:2]))
+        about = ", ".join([answer.metric] * several + [answer.grid] * is_twice + [CONTINUED] * answer.continued)
+        tail = f" [{about}]" if about else ""
+        text = shown(answer.statement.rstrip(".") + tail, 118)
+        if answer.continued and not text.endswith(tail):  # the mark must not be what is cut
+            tail = f" [{CONTINUED}]"
+            text = shown(answer.statement.rstrip("."), 110 - len(tail)) + tail
+        names.append("\n".join(textwrap.wrap(text, 60)[:2]))
     return names
 
 

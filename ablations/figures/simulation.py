@@ -114,6 +114,36 @@ def family_wise_error(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+def trunks(rows: Sequence[Row]) -> Figure:
+    """The share of grids with a false finding among arms of trunks: a panel per family, a mark per way to compare."""
+    methods, families = (list(dict.fromkeys(row[name] for row in rows)) for name in ("method", "family"))
+    kinds = list(dict.fromkeys((row["arms"], row["noisier cells"]) for row in rows))
+    with mpl.rc_context(STYLE):
+        figure = blank(1.9 + 0.36 * len(kinds))
+        key, panels = _panels(figure, len(families))
+        for axes, size in zip(panels, families, strict=True):
+            axes.axvline(100 * (1 - LEVEL), color=FAINT, lw=1, ls=(0, (5, 3)))
+            for method, old in zip(methods, METHODS, strict=True):
+                found = [row for row in rows if row["family"] == size and row["method"] == method]
+                shares = [[100 * row["errs"] for row in found if (row["arms"], row["noisier cells"]) == kind]
+                          for kind in kinds]  # fmt: skip
+                places = np.arange(len(kinds)) + _OFFSETS[old]
+                axes.hlines(places, [min(one) for one in shares], [max(one) for one in shares], color=_HUES[old], lw=2)
+                means = [float(np.mean(one)) for one in shares]
+                axes.plot(means, places, _MARKS[old], ms=5, color=_HUES[old], label=method)
+            axes.set_title(f"{size} claim{'s' * (size > 1)}")
+        panels[0].set_xlim(0, 108 * max(row["errs"] for row in rows))
+        panels[len(panels) // 2].set_xlabel("grids with a false finding (%); dashed: the 5 % promised")
+        panels[0].set_yticks(
+            range(len(kinds)), [f"{arms} arms, {kind.replace('variant', 'arm')}" for arms, kind in kinds]
+        )
+        panels[0].set_ylim(len(kinds) - 0.45, -0.55)
+        _key(key, panels[0])
+        about = f"lines: trunks of half and of nine tenths of the variance; {rows[0]['grids']:,} simulated grids each"
+        titles(figure, "How often do arms of common trunks differ without an effect?", about)
+    return figure
+
+
 def power(rows: Sequence[Row]) -> Figure:
     """The power to detect an effect over its size: a panel per family; the first look dotted, both looks solid."""
     with mpl.rc_context(STYLE):

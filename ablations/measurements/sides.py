@@ -82,10 +82,12 @@ class Compared:
     Attributes:
         sides: The measurements of each side by seed. Sides may have different seeds.
         apart: Seeds left out because of different device classes.
+        alone: Seeds left out because not every side has a run, where runs are compared within seeds.
     """
 
     sides: tuple[BySeed, ...]
     apart: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
 
     @property
     def n(self) -> int:
@@ -111,14 +113,15 @@ class Compared:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was left out and why, one sentence each."""
-        if not self.apart:
-            return ()
-        listed = ", ".join(map(str, self.apart))
-        return (f"seeds {listed} are left out: their runs come from different device classes",)
+        left_out = (
+            (self.apart, "their runs come from different device classes"),
+            (self.alone, "not every side has a run that continues from that trunk"),
+        )
+        return tuple(f"seeds {', '.join(map(str, seeds))} are left out: {why}" for seeds, why in left_out if seeds)
 
 
-def comparable(sides: Sequence[BySeed]) -> Compared:
-    """The runs of two or more sides that may be compared.
+def comparable(sides: Sequence[BySeed], within_seeds: bool = False) -> Compared:
+    """The runs of two or more sides that may be compared, ``within_seeds`` only those of seeds that all sides have.
 
     A seed whose runs come from different device classes is left out. If the rest is still of several classes, so is a
     seed that some side lacks: then every class adds the same to all sides.
@@ -127,7 +130,9 @@ def comparable(sides: Sequence[BySeed]) -> Compared:
     apart = {seed for seed in seeds if len({side[seed].device for side in sides if seed in side}) > 1}
     if len({row.device for side in sides for seed, row in side.items() if seed not in apart}) > 1:
         apart |= {seed for seed in seeds if any(seed not in side for side in sides)}
+    alone = {seed for seed in seeds if within_seeds and any(seed not in side for side in sides)} - apart
     return Compared(
-        tuple({seed: row for seed, row in sorted(side.items()) if seed not in apart} for side in sides),
+        tuple({seed: row for seed, row in sorted(side.items()) if seed not in apart | alone} for side in sides),
         tuple(sorted(apart)),
+        tuple(sorted(alone)),
     )

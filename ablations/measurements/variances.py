@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ablations.core.estimates import Estimate, linear
+from ablations.core.estimates import Estimate, blocked, linear
 from ablations.core.formatting import cell_text
 from ablations.core.moderation import Variance, moderated
+from ablations.measurements import trunks
 from ablations.measurements.measurements import BySeed, Measurements
 from ablations.measurements.sides import Compared, agrees, as_printed, comparable
 from ablations.schema.cell import Cell
@@ -54,21 +55,30 @@ def differences(measured: Measurements, rows: Callable[[Cell], BySeed]) -> Diffe
         rows: Gives what is compared of a cell, by seed.
     """
     values = {cell.label: [row.value for row in rows(cell).values()] for cell in measured.cells}
+    runs = {run.id: run for cell in measured.cells for run in cell.work}
     noise = pooled(samples(measured, measured.cells, lambda cell: values[cell.label]))
 
     def difference(a: Cell, b: Cell) -> tuple[Compared, Estimate | None]:
-        compared = comparable([rows(a), rows(b)])
-        if not compared.n:
+        both = [[runs[row.run] for row in rows(cell).values()] for cell in (a, b)]
+        within = trunks.are_shared(both)
+        compared = comparable([rows(a), rows(b)], within)
+        if not compared.n or trunks.ask_different_questions(both):
             return compared, None
         names = (a.label, b.label)
         sides = {name: list(side.values()) for name, side in zip(names, compared.values, strict=True)}
-        return compared, linear(zip(names, (1.0, -1.0), strict=True), sides, noise)
+        terms = list(zip(names, (1.0, -1.0), strict=True))
+        return compared, blocked(terms, sides) if within else linear(terms, sides, noise)
 
     return difference
 
 
 def about(grid: Grid, cells: Sequence[Cell]) -> str:
     """Within which groups variances are pooled, as a sentence."""
+    if trunks.of_cells(cells):
+        return (
+            "Cells that continue from common trunks are compared trunk by trunk, and the spread of these differences "
+            "over trunks is their noise."
+        )
     if not grid.variance_groups:
         return f"Variances of runs are pooled by moderation over all {len(cells)} cells, for each metric."
     groups = "; ".join(_text(when) for when in grid.variance_groups)

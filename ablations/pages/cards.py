@@ -40,6 +40,7 @@ class _Claim(_Part):
     quantity: str = knob("", "The unit of the metric: effects of one quantity compare.")
     printed_effect: float | None = knob(None, "The published effect in that unit, where it transfers.")
     post_hoc: bool = knob(False, "Whether it was stated after runs had been seen.")
+    continued: bool = knob(False, "Whether it is about continued pretraining.")
     effect: float | None = required("The difference.")
     removed: float | None = required("The share of the shortfall that is removed.")
     low: float | None = required("Its lower bound.")

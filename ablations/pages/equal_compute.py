@@ -26,6 +26,7 @@ from ablations.core.formatting import (
     value_text,
 )
 from ablations.core.statistics import Interval, mean_interval
+from ablations.measurements import trunks
 from ablations.measurements.measurements import BySeed, Measurements, device_class
 from ablations.measurements.sides import baseline_of, one_text
 from ablations.measurements.variances import differences
@@ -277,6 +278,8 @@ def _notes(by_unit: Sequence[EqualCompute]) -> list[str]:
         "finished run has reached. Before its end a run has not finished its learning-rate schedule; a run planned "
         "for that amount would reach a lower loss.",
     )
+    if any(trunks.of_cells([at.cell]) for equal in comparable[:1] for at in equal.cells):
+        notes.append(f"These are runs of {trunks.WORD}: amounts are their own, without those of their trunks.")
     if any(at.interpolated for equal in comparable for at in equal.cells):
         notes.append("*: interpolated between two measurements in at least one run.")
     if any(equal.unit in ("flops", "seconds") for equal in comparable):

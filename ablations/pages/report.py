@@ -3,6 +3,7 @@
 All of it is rebuilt from the records, without training or a corpus.
 """
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from ablations.core.formatting import (
     value_text,
 )
 from ablations.figures import grid_figures
+from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements, device_class
 from ablations.measurements.variances import about
 from ablations.pages import (
@@ -223,7 +225,7 @@ def _values(path: str, values: Any) -> str:
 def _verdict_line(verdict: Verdict) -> str:
     outcome, _, rest = verdict.sentence.partition(": ")
     proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
-    origin = verdict.claim.origin + ", post hoc" * verdict.claim.post_hoc
+    origin = ", ".join((verdict.claim.origin, *verdict.marks))
     claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(origin)})"
     return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}"
 
@@ -242,8 +244,7 @@ def _equal(plan: Planned) -> str:
     }[grid.budget.equal]
     lines = [
         f"* Every cell gets {amount} of the baseline.",
-        "* A seed sets initialisation, data order and corruption. Cells have the same seeds; comparisons take them as "
-        "separate draws, because runs of one seed are no more alike than others.",
+        _seeds(plan),
         f"* {about(grid, plan.cells)}",
         f"* Every cell starts from the system `{grid.base}`; only the knobs in the table differ.",
     ]
@@ -267,6 +268,19 @@ def _equal(plan: Planned) -> str:
     return "\n".join(lines)
 
 
+def _seeds(plan: Planned) -> str:
+    """What a seed sets, and what it has to do with comparisons."""
+    sets = "* A seed sets initialisation, data order and corruption. Cells have the same seeds"
+    if found := trunks.of_cells(plan.cells):
+        own = f"{found[0].system.training.steps:,} steps"
+        return (
+            f"{sets}, and each continues from the trunk of its seed, a pretraining of {own} that all share, with new "
+            "optimiser state, its own learning rate from its first step, and another order and other masks: "
+            f"*{trunks.WORD}*, another question than pretraining from random weights."
+        )
+    return f"{sets}; comparisons take them as separate draws, because runs of one seed are no more alike than others."
+
+
 def _cost(plan: Planned, measured: Measurements) -> str:
     ids = sorted(_ids(plan)[0])
     records = [record for id in ids if (record := measured.get(id)) is not None]
@@ -278,8 +292,20 @@ def _cost(plan: Planned, measured: Measurements) -> str:
     return (
         f"{len(records)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
         f"{quantity(total['flops'])} floating-point operations{_commits(records)}."
+        + _trunk_cost(plan, measured)
         + search_report.cost_sentence(measured)
     )
+
+
+def _trunk_cost(plan: Planned, measured: Measurements) -> str:
+    """What the trunks took, on top; empty without any."""
+    found = trunks.of_cells(plan.cells)
+    records = [record for run in found if (record := measured.get(run.id)) is not None]
+    if not found:
+        return ""
+    took = duration(sum(record.cost.get("seconds", 0.0) for record in records))
+    seeds = ", ".join(str(run.seed) for run in found)
+    return f" On top, charged once: {len(found)} trunks (seeds {seeds}) that all cells continue, {took} of computing."
 
 
 def _commits(records: Sequence[Record]) -> str:
@@ -336,8 +362,9 @@ def index(results_dir: Path) -> Path:
 
 
 def _claim_line(claim: Mapping[str, Any]) -> str:
-    marks = [*(["own hypothesis"] if not claim["claim"] else []), *(["post hoc"] if claim.get("post_hoc") else [])]
-    own = f" ({', '.join(marks)})" if marks else ""
+    flags = (not claim["claim"], claim.get("continued"), claim.get("post_hoc"))
+    marks = itertools.compress(("own hypothesis", trunks.WORD, "post hoc"), flags)
+    own = f" ({', '.join(marks)})" if any(flags) else ""
     return f"* *{markdown_text(claim['statement'])}*{own}: {markdown_text(claim['sentence'])}."
 
 

@@ -12,6 +12,7 @@ from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, Answer
 from ablations.core.formatting import Entry, Sheet
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
+from ablations.measurements.trunks import WORD as CONTINUED
 from ablations.pages import tables
 from ablations.pages.cards import cards
 from ablations.planning import grids
@@ -71,8 +72,8 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
     )
     numbers = Sheet(
         ["claim", "paper", "table", "statement", "published", "relation", "testable", "grids", "grid", "scale", "asked",
-         "post hoc", "metric", "unit", "outcome", "direction", "size", "reason", "look", "n", "effect", "low", "high",
-         "margin", "removed", "removed low", "removed high", "removed as published"],
+         "post hoc", "continued", "metric", "unit", "outcome", "direction", "size", "reason", "look", "n",
+         "effect", "low", "high", "margin", "removed", "removed low", "removed high", "removed as published"],
         [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
     )  # fmt: skip
     runs = [
@@ -84,9 +85,10 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
 
 
 def _outcome(entry: scoreboard.Entry, scale: str) -> str:
-    """``not resolved: power``: the outcome with its reason, and whether the claim is post hoc."""
+    """``not resolved: power``: the outcome with its reason, and what else a reader has to know."""
     words = [entry.outcome(scale), entry.reason(scale)]
-    return ": ".join(filter(None, words)) + " (post hoc)" * entry.post_hoc
+    marks = [*[CONTINUED] * entry.continued(scale), *["post hoc"] * entry.post_hoc]
+    return ": ".join(filter(None, words)) + (f" ({', '.join(marks)})" if marks else "")
 
 
 def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
@@ -94,9 +96,9 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 6, NOT_RUN if entry.grids else NO_GRID, *[None] * 13]
-    known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.metric, answer.unit, answer.outcome]
-    known += [answer.direction, answer.size, answer.reason, answer.look, answer.n, answer.effect]
+        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * 13]
+    known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.continued, answer.metric, answer.unit]
+    known += [answer.outcome, answer.direction, answer.size, answer.reason, answer.look, answer.n, answer.effect]
     known += [answer.effect_low, answer.effect_high, answer.margin]
     return [*known, answer.removed, answer.low, answer.high, answer.published]
 

@@ -232,7 +232,7 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
         ("claim", "source", "published", "verdict", "direction", "size", "measured in", "a better than b by",
          "adjusted interval", "look", "n", "why open", "detectable", "computing", "remarks"),
         [
-            (v.claim.statement, v.claim.origin + " (post hoc)" * v.claim.post_hoc, v.published, v.outcome,
+            (v.claim.statement, _origin(v), v.published, v.outcome,
              direction_text(v), size_text(v), _measure(v), amount(v), range_text(v.adjusted), _look(v), v.n,
              str(v.reason), "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.remarks, v.proxy))))
@@ -242,21 +242,27 @@ def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
         notes=_claim_notes(verdicts),
     )  # fmt: skip
     everything = Sheet(
-        ("claim", "statement", "source", "post hoc", "a", "b", "relation", "claimed size", "margin", "margin from",
-         "metric", "unit", "verdict", "direction", "size", "reason", "effect", "low", "high", "adjusted low",
-         "adjusted high", "adjusted level", "look", "looks", "n", "error over runs", "error over examples", "p",
-         "adjusted p", "detectable", "family", "published", "remarks", "proxy", "ratio", "runs", "flops", "seconds"),
+        ("claim", "statement", "source", "post hoc", "continued", "a", "b", "relation", "claimed size", "margin",
+         "margin from", "metric", "unit", "verdict", "direction", "size", "reason", "effect", "low", "high",
+         "adjusted low", "adjusted high", "adjusted level", "look", "looks", "n", "error over runs",
+         "error over examples", "p", "adjusted p", "detectable", "family", "published", "remarks", "proxy", "ratio",
+         "runs", "flops", "seconds", "trunks", "trunk flops", "trunk seconds"),
         [
-            (v.claim.id, v.claim.statement, v.claim.origin, v.claim.post_hoc, v.a, v.b, v.claim.relation, v.claim.size,
-             v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.direction), str(v.size),
-             str(v.reason), v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high, v.adjusted.level, v.look,
-             " ".join(map(str, v.looks)), v.n, v.seed_error, v.example_error, v.p, v.adjusted_p, v.detectable, v.family,
-             v.published, v.remarks, v.proxy, v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds)
+            (v.claim.id, v.claim.statement, v.claim.origin, v.claim.post_hoc, v.continued, v.a, v.b, v.claim.relation,
+             v.claim.size, v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.direction),
+             str(v.size), str(v.reason), v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high,
+             v.adjusted.level, v.look, " ".join(map(str, v.looks)), v.n, v.seed_error, v.example_error, v.p,
+             v.adjusted_p, v.detectable, v.family, v.published, v.remarks, v.proxy, v.claim.ratio, v.computing.runs,
+             v.computing.flops, v.computing.seconds, v.trunks.runs, v.trunks.flops, v.trunks.seconds)
             for v in verdicts
         ],
     )  # fmt: skip
     trace = {"claims": [{"claim": v.claim.id, "verdict": v.outcome, "sides": v.runs} for v in verdicts]}
     return reading, everything, trace
+
+
+def _origin(verdict: Verdict) -> str:
+    return verdict.claim.origin + (f" ({', '.join(verdict.marks)})" if verdict.marks else "")
 
 
 def _look(verdict: Verdict) -> str:
@@ -269,7 +275,9 @@ def _computing(verdict: Verdict) -> str:
     spent = verdict.computing
     if not spent.runs:
         return ""
-    return f"{spent.runs} run{'s' * (spent.runs > 1)}, {duration(spent.seconds)}, {quantity(spent.flops)}FLOP"
+    own = f"{spent.runs} run{'s' * (spent.runs > 1)}, {duration(spent.seconds)}, {quantity(spent.flops)}FLOP"
+    shared = verdict.trunks
+    return own + (f", after {shared.runs} trunks of {duration(shared.seconds)}" if shared.runs else "")
 
 
 def _measure(verdict: Verdict) -> str:
@@ -295,6 +303,11 @@ def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
         notes.append(f"Standard error over runs and over held-out examples, both in the interval: {parts}.")
     if unknown := [v.claim.id for v in verdicts if v.example_error is None and v.n and not v.is_exact]:
         notes.append(f"Scores by example are not known, and their noise is not counted: {', '.join(unknown)}.")
+    if any(v.continued for v in verdicts):
+        notes.append(
+            "Continued pretraining: all sides start from the weights of the same trunks, one a seed, and are compared "
+            "within each. It is another question than pretraining from random weights."
+        )
     if any(v.claim.post_hoc for v in verdicts):
         notes.append("Post hoc: stated after runs of the grid had been seen.")
     return notes

@@ -29,8 +29,9 @@ from ablations.planning.cells import (
     tasks_at,
     too_many,
 )
-from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid
-from lightning_modules.config import ConfigError, did_you_mean, knob, paths
+from ablations.planning.search import combinations, search_at
+from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
+from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning
@@ -38,6 +39,7 @@ from lightning_modules.tasks.protocols import PROTOCOLS
 from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
+_LABELS = {"name", "paper"}
 _MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
 
 
@@ -141,8 +143,8 @@ def values(grid: Grid, document: Document) -> None:
         _check_idle(grid, scale, plan, document)
         if not plan.kept:
             document.complain(("scales", scale), "every combination is excluded; keep at least one")
-        elif _check_settings(grid, scale, plan, document):
-            _check_cells(grid, scale, plan, document)
+        elif _check_settings(grid, scale, plan, document) and _check_cells(grid, scale, plan, document):
+            _check_starts(grid, scale, plan, document)
 
 
 def _axis_values(grid: Grid) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
@@ -342,6 +344,9 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
 
 def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:
     """Where the file sets a knob: a variant, an axis value, the scale's or the grid's ``set``, or the scale."""
+    if path.startswith(f"{START}."):
+        where = _written(grid, scale, values, START)
+        return where if where == ("scales", scale) else (*where, path.removeprefix(f"{START}."))
     for axis, variants in grid.variants.items():
         if path in variants[values[axis]]:
             return ("variants", axis, values[axis], path)
@@ -355,7 +360,7 @@ def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:
     return ("set", path) if path in grid.set else ("scales", scale)
 
 
-def _check_cells(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
+def _check_cells(grid: Grid, scale: str, plan: Layout, document: Document) -> bool:
     """Values that build alone but not together."""
     workshop, reasons = Workshop(grid, scale, plan.baseline), set()
     for values in plan.kept[:_MOST_BUILT]:
@@ -367,3 +372,17 @@ def _check_cells(grid: Grid, scale: str, plan: Layout, document: Document) -> No
                 reasons.add(why)
                 text = f"{label(values)} do not go together: {why}. Exclude such combinations and give the reason"
                 document.complain(("scales", scale), text)
+    return not reasons
+
+
+def _check_starts(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
+    """Cells that would continue from different pretrainings, which cannot be compared seed by seed."""
+    workshop, search = Workshop(grid, scale, plan.baseline), search_at(grid, scale)
+    tried = combinations(search) if search else [{}]
+    rows = ({**values, **combination} for values in plan.kept[:_MOST_BUILT] for combination in tried)
+    ancestors = [ancestor for row in rows if (ancestor := workshop.system(row).continued_from)]
+    others = [other for other in ancestors[1:] if other.essence() != ancestors[0].essence()]
+    if differing := {path for other in others for path in diff(ancestors[0], other)} - _LABELS:
+        where = _written(grid, scale, plan.kept[0], START)
+        text = f"the cells would continue from pretrainings that differ in {', '.join(sorted(differing))}"
+        document.complain(where, f"{text}; name these knobs in {START}, so that all continue from the same one")

@@ -158,9 +158,17 @@ class Plan:
             for trial in cell.search:
                 for run in trial.work:
                     named.setdefault(run.id, f"{trial.label} search {run.seed}{f' on {run.task}' * bool(run.task)}")
+        for run in self.trunks:
+            named.setdefault(run.id, f"trunk of {run.system.training.steps:,} steps, seed {run.seed}")
         for run in self.runs:  # parents that belong to no cell
             named.setdefault(run.id, f"{run.system.model.num_layers} layers to start from, seed {run.seed}")
         return named
+
+    @cached_property
+    def trunks(self) -> tuple[Run, ...]:
+        """The runs that pretrainings of the plan continue, searches included."""
+        continued = (run for run in (*self.runs, *self.awaited) if run.kind == "pretrain" and run.system.training.start)
+        return tuple({run.parent.id: run.parent for run in continued if run.parent}.values())
 
     def table(self) -> pd.DataFrame:
         """One row per cell: its values, size and cost, and the states of its runs."""

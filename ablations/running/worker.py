@@ -214,7 +214,7 @@ class TextUnavailableError(Exception):
 
 
 def _check_text(run: Run) -> None:
-    current = fingerprints(run.system.data) | probe_fingerprints(run.system.evaluation.probes)
+    current = fingerprints(run.system.data) | probe_fingerprints(run.system.probed)
     tasks = [run.task, run.finetuning.first] if run.finetuning else []
     current |= {task: fingerprint(task) for task in tasks if task}
     if current != run.fingerprints:

@@ -17,6 +17,9 @@ SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
 STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget sets
 
 
+START = "training.start"  # the knob that names the pretraining which cells continue
+
+
 FIRST_SEARCH_SEED = 1000  # searches use seeds from here on; evaluations use seeds below
 
 

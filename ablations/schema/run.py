@@ -38,7 +38,7 @@ class Run(Settings):
             kind="pretrain",
             system=system,
             seed=seed,
-            fingerprints=fingerprints | probes(system.evaluation.probes),
+            fingerprints=fingerprints | probes(system.probed),
             numerics=current_numerics("pretrain"),
         )
         return run._with_parents()
@@ -85,9 +85,9 @@ class Run(Settings):
             return None
         if self.finetuning is not None and (first := self.finetuning.first):
             before = {"task": first, "finetuning": self.finetuning.but(first=None), "parents": ()}
-            fingerprints = {name: self.fingerprints[name] for name in (*self._pretrained_on, first)}
+            fingerprints = {name: self.fingerprints[name] for name in (*_pretrained_on(self.system), first)}
             return self.model_copy(update={**before, "fingerprints": fingerprints})._with_parents()
-        system = self.system if self.kind == "finetune" else self.system.shallower()
+        system = self.system if self.kind == "finetune" else self.system.ancestor()
         if system is None:
             return None
         parts = NUMERICS_OF["pretrain"]
@@ -95,19 +95,19 @@ class Run(Settings):
             kind="pretrain",
             system=system,
             seed=self.seed,
-            fingerprints={name: self.fingerprints[name] for name in self._pretrained_on},
+            fingerprints={name: self.fingerprints[name] for name in _pretrained_on(system)},
             numerics={part: self.numerics[part] for part in parts},
         )._with_parents()
-
-    @property
-    def _pretrained_on(self) -> tuple[str, ...]:
-        """The names of the fingerprints of its system's pretraining: corpora and probes."""
-        return (*self.system.data.corpora, *probes(self.system.evaluation.probes))
 
     @cached_property
     def id(self) -> str:
         """16 hexadecimal digits: the hash of everything that determines the numbers."""
         return identity(self.essence())[:16]
+
+
+def _pretrained_on(system: System) -> tuple[str, ...]:
+    """The names of the fingerprints of a pretraining: corpora and probes, those of its ancestors included."""
+    return (*system.data.corpora, *probes(system.probed))
 
 
 def _first(finetuning: FineTuning) -> dict[str, str]:

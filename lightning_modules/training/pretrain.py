@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Encoded, Example
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
 from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
 
@@ -99,6 +100,43 @@ class Pretrain(pl.LightningModule):
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """Clips by the system's own norm, which is part of the recipe, and ignores the Trainer's setting."""
         clip(self, self.clip_norm)
+
+
+def taken_over(weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The initial weights of a training that continues another one of the same backbone.
+
+    The backbone and the heads that both have are the ancestor's. Heads that only the ancestor has are left out; those
+    that are new keep their random weights.
+
+    Args:
+        weights: The weights of the ancestor, by name.
+        fresh: Those of the new module.
+
+    Raises:
+        ConfigError: With every parameter that is missing, superfluous or of another shape.
+    """
+    heads = {name.split(".")[1] for name in weights if name.startswith("heads.")}
+    wrong, initial = [], dict(fresh)
+    for name, tensor in fresh.items():
+        if name.startswith("heads.") and name.split(".")[1] not in heads:
+            continue
+        if name not in weights:
+            wrong.append(Problem(name, "the weights that the training starts from lack it"))
+        elif weights[name].shape != tensor.shape:
+            wrong.append(Problem(name, f"has shape {_told(tensor)}, but {_told(weights[name])} where it starts from"))
+        else:
+            initial[name] = weights[name]
+    extra = [name for name in weights if name not in fresh and not name.startswith("heads.")]
+    wrong += [
+        Problem(name, "is in the weights that the training starts from, and not in this backbone") for name in extra
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    return initial
+
+
+def _told(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "a single number"
 
 
 def stacked(

@@ -64,7 +64,7 @@ def started(system, start, folder, monkeypatch):
 )
 def test_layers_start_from_those_of_the_shallower_network(tiny, tmp_path, monkeypatch, shallow, deep, changes, sources):
     system = tiny.but(**{LAYERS: deep, WARM: [shallow], **changes})
-    parent = system.shallower().build(7)
+    parent = system.ancestor().build(7)
     save_file({n: t.contiguous() for n, t in parent.state_dict().items()}, tmp_path / WEIGHTS)
     child = started(system, tmp_path / WEIGHTS, tmp_path, monkeypatch)
     before = layers_of(parent.backbone)
@@ -83,7 +83,7 @@ def test_layers_start_from_those_of_the_shallower_network(tiny, tmp_path, monkey
 @pytest.mark.parametrize("shared", ["attention", "ffn"])
 def test_a_kind_that_is_shared_stays_shared_and_the_other_is_stacked(tiny, tmp_path, monkeypatch, shared):
     system = tiny.but(**{LAYERS: 4, WARM: [2], "model.sharing": shared})
-    parent = system.shallower().build(7)
+    parent = system.ancestor().build(7)
     save_file({n: t.contiguous() for n, t in parent.state_dict().items()}, tmp_path / WEIGHTS)
     child = started(system, tmp_path / WEIGHTS, tmp_path, monkeypatch)
     for layer in range(4):
@@ -96,7 +96,7 @@ def test_a_kind_that_is_shared_stays_shared_and_the_other_is_stacked(tiny, tmp_p
 
 
 def test_a_warm_start_without_weights_is_refused(tiny, tmp_path):
-    with pytest.raises(ConfigError, match=r"training\.warm_start needs the weights of the shallower run"):
+    with pytest.raises(ConfigError, match=r"training\.warm_start needs the weights of the run that it starts from"):
         fit(tiny.but(**{LAYERS: 2, WARM: [1]}), 0, tmp_path)
 
 

@@ -76,6 +76,7 @@ ROWS = {
     "training.batch_size": (8, 9),
     "training.micro_batch_size": (8, 4),
     "training.warm_start": ((), (1,)),
+    "training.start": ({}, {"training.steps": 4}),
     "training.clip_norm": (0.0, 0.05),
     "training.precision": ("fp32", "bf16"),
     "evaluation.sequences": (16, 12),
@@ -129,10 +130,10 @@ def references():
 
 def trained(system, folder):
     """What a training leaves, after those that it starts from."""
-    shallower = system.shallower()
-    if shallower is None:
+    ancestor = system.ancestor()
+    if ancestor is None:
         return fit(system, 0, folder)
-    trained(shallower, folder / "start")
+    trained(ancestor, folder / "start")
     return fit(system, 0, folder, start=folder / "start" / WEIGHTS)
 
 

@@ -205,6 +205,22 @@ def test_the_forest_has_a_panel_per_unit_in_the_words_of_the_claims():
     assert drawn(twice) == [["A is better [g0]", "A is better [g1]"]]
 
 
+@pytest.mark.parametrize(
+    "statement", ["A is better.", "A is better than B wherever " + "anything at all is compared " * 6]
+)
+def test_continued_pretraining_is_said_in_the_row(statement):
+    answer = given(Reason.POWER, continued=True, statement=statement)
+    ((row,),) = drawn(forest([answer], "laptop"))
+    assert row.replace("\n", " ").endswith("[continued pretraining]")
+    assert answer.continued("laptop")
+    assert not answer.continued("gpu")
+    assert scoreboard_page._outcome(answer, "laptop") == "not resolved: power (continued pretraining)"
+    assert scoreboard_page._outcome(given(Reason.POWER), "laptop") == "not resolved: power"
+    _, numbers, _ = scoreboard_page.sheets([answer])
+    (kept,) = numbers.rows
+    assert dict(zip(numbers.headings, kept, strict=True))["continued"] is True
+
+
 def test_a_difference_that_says_nothing_has_no_row():
     shown = given(Reason.POWER)
     for reason in (Reason.FLOOR, Reason.PLATEAU, Reason.ONE_SEED):

@@ -12,8 +12,8 @@ from ablations.claims.aa_tests import Scenario
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, verdicts
 from ablations.commands import simulate
 from ablations.commands.cli import app
-from ablations.core import simulation
-from ablations.core.estimates import linear
+from ablations.core import simulation, trunk_simulation
+from ablations.core.estimates import blocked, linear
 from ablations.core.looks import decided
 from ablations.core.moderation import Variance, moderated, own_variance
 from ablations.core.simulation import BIMODAL, CELLS, FAMILIES, LOOKS, METHODS
@@ -50,6 +50,25 @@ def test_contrasts_are_those_of_verdicts(method, entropy, cells, seeds):
         expected = [[getattr(estimate, name) for estimate in estimates] for name in ("value", "error", "df")]
         assert np.array(found)[:, place] == pytest.approx(np.array(expected), rel=1e-9)
         assert p[place].tolist() == pytest.approx([estimate.p for estimate in estimates], rel=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(2, 8))
+@settings(max_examples=25, deadline=None)
+def test_contrasts_within_trunks_are_those_of_verdicts(entropy, arms, trunks):
+    values = np.random.default_rng(entropy).normal(0, np.arange(1, arms + 1)[:, None], (3, arms, trunks))
+    found = trunk_simulation.within(values)
+    for place, one in enumerate(values.tolist()):
+        estimates = [blocked([(arm, 1.0), (0, -1.0)], dict(enumerate(one))) for arm in range(1, arms)]
+        expected = [[getattr(estimate, name) for estimate in estimates] for name in ("value", "error", "df")]
+        assert np.array(found)[:, place] == pytest.approx(np.array(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("icc", trunk_simulation.ICC)
+def test_runs_of_arms_are_as_alike_as_stated(icc):
+    drawn = trunk_simulation.arms_of_trunks(np.random.default_rng(0), 20_000, 3, "all alike", icc)
+    alike = np.corrcoef(drawn[:, 0].ravel(), drawn[:, 1].ravel())[0, 1]
+    assert alike == pytest.approx(icc, abs=0.01)
+    assert drawn.mean(axis=(0, 2)) == pytest.approx(0, abs=0.06)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9))
@@ -110,6 +129,21 @@ def check_families(rows, most):
     assert max(row["one pooled variance"] for row in rows) > 0.15
 
 
+def check_trunks(rows, slack):
+    """Families err within a tenth of 5 % or less; ``slack`` is what chance adds to a single condition."""
+    inside = among(rows, method="within trunks")
+    assert {(row["arms"], row["icc"], row["family"]) for row in inside} == {
+        (arms, icc, size) for arms in (3, 5) for icc in (0.5, 0.9) for size in FAMILIES
+    }
+    assert {row["noisier cells"] for row in inside} == set(CELLS)
+    for size in FAMILIES:
+        assert np.mean([row["errs"] for row in among(inside, family=size)]) <= 0.055
+    for row in inside:
+        assert row["errs"] <= 0.055 + slack
+        assert 0.93 <= row["lowest"] <= row["highest"] <= 0.97
+    assert max(row["errs"] for row in among(rows, method="two-way residuals")) > 0.06, "were it better, it would stand"
+
+
 def check_power(rows):
     for row in among(rows, method="moderated"):
         assert row["first look"] <= row["both looks"]
@@ -131,6 +165,11 @@ def test_intervals_that_know_the_examples_cover():
 @pytest.mark.slow
 def test_false_findings_are_rare():
     check_families(simulation.family_wise_error(4_000), most=0.068)  # four standard errors above 5.5 %
+
+
+@pytest.mark.slow
+def test_contrasts_within_trunks_keep_their_promise():
+    check_trunks(trunk_simulation.in_blocks(2_000), slack=0.02)  # four standard errors
 
 
 def test_power_is_near_that_of_the_formula_and_between_those_of_no_and_full_sharing():
@@ -219,6 +258,7 @@ def test_what_is_published_holds_what_is_asked():
     check_coverage(published("coverage"))
     check_examples(published("examples"))
     check_families(published("family_wise_error"), most=0.055)
+    check_trunks(published("trunks"), slack=0.0075)  # three standard errors
     check_power(published("power"))
     for row in published("aa")[:4]:
         assert row["share wrong"] <= 0.05

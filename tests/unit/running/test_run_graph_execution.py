@@ -31,7 +31,7 @@ def trainings(monkeypatch):
         run = ("pretrain", system.model.num_layers, system.get(RATE), seed)
         made.append(run)
         obstacle[""](run)
-        assert (start is None) == (system.shallower() is None)
+        assert (start is None) == (system.ancestor() is None)
         before = start.read_text() if start else ""
         made_of = f"{before}{system.model.num_layers} layers, ".encode()
         cached.write(folder / WEIGHTS, lambda file: file.write(made_of))

@@ -1,0 +1,52 @@
+"""Trunks: pretrainings from which others continue.
+
+Arms that continue from the same trunk share what chance gave it, so the trunk is the unit of replication: comparisons
+among arms are made within each trunk. What is learnt by continuing is another question than what is learnt from random
+weights, and the two are not subtracted from each other.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ablations.measurements.measurements import lineage
+from ablations.schema.cell import Cell
+from ablations.schema.run import Run
+
+WORD = "continued pretraining"  # the mark of results of such runs
+FROM_SCRATCH = "from random weights"
+
+
+def trunk_of(run: Run) -> Run | None:
+    """The run that the pretraining behind a run continues; None if it continues none."""
+    pretrained = _pretraining(run)
+    return pretrained.parent if pretrained is not None and pretrained.system.training.start else None
+
+
+def _pretraining(run: Run) -> Run | None:
+    return next((member for member in lineage(run) if member.kind == "pretrain"), None)
+
+
+def _origin(run: Run) -> str:
+    """The id of the trunk of a run, `FROM_SCRATCH`, or nothing for a fine-tuning of random weights."""
+    trunk = trunk_of(run)
+    return trunk.id if trunk else FROM_SCRATCH if _pretraining(run) else ""
+
+
+def are_shared(sides: Sequence[Iterable[Run]]) -> bool:
+    """Whether the runs of all sides continue from the same trunks, seed by seed."""
+    by_seed: dict[int, set[str]] = {}
+    for side in sides:
+        for run in side:
+            by_seed.setdefault(run.seed, set()).add(_origin(run))
+    return bool(by_seed) and all(len(origins) == 1 and not origins & {"", FROM_SCRATCH} for origins in by_seed.values())
+
+
+def ask_different_questions(sides: Sequence[Iterable[Run]]) -> bool:
+    """Whether some side continues a pretraining, and another has one that starts from random weights."""
+    origins = {_origin(run) for side in sides for run in side} - {""}
+    return FROM_SCRATCH in origins and len(origins) > 1
+
+
+def of_cells(cells: Iterable[Cell]) -> tuple[Run, ...]:
+    """The trunks of the cells' runs, each once, in the order of their seeds."""
+    trunks = {trunk.id: trunk for cell in cells for run in cell.planned if (trunk := trunk_of(run)) is not None}
+    return tuple(sorted(trunks.values(), key=lambda run: run.seed))

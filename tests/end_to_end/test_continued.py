@@ -1,0 +1,140 @@
+"""Pretrainings that continue another one, really trained: weights, order, resumption, lost weights."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules.config import ConfigError
+from lightning_modules.pretraining import fit
+from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.weights import WEIGHTS
+from tests import tiny as simple
+from tests.end_to_end.test_families import started
+from tests.end_to_end.test_training import stop_after
+
+START = "training.start"
+PAIRS = {
+    "format.kind": "segment_pairs", "format.sequence_length": 48, "model.max_positions": 48, "model.segment_types": 2,
+    "objectives.sentence.weight": 1.0,
+}  # fmt: skip
+RUNNING_TEXT = {"format.kind": "full_sentences", "objectives.sentence": None, "training.steps": 4}
+
+
+def weights_of(module):
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def kept(module, folder):
+    """The weights of a module, as a training leaves them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in weights_of(module).items()}, folder / WEIGHTS)
+    return folder / WEIGHTS
+
+
+def test_backbone_and_common_heads_are_the_trunks_and_new_heads_fresh(tiny, tmp_path, monkeypatch):
+    arm = tiny.but(**PAIRS, **{START: RUNNING_TEXT})
+    trunk = arm.ancestor().build(7)
+    child = weights_of(started(arm, kept(trunk, tmp_path / "trunk"), tmp_path, monkeypatch))
+    assert set(child) > set(weights_of(trunk))
+    for name, tensor in weights_of(trunk).items():
+        assert torch.equal(child[name], tensor), name
+    fresh = weights_of(arm.build(0))
+    new = set(child) - set(weights_of(trunk))
+    assert new
+    assert all(name.startswith("heads.sentence.") for name in new)
+    assert all(torch.equal(child[name], fresh[name]) for name in new)
+
+
+def test_heads_that_an_arm_lacks_are_left_behind(tiny, tmp_path, monkeypatch):
+    arm = tiny.but(**PAIRS, **{START: {"training.steps": 4}}).but(**{"objectives.sentence": None})
+    arm = arm.but(**{START: {"objectives.sentence": {}, "training.steps": 4}})
+    trunk = arm.ancestor().build(7)
+    child = weights_of(started(arm, kept(trunk, tmp_path / "trunk"), tmp_path, monkeypatch))
+    assert set(weights_of(trunk)) > set(child)
+    assert all(torch.equal(tensor, weights_of(trunk)[name]) for name, tensor in child.items())
+
+
+def test_weights_of_another_shape_are_refused_by_name(tiny, tmp_path):
+    arm = tiny.but(**{START: {"training.steps": 4}})
+    wider = kept(arm.but(**{"model.ffn_size": 24, START: {}}).build(0), tmp_path / "trunk")
+    with pytest.raises(ConfigError, match=r"backbone\.blocks\.0\.ffn\S*: has shape 64 x 16, but 24 x 16 where"):
+        fit(arm, 0, tmp_path / "arm", start=wider)
+
+
+def test_a_start_without_weights_is_refused(tiny, tmp_path):
+    with pytest.raises(ConfigError, match=r"training\.start needs the weights"):
+        fit(tiny.but(**{START: {"training.steps": 4}}), 0, tmp_path)
+
+
+def first_batches(system, seed=0, count=3):
+    data = system.data_module(seed)
+    batches = iter(data.train_dataloader())
+    return [next(batches) for _ in range(count)], data
+
+
+def test_an_arm_sees_the_text_of_its_trunk_in_another_order_under_other_masks(tiny):
+    """The same settings and seed: without a seed of its own the arm would repeat the trunk's first steps."""
+    arm = tiny.but(**{START: {"training.steps": 12}})
+    (ours, data), (theirs, before) = first_batches(arm), first_batches(arm.ancestor())
+    assert arm.ancestor() == tiny
+    for mine, its in zip(ours, theirs, strict=True):
+        assert not torch.equal(mine.inputs.ids, its.inputs.ids)
+    texts = [{tuple(row) for batch in batches for row in batch.inputs.ids.tolist()} for batches in (ours, theirs)]
+    assert not texts[0] & texts[1]
+    for mine, its in zip(data.heldout, before.heldout, strict=True):
+        assert torch.equal(mine.inputs.ids, its.inputs.ids)
+    again, _ = first_batches(arm)
+    other, _ = first_batches(arm, seed=1)
+    assert all(torch.equal(a.inputs.ids, b.inputs.ids) for a, b in zip(ours, again, strict=True))
+    assert not torch.equal(ours[0].inputs.ids, other[0].inputs.ids)
+
+
+def test_a_warm_start_keeps_the_order_of_its_seed(tiny):
+    """Warm-started runs that were trained before keep their numbers."""
+    deeper = tiny.but(**{"model.num_layers": 2})
+    (ours, _), (theirs, _) = first_batches(deeper.but(**{"training.warm_start": [1]})), first_batches(deeper)
+    assert all(torch.equal(a.inputs.ids, b.inputs.ids) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("stop", [1, 7, 12])
+def test_a_continued_training_resumes_to_the_bit(tiny, tmp_path, stop):
+    arm = tiny.but(**{START: {"training.steps": 4}})
+    fit(arm.ancestor(), 0, tmp_path / "trunk")
+    trunk = tmp_path / "trunk" / WEIGHTS
+    straight = fit(arm, 0, tmp_path / "straight", start=trunk)
+    with pytest.raises(Interrupted):
+        fit(arm, 0, tmp_path / "arm", start=trunk, stop=stop_after(stop))
+    torch.manual_seed(999)
+    resumed = fit(arm, 0, tmp_path / "arm", start=trunk)
+    expected = load_file(tmp_path / "straight" / WEIGHTS)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in load_file(tmp_path / "arm" / WEIGHTS).items())
+    assert (resumed.metrics, resumed.curve) == (straight.metrics, straight.curve)
+    assert resumed.curve["step"][-1] == 12  # its own steps, from its first
+    assert resumed.cost["tokens"] == 12 * arm.tokens_per_step()
+    assert resumed.metrics != fit(arm.ancestor().but(**{"training.steps": 12}), 0, tmp_path / "scratch").metrics
+
+
+def test_lost_weights_of_a_trunk_are_trained_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    file = simple.grid(tmp_path, rates="[0.15, 0.3, 0.4]", seeds=2, steps=4)
+    start = f"set:\n  {START}: {{training.steps: 6, objectives.mlm.masking.rate: 0.15}}\n"
+    file.write_text(file.read_text().replace("set:\n", start, 1))
+    grid, records = grids.read(file), Records(tmp_path / "results")
+    found = plan(grid, "smoke", records=records)
+    summary = execute(found, records, "inline")
+    assert (summary.executed, summary.outcomes) == (8, {"done": 8})
+    trunk, child = found.trunks[0], found.cells[2].runs[0]
+    assert child.parent == trunk
+    weights, measured = records.work_folder(trunk.id) / WEIGHTS, records.get(child.id).metrics
+    before = load_file(weights)
+    for path in (weights, records.path(child.id)):
+        path.unlink()
+    again = execute(plan(grid, "smoke", records=records), records, "inline")
+    assert (again.executed, again.outcomes) == (1, {"done": 8})
+    assert all(np.array_equal(tensor, before[name]) for name, tensor in load_file(weights).items())
+    assert records.get(child.id).metrics == measured

@@ -1,0 +1,151 @@
+"""Claims about arms that continue from trunks: compared trunk by trunk, marked, and not mixed with other runs."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ablations.claims import judging, power
+from ablations.claims.outcomes import REPLICATES, Reason
+from ablations.measurements.measurements import Measurements
+from ablations.measurements.summaries import summarise
+from ablations.measurements.variances import differences
+from ablations.pages import equal_compute, report, tables
+from ablations.schema.cell import Cell
+from ablations.schema.run import Run
+from tests.unit.synthetic import BASE, RATE, make_claim, make_grid, make_record
+
+START = {"training.steps": 50_000, RATE: 0.15}
+TRUNKS = np.array([0.31, -0.24, 0.12, -0.19])  # what each gives to all of its arms: far more than arms differ
+NOISE = {0.15: [0.004, -0.006, 0.005, -0.003], 0.4: [-0.002, 0.003, -0.004, 0.005], 0.8: [0.003, 0.001, -0.005, 0.002]}
+LOSS = {0.15: 4.50, 0.4: 4.44, 0.8: 4.90}
+
+
+def make_arm(rate, seeds=4, **changes):
+    system = BASE.but(**{RATE: rate, "training.start": START, **changes})
+    text = dict.fromkeys(system.data.corpora, "0" * 64)
+    runs = tuple(Run.pretraining(system, seed, text) for seed in range(seeds))
+    return Cell(values={RATE: rate}, label=f"rate={rate}", system=system, runs=runs)
+
+
+def finished(cells, changes=lambda cell: {}):
+    found = {}
+    for cell in cells:
+        for run in cell.runs:
+            rate, trunk = cell.values[RATE], run.parent
+            loss = LOSS[rate] + NOISE[rate][run.seed] + TRUNKS[run.seed]
+            simple = {"heldout.sop_accuracy": 0.6 + TRUNKS[run.seed] / 10, "heldout.sop_majority": 0.5}
+            record = make_record(run, loss)
+            found[run.id] = record.but(metrics=record.metrics | simple)
+            if trunk is not None:
+                found[trunk.id] = make_record(trunk, 4.7, cost={"seconds": 2400.0, "flops": 1e15, "tokens": 1e8})
+    return found
+
+
+def study(**changes):
+    cells = [make_arm(rate) for rate in LOSS]
+    return Measurements(make_grid(seeds=4, **changes), cells, finished(cells))
+
+
+def of(rate):
+    return np.array([LOSS[rate] + noise for noise in NOISE[rate]]) + TRUNKS
+
+
+def test_an_effect_far_below_the_spread_of_trunks_is_seen_within_them():
+    (found,) = judging.verdicts(study())
+    by_hand = stats.ttest_rel(of(0.15), of(0.4))
+    assert found.outcome == REPLICATES
+    assert found.effect == pytest.approx(0.06, abs=0.005)
+    assert found.p == pytest.approx(by_hand.pvalue)
+    low, high = by_hand.confidence_interval(found.adjusted.level)
+    assert (found.adjusted.low, found.adjusted.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_the_same_runs_from_random_weights_do_not_show_it():
+    """The control: without trunks the seeds' own spread hides the effect."""
+    cells = [make_arm(rate, **{"training.start": {}}) for rate in LOSS]
+    (found,) = judging.verdicts(Measurements(make_grid(seeds=4), cells, finished(cells)))
+    assert found.reason is Reason.POWER
+    assert not found.continued
+    assert not found.marks
+
+
+def test_a_seed_that_a_side_lacks_is_left_out_and_said():
+    cells = [make_arm(rate) for rate in LOSS]
+    records = finished(cells)
+    lost = cells[1].runs[3]
+    records[lost.id] = make_record(lost, 9.9, outcome="diverged", metrics={}, curve={})
+    (found,) = judging.verdicts(Measurements(make_grid(seeds=4), cells, records))
+    by_hand = stats.ttest_rel(of(0.15)[:3], of(0.4)[:3])
+    assert (found.n, found.p) == (3, pytest.approx(by_hand.pvalue))
+    assert "seeds 3 are left out: not every side has a run that continues from that trunk" in found.remarks
+
+
+def test_against_a_simple_method_the_trunks_are_the_sample():
+    """Arms of one trunk are alike, so other arms tell nothing new of its noise."""
+    claim = make_claim(
+        metric="heldout.sop_accuracy", better="higher", b={}, against="heldout.sop_majority", published={}
+    )
+    (found,) = judging.verdicts(study(claims=[claim]))
+    by_hand = stats.ttest_1samp(0.1 + TRUNKS / 10, 0)
+    assert found.p == pytest.approx(by_hand.pvalue)
+
+
+def test_an_interaction_is_summed_within_trunks():
+    sides = [{RATE: 0.4}, {RATE: 0.15}, {RATE: 0.8}, {RATE: 0.15}]
+    claim = make_claim(relation="interaction", a={}, b={}, sides=sides, published={})
+    (found,) = judging.verdicts(study(claims=[claim]))
+    assert found.p == pytest.approx(stats.ttest_rel(of(0.8), of(0.4)).pvalue)
+
+
+def test_arms_and_runs_from_random_weights_are_not_compared():
+    cells = [make_arm(0.15), make_arm(0.4, **{"training.start": {}})]
+    measured = Measurements(make_grid(seeds=4), cells, finished(cells))
+    (found,) = judging.verdicts(measured)
+    assert found.reason is Reason.QUESTION
+    assert found.effect is None
+    assert not found.is_measured
+    assert "one side is continued pretraining, the other starts from random weights" in found.remarks
+    assert summarise(measured)[1].metrics["heldout.loss"].contrast is None
+    assert all(prospect.untestable for prospect in power.prospects(measured.grid, "laptop", {"laptop": measured}))
+
+
+def test_different_trunks_are_separate_draws():
+    """Arms of unlike ancestors share no trunk, so nothing is paired."""
+    cells = [make_arm(0.15), make_arm(0.4, **{"training.start": {**START, "training.steps": 60_000}})]
+    (found,) = judging.verdicts(Measurements(make_grid(seeds=4), cells, finished(cells)))
+    assert found.reason is Reason.POWER
+    assert found.p > 0.5
+
+
+def test_tables_and_equal_compute_compare_within_trunks():
+    measured = study()
+    _, difference = differences(measured, lambda cell: measured.of(cell, "heldout.loss"))(
+        measured.cells[1], measured.cells[0]
+    )
+    low, high = stats.ttest_rel(of(0.4), of(0.15)).confidence_interval(0.95)
+    assert (difference.interval().low, difference.interval().high) == (pytest.approx(low), pytest.approx(high))
+    assert summarise(measured)[1].metrics["heldout.loss"].difference == difference.interval()
+    notes = equal_compute.single(measured, "tokens").notes
+    assert any("continued pretraining" in note and "without those of their trunks" in note for note in notes)
+
+
+def test_a_plan_promises_what_the_test_within_trunks_can_show():
+    (found,) = power.prospects(make_grid(seeds=4), "laptop", {"laptop": study()})
+    within = np.std(of(0.4) - of(0.15), ddof=1) / 2**0.5
+    assert found.sd == pytest.approx(within)
+    assert found.visible < 0.05 < TRUNKS.std()
+
+
+# --- what is said
+
+
+def test_the_mark_stands_in_the_row_and_trunks_are_charged_apart():
+    (found,) = judging.verdicts(study())
+    assert found.marks == ("continued pretraining",)
+    assert (found.computing.runs, found.computing.seconds) == (8, 8 * 118.0)
+    assert (found.trunks.runs, found.trunks.seconds) == (4, 4 * 2400.0)
+    reading, numbers, _ = tables.claims([found])
+    assert "(continued pretraining)" in reading.rows[0][1]
+    assert numbers.rows[0][numbers.headings.index("continued")] is True
+    assert len(numbers.rows[0]) == len(numbers.headings)
+    assert report._verdict_line(found).count("continued pretraining") == 1

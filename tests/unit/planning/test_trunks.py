@@ -1,0 +1,124 @@
+"""Plans of grids whose cells continue from one pretraining, and what is wrong with such grids."""
+
+import pytest
+
+from ablations.planning.plan import plan
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError, diff, identity
+from lightning_modules.systems import SYSTEMS
+from tests.unit.run_graphs import RATE, planned, read
+
+START, PEAK = "training.start", "optimizer.peak_lr"
+TRUNK = f"{{training.steps: 25, {RATE}: 0.15}}"
+
+
+def test_arms_share_one_trunk_a_seed(tmp_path):
+    found = planned(tmp_path, rates="[0.15, 0.3, 0.4]", seeds=2, knobs={START: TRUNK})
+    assert len(found.runs) == 2 * (1 + 3)
+    assert [run.seed for run in found.trunks] == [0, 1]
+    for cell in found.cells:
+        assert [run.parents for run in cell.runs] == [(trunk.id,) for trunk in found.trunks]
+    assert found.runs[0] == found.trunks[0]  # before its arms
+    trunk = found.trunks[0]
+    assert (trunk.system.training.steps, trunk.system.get(RATE), trunk.parents) == (25, 0.15, ())
+    assert found.costs[trunk.id].steps == 25
+    assert found.label(trunk.id) == "trunk of 25 steps, seed 0"
+    assert Run.pretraining(trunk.system, 0, trunk.fingerprints).id == trunk.id  # the plain run of these settings
+
+
+def test_fine_tunings_start_from_the_arm(tmp_path):
+    found = planned(tmp_path, knobs={START: TRUNK}, extra="tasks: [cola]\n")
+    trunk, arm, tuned = found.runs
+    assert (arm.parent, tuned.parent) == (trunk, arm)
+
+
+def test_searches_have_trunks_of_their_own_seeds(tmp_path):
+    search = f"search:\n  axes: {{{PEAK}: [1.0e-3, 2.0e-3]}}\n  metric: heldout.loss\n"
+    knobs = {START: f"{{training.steps: 25, {RATE}: 0.15, {PEAK}: 1.0e-3}}"}
+    found = planned(tmp_path, rates="[0.15, 0.4]", seeds=2, knobs=knobs, extra=search)
+    assert [(run.seed, run.id in found.states) for run in found.trunks[:1]] == [(1000, True)]
+    assert {run.seed for run in found.runs} == {1000}
+    assert len(found.runs) == 1 + 4
+    assert {run.parents for run in found.runs[1:]} == {(found.runs[0].id,)}
+
+
+def test_a_searched_knob_that_the_start_leaves_open_is_refused(tmp_path):
+    search = f"search:\n  axes: {{{PEAK}: [1.0e-3, 2.0e-3]}}\n  metric: heldout.loss\n"
+    with pytest.raises(ConfigError, match=r"training\.start: .*differ in optimizer\.peak_lr; name"):
+        read(tmp_path, knobs={START: TRUNK}, extra=search)
+
+
+def test_cells_of_different_trunks_are_refused_with_what_differs(tmp_path):
+    with pytest.raises(ConfigError, match=rf"tiny\.yaml:4: set\.{START}: .*differ in {RATE}; name these"):
+        read(tmp_path, rates="[0.15, 0.4]", knobs={START: "{training.steps: 25}"})
+
+
+def test_a_grid_may_hold_continued_and_plain_cells(tmp_path):
+    variants = f"variants:\n  from: {{trunk: {{{START}: {TRUNK}}}, scratch: {{training.steps: 37}}}}\n"
+    found = plan(
+        read(tmp_path, rates="[0.15, 0.4]", seeds=1, axes="  from: [trunk, scratch]\n", extra=variants), "smoke"
+    )
+    assert [bool(cell.system.continued_from) for cell in found.cells] == [True, True, False, False]
+    assert len(found.trunks) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "place", "message"),
+    [
+        ("{training.stepz: 3}", "set.training.start.training.stepz", "Did you mean 'training.steps'?"),
+        ("{model.hidden_size: 32}", "set.training.start.model.hidden_size", "must be 16 as here"),
+        ("{data.tokenizer.vocab_size: 200}", "set.training.start.data.tokenizer.vocab_size", "must be as here"),
+        ("{training.start: {training.steps: 3}}", "set.training.start.training.start", "cannot be given"),
+        ("{training.steps: 0}", "set.training.start.training.steps", "greater than or equal to 1"),
+        ("{format.sequence_length: 999}", "set.training.start", "longer than model.max_positions 32"),
+        ("25", "set.training.start", "must be a mapping"),
+    ],
+)
+def test_bad_starts_are_refused_at_their_line(tmp_path, start, place, message):
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path, knobs={START: start})
+    (problem,) = raised.value.problems
+    assert problem.path == f"tiny.yaml:4: {place}"
+    assert message in problem.message
+
+
+def test_the_shape_is_named_by_the_knobs_that_make_it():
+    system = SYSTEMS["roberta_base"]
+    other = {"model.hidden_size": 96, "model.dropout": 0.3, "model.num_heads": 6}
+    with pytest.raises(ConfigError) as raised:
+        system.but(**{START: other})
+    assert [problem.path for problem in raised.value.problems] == ["training.start.model.hidden_size"]
+    assert system.but(**{START: {"model.dropout": 0.3}}).ancestor().model.dropout == 0.3
+
+
+def test_a_start_and_a_warm_start_exclude_each_other():
+    with pytest.raises(ConfigError, match=r"training\.start: training\.warm_start says as well"):
+        SYSTEMS["roberta_base"].but(**{START: {"training.steps": 3}, "training.warm_start": [6]})
+
+
+# --- identity
+
+
+def test_what_a_start_repeats_is_no_part_of_the_identity():
+    system = SYSTEMS["bert_base"].but(**{"model.positions": "rotary"})  # of which the table of positions is settled
+    short = {"training.steps": 5, "objectives.sentence": None, "format.kind": "full_sentences"}
+    long = {**short, RATE: 0.15, "format.negatives": "swapped", "model.num_layers": 12}
+    one, same = (system.but(**{START: start}) for start in (short, long))
+    assert identity(one.essence()) == identity(same.essence())
+    assert one.resolved().resolved().essence() == one.essence()
+    assert "training.start" not in diff(one, one.but(**{"objectives.sentence": None}))  # they continue from the same
+    others = [
+        system,
+        system.but(**{START: {**short, "training.steps": 6}}),
+        system.but(**{START: {**short, RATE: 0.4}}),
+    ]
+    assert len({identity(each.essence()) for each in (one, *others)}) == 4
+
+
+def test_probes_of_the_trunk_are_in_the_identity_of_its_arms():
+    system = SYSTEMS["roberta_base"].but(**{"evaluation.probes": ["agreement"]})
+    text = dict.fromkeys(system.data.corpora, "aa")
+    arm = Run.pretraining(system.but(**{START: {"evaluation.probes": ["word_order"]}}), 0, text)
+    assert set(arm.fingerprints) == {*text, "probes.agreement", "probes.word_order"}
+    assert set(arm.parent.fingerprints) == {*text, "probes.word_order"}
+    assert Run.read(arm.to_dict()).parent.id == arm.parents[0]
