@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.shapes import ADDED
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
@@ -106,7 +107,7 @@ def taken_over(weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> di
     """The initial weights of a training that continues another one of the same backbone.
 
     The backbone and the heads that both have are the ancestor's. Heads that only the ancestor has are left out; those
-    that are new keep their random weights.
+    that are new keep their random weights, and so do new tables that are added to the word embeddings.
 
     Args:
         weights: The weights of the ancestor, by name.
@@ -119,6 +120,8 @@ def taken_over(weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> di
     wrong, initial = [], dict(fresh)
     for name, tensor in fresh.items():
         if name.startswith("heads.") and name.split(".")[1] not in heads:
+            continue
+        if name.startswith(f"backbone.{ADDED}") and name not in weights:
             continue
         if name not in weights:
             wrong.append(Problem(name, "the weights that the training starts from lack it"))

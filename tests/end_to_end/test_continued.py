@@ -50,6 +50,18 @@ def test_backbone_and_common_heads_are_the_trunks_and_new_heads_fresh(tiny, tmp_
     assert all(torch.equal(child[name], fresh[name]) for name in new)
 
 
+def test_a_new_table_of_segments_starts_fresh(tiny, tmp_path, monkeypatch):
+    arm = tiny.but(**PAIRS, **{START: RUNNING_TEXT | {"model.segment_types": 0}})
+    trunk = arm.ancestor().build(7)
+    child = weights_of(started(arm, kept(trunk, tmp_path / "trunk"), tmp_path, monkeypatch))
+    table = "backbone.embeddings.tables.segment.weight"
+    assert table not in weights_of(trunk)
+    assert torch.equal(child[table], weights_of(arm.build(0))[table])
+    assert all(torch.equal(child[name], tensor) for name, tensor in weights_of(trunk).items())
+    with pytest.raises(ConfigError, match="segment_types"):  # a trained one is not thrown away
+        tiny.but(**PAIRS | {"model.segment_types": 0, START: RUNNING_TEXT | {"model.segment_types": 2}})
+
+
 def test_heads_that_an_arm_lacks_are_left_behind(tiny, tmp_path, monkeypatch):
     arm = tiny.but(**PAIRS, **{START: {"training.steps": 4}}).but(**{"objectives.sentence": None})
     arm = arm.but(**{START: {"objectives.sentence": {}, "training.steps": 4}})
