@@ -37,15 +37,27 @@ def amount(verdict: Verdict) -> str:
 def sentence(verdict: Verdict) -> str:
     """The verdict as one sentence for people."""
     after = f" (published: {verdict.published})" if verdict.published else ""
-    interval, effect = verdict.adjusted, verdict.effect
-    if effect is None or interval.low is None or interval.high is None:
+    found = finding(verdict)
+    if not found:
         remark = f"; {verdict.remarks}" if verdict.remarks else ""
         return f"{verdict.outcome}: {verdict.reason}{remark}{after}"
-    unit = f" {verdict.unit}" if verdict.unit else ""
+    more = _size(verdict, _unit(verdict)) + _why(verdict, _unit(verdict))
+    return f"{verdict.outcome}: at this scale {found}, n = {verdict.n}{more}{after}"
+
+
+def finding(verdict: Verdict) -> str:
+    """``A is better than B in loss by 0.2 nats [0.1, 0.3]``: the effect with the interval that decides, or nothing."""
+    interval, effect = verdict.adjusted, verdict.effect
+    if effect is None or interval.low is None or interval.high is None:
+        return ""
+    unit = _unit(verdict)
     size = f"{fixed(abs(effect), places(interval.half, effect))}{unit}"
     around = range_text(interval if effect >= 0 or verdict.claim.relation in _SIGNED else _turned(interval))
-    text = _TEXTS[verdict.claim.relation](verdict, effect, f"{size} {around}", unit)
-    return f"{verdict.outcome}: at this scale {text}, n = {verdict.n}{_size(verdict, unit)}{_why(verdict, unit)}{after}"
+    return _TEXTS[verdict.claim.relation](verdict, effect, f"{size} {around}", unit)
+
+
+def _unit(verdict: Verdict) -> str:
+    return f" {verdict.unit}" if verdict.unit else ""
 
 
 def direction_text(verdict: Verdict) -> str:

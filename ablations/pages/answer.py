@@ -1,10 +1,12 @@
-"""The first lines of a page: what its claims came to, and between which cells the main metric lies."""
+"""The first lines of a page: what its claims came to, between which cells the main metric lies, what that holds for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ablations.claims import judging
+from ablations.claims.outcomes import CONTRADICTS, REPLICATES
 from ablations.claims.verdict import Verdict
-from ablations.core.formatting import cell_text, markdown_text, mean_text
+from ablations.claims.verdict_text import finding
+from ablations.core.formatting import cell_text, markdown_text, mean_text, quantity
 from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
@@ -16,13 +18,48 @@ from ablations.schema.grid import Metric
 
 Means = Sequence[tuple[Cell, Interval]]
 
+_WORDS = {REPLICATES: "Yes", CONTRADICTS: "No"}
+_MOST = 3  # decided claims in the answer; all are under Verdicts
+
 
 def lead(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
     """The answer in a few sentences of Markdown; empty without claims and without two cells to compare."""
     sentences = [f"of {_claims(len(verdicts))}, {judging.tally(verdicts)}."] if verdicts else []
+    sentences += [_decided(verdict) for verdict in verdicts if verdict.outcome in _WORDS][:_MOST]
     for metric in planned_metrics(measured.grid, measured.cells)[:1]:
         sentences += _comparison(measured, metric)
     return " ".join(["**Answer:**", *sentences]) if sentences else ""
+
+
+def holds(measured: Measurements) -> str:
+    """What the answer holds for, as a sentence of Markdown: sizes, tokens and text; empty without a finished run."""
+    cells = [cell for cell in measured.cells if measured.finished(cell)]
+    if not cells:
+        return ""
+    systems = [cell.system for cell in cells]
+    layers = _span([system.model.num_layers for system in systems], str)
+    width = _span([system.model.hidden_size for system in systems], str)
+    sizes = _span([system.parameters() for system in systems], quantity)
+    tokens = _span([system.tokens_per_step() * system.training.steps for system in systems], quantity)
+    text = " and ".join(dict.fromkeys(corpus for system in systems for corpus in system.data.corpora))
+    length = _span([system.format.sequence_length for system in systems], str)
+    runs = _span([len(measured.finished(cell)) for cell in cells], str)
+    after = ", after a trunk" if any(system.training.start for system in systems) else ""
+    return (
+        f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens{after} of "
+        f"{markdown_text(text)} in sequences of {length}; {runs} runs a cell."
+    )
+
+
+def _span(values: Sequence[int], text: Callable[[int], str]) -> str:
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _decided(verdict: Verdict) -> str:
+    """A claim that is decided, and what was found, in a sentence of Markdown."""
+    word = _WORDS[verdict.outcome]
+    return f"*{markdown_text(verdict.claim.statement)}* {word}: {markdown_text(finding(verdict))}."
 
 
 def _claims(count: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ablations.claims import judging, scoreboard
+from ablations.claims.outcomes import Direction
 from ablations.claims.verdict import Verdict
 from ablations.core import store
 from ablations.core.formatting import (
@@ -180,8 +181,11 @@ def _page(
     grid = plan.grid
     finished, planned = _counts(plan, measured)
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
+    drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
+    pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
+    answered = [overridden(plan), answer.lead(measured, verdicts), answer.holds(measured), _caveat(plan.scale)]
     lead = [
-        *filter(None, [overridden(plan), answer.lead(measured, verdicts), _caveat(plan.scale)]),
+        *filter(None, [*answered, *pictures[:1]]),
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
     ]
@@ -192,8 +196,7 @@ def _page(
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
         parts += ["## Verdicts", lines, _VERDICT_NOTE, _links("claims")]
     parts += ["## Results", markdown(sheets["table"]).rstrip("\n"), _links("table")]
-    drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
-    parts += [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
+    parts += pictures[1:]
     for name, title in _SECTIONS.items():
         if name in sheets:
             parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
@@ -227,7 +230,14 @@ def _verdict_line(verdict: Verdict) -> str:
     proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
     origin = ", ".join((verdict.claim.origin, *verdict.marks))
     claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(origin)})"
-    return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}"
+    return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}{_alternative(verdict)}"
+
+
+def _alternative(verdict: Verdict) -> str:
+    """What else could explain a result whose direction is settled, as a sentence of Markdown."""
+    if not verdict.claim.alternative or verdict.direction is Direction.OPEN:
+        return ""
+    return f" Could something simpler explain it? {markdown_text(verdict.claim.alternative)}"
 
 
 def _links(name: str) -> str:

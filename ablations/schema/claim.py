@@ -41,6 +41,9 @@ class Claim(Settings):
     )
     ratio: float | None = knob(None, "a is at least so many times as good as b.", gt=0)
     proxy: str = knob("", "How our measurement differs from the paper's.")
+    alternative: str = knob(
+        "", "The simplest other explanation of the result, and what speaks for or against it; shown once it is settled."
+    )
     post_hoc: bool = knob(False, "Whether it was stated after runs of its grid had been seen.")
 
     @property

@@ -46,6 +46,19 @@ def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once
     assert "; baseline" not in line
 
 
+def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_for(tmp_path):
+    grid, cells, records = make_study()
+    (verdict,) = judging.verdicts(Measurements(grid, cells, records))
+    publish_page(make_plan(grid, cells), records, tmp_path)
+    line, holds = (tmp_path / "README.md").read_text().split("\n\n")[1:3]
+    assert f"*{verdict.claim.statement}* No: " in line
+    assert f"by {abs(verdict.effect):.3f} nats [" in line
+    system = cells[0].system
+    assert f"{system.model.num_layers} layers of {system.model.hidden_size}" in holds
+    assert "5 runs a cell" in holds
+    assert system.data.corpora[0] in holds
+
+
 def test_simple_methods_stand_beside_the_best_cell():
     grid, cells, records = make_objectives()
     line = _lead(grid, cells, records)
