@@ -13,7 +13,8 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.config import identity
 
-_OF_PAIRS = ("heldout.pairs_", "heldout.sop_", "heldout.nsp_")
+_WORDS_OF_PAIRS = "heldout.pairs_"
+_OF_PAIRS = (_WORDS_OF_PAIRS, "heldout.sop_", "heldout.nsp_")
 
 
 def as_printed(cell: Cell) -> dict[str, Any]:
@@ -71,7 +72,9 @@ def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
     system, form = cell.system, cell.system.format.heldout()
     text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
     if metric.startswith(_OF_PAIRS):
-        return text | {"pairs": system.evaluation.pairs, "pairing": system.evaluation.pairing}
+        of_words = metric.startswith(_WORDS_OF_PAIRS)  # answers about pairs compare whatever is shown of them
+        shown = {"excerpt": system.format.resolved().excerpt} if of_words else {}
+        return text | {"pairs": system.evaluation.pairs, "pairing": system.evaluation.pairing} | shown
     return text | {"break_mode": form.break_mode, "sequences": system.evaluation.sequences_at_end}
 
 

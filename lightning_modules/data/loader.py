@@ -103,9 +103,12 @@ class PretrainingData(pl.LightningDataModule):
         Raises:
             ConfigError: When the held-out text has no such pair.
         """
-        form, store = self._pair_format(negatives), open_store(self.data, "heldout")
-        pairs = _some(form.arrange_asked(store, count), self.pairing)
+        pairs = excerpt(self._asked_pairs(negatives, count), self.format.resolved().excerpt)
         return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
+
+    def _asked_pairs(self, negatives: Negatives, count: int) -> PairSequences:
+        form, store = self._pair_format(negatives), open_store(self.data, "heldout")
+        return _some(form.arrange_asked(store, count), self.pairing)
 
     def _pair_format(self, negatives: Negatives) -> InputFormat:
         length, pairing = self.format.sequence_length, self.pairing
@@ -150,23 +153,24 @@ class PretrainingData(pl.LightningDataModule):
                 shares[f"{name}_{method}"] = share
         return shares
 
-    def pair_scores(self, negatives: Negatives, count: int, part: Excerpt = "all") -> dict[str, pair_methods.Score]:
+    def pair_scores(
+        self, negatives: Negatives, count: int, part: Excerpt | None = None
+    ) -> dict[str, pair_methods.Score]:
         """The scores on `heldout_pairs` of simple methods that learn from training pairs of the same construction.
 
         Args:
             negatives: The kind of negatives.
             count: Maximum number of held-out pairs.
-            part: What is shown of each pair, in training as on held-out text.
+            part: What is shown of each pair, in training as on held-out text; by default what the format shows.
 
         Raises:
             ConfigError: When either text has no such pair.
         """
-        heldout = self.heldout_pairs(negatives, count)
-        pairs = heldout.sequences
-        assert isinstance(pairs, PairSequences)
+        chosen = self.heldout_pairs(negatives, count).chosen
+        pairs, part = self._asked_pairs(negatives, count), part or self.format.resolved().excerpt
         train = self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences()
         train = _some(train, self.pairing)
-        return pair_methods.cached_scores(excerpt(train, part), excerpt(pairs, part), heldout.chosen)
+        return pair_methods.cached_scores(excerpt(train, part), excerpt(pairs, part), chosen)
 
 
 def _some(pairs: PairSequences, pairing: Pairing) -> PairSequences:

@@ -9,6 +9,7 @@ import numpy as np
 from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob, once
 from lightning_modules.data.formats import matched, pairs, running_text
+from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.store import TokenStore
@@ -52,6 +53,12 @@ class InputFormat(Settings):
         "with partners of the same corpus and length, so that lengths, edges and corpora tell no label (matched).",
         neutral="released",
     )
+    excerpt: Excerpt = knob(
+        "all",
+        "Segment pairs, a control: what is shown of each segment, in training and of held-out pairs alike: all words, "
+        "the first eight, the rest, or all in random order (shuffled).",
+        neutral="all",
+    )
     short_fraction: float = knob(
         0.1, "Segment pairs: share of pairs with a random shorter length.", neutral=0.0, ge=0, le=1
     )
@@ -74,8 +81,9 @@ class InputFormat(Settings):
     def resolved(self) -> Self:
         """The settings with knobs that have no effect set to their neutral values."""
         if self.kind == "full_sentences":
-            idle = {"negatives": "random", "pairing": "released", "short_fraction": 0.0, "duplicates": 1}
-            return self.model_copy(update=idle | {"short_documents": False, "lone_negatives": False})
+            idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
+            off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
+            return self.model_copy(update=idle | off)
         lone = self.lone_negatives and self.negatives == "swapped" and self.pairing == "released"
         once = self.short_documents and self.short_fraction > 0
         return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone, "short_documents": once})
@@ -99,13 +107,13 @@ class InputFormat(Settings):
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
         if self.kind == "segment_pairs":
-            return self.arrange_pairs(store)
+            return excerpt(self.arrange_pairs(store), self.excerpt)
         whole, length = self.break_mode == "sentences", self.sequence_length
         make = functools.partial(running_text.arrange, store, length, whole_sentences=whole)
         return Sequences(store, self._cached(store, "sequences", running_text.RECIPE, make), length)
 
     def arrange_pairs(self, store: TokenStore) -> PairSequences:
-        """The sequences of a store in the format of segment pairs, as `arrange`."""
+        """The sequences of a store in the format of segment pairs, as `arrange`, with all their words."""
         made = pairs if self.pairing == "released" else matched
         index = self._cached(store, "pairs", made.RECIPE, functools.partial(made.arrange, store, self.resolved()))
         return PairSequences(store, index, self.sequence_length)
@@ -123,7 +131,8 @@ class InputFormat(Settings):
         return PairSequences(store, index, self.sequence_length)
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
-        path = store.folder / f"{name}-{identity([self.essence(), recipe])[:12]}.npy"
+        whole = self.model_copy(update={"excerpt": "all"})  # excerpts are taken from the same sequences
+        path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,
             lambda file: cached.put_array(file, make()),

@@ -67,7 +67,7 @@ def test_the_released_code_draws_short_lengths_once_a_document(words):
 def test_knobs_with_nothing_to_act_on_are_not_part_of_a_pairing():
     for idle in ({"short_documents": True}, {"lone_negatives": True}, {"break_mode": "none"}):
         assert segment_pairs(**idle).essence() == segment_pairs().essence()
-    running = InputFormat(negatives="swapped", short_fraction=0.3, duplicates=4, short_documents=True)
+    running = InputFormat(negatives="swapped", short_fraction=0.3, duplicates=4, short_documents=True, excerpt="rest")
     assert running.essence() == InputFormat().essence()
 
 
@@ -190,6 +190,23 @@ def test_heldout_pairs_have_the_construction_that_is_asked_for(tmp_path, negativ
     assert set(next(iter(found[0])).targets) == {"mlm", "sentence"}
     scores = matched.pair_scores(negatives, 40)
     assert scores["majority"].accuracy == scores["lengths"].accuracy == 0.5
+
+
+def test_an_excerpt_is_shown_in_training_and_of_heldout_pairs_alike(tmp_path):
+    draw = np.random.default_rng(0)
+    sentences = [" ".join(f"W{n:02d}" for n in draw.integers(0, 59, draw.integers(9, 12))) + "." for _ in range(4000)]
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(" ".join(sentences[n : n + 10]) for n in range(0, 4000, 10)))
+    whole, first = make_module(text, negatives="swapped"), make_module(text, negatives="swapped", excerpt="first")
+    for module in (whole, first):
+        module.format, module.prepare_heldout = module.format.but(sequence_length=96), only_hidden
+    assert np.array_equal(whole.sequences.index[4:], first.sequences.index[4:])  # labels, sentences
+    pairs = [module.heldout_pairs("swapped", 40).sequences for module in (whole, first)]
+    assert len(pairs[0]) == len(pairs[1])
+    for sequences in (first.sequences, pairs[1]):
+        assert (sequences.index[1] - sequences.index[0]).max() < (pairs[0].index[1] - pairs[0].index[0]).max()
+    assert first.pair_scores("swapped", 40) == whole.pair_scores("swapped", 40, "first")
+    assert torch.equal(next(iter(whole.heldout)).inputs.ids, next(iter(first.heldout)).inputs.ids)  # running text
 
 
 def test_heldout_text_without_a_pair_is_refused(tmp_path):
