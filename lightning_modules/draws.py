@@ -74,7 +74,9 @@ def continued(seed: int, ancestors: int) -> int:
     >>> continued(7, 0)
     7
     """
-    return int(_key(seed, "continued", ancestors)) if ancestors else seed
+    return (
+        int(_key(seed, "continued", ancestors) >> np.uint64(1)) if ancestors else seed
+    )  # fits into 63 bits, as others
 
 
 def permutation(seed: int, purpose: str, epoch: int, size: int) -> np.ndarray:

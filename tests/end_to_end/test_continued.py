@@ -96,8 +96,10 @@ def test_an_arm_sees_the_text_of_its_trunk_in_another_order_under_other_masks(ti
     assert arm.ancestor() == tiny
     for mine, its in zip(ours, theirs, strict=True):
         assert not torch.equal(mine.inputs.ids, its.inputs.ids)
-    texts = [{tuple(row) for batch in batches for row in batch.inputs.ids.tolist()} for batches in (ours, theirs)]
-    assert not texts[0] & texts[1]
+    long = [{row for batch in batches for row in map(tuple, batch.inputs.ids.tolist()) if 0 not in row}
+            for batches in (ours, theirs)]  # fmt: skip
+    assert min(map(len, long)) > 5
+    assert not long[0] & long[1]  # a short sequence with one mask may look the same by chance
     for mine, its in zip(data.heldout, before.heldout, strict=True):
         assert torch.equal(mine.inputs.ids, its.inputs.ids)
     again, _ = first_batches(arm)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablations.claims import judging, power
+from ablations.claims import judging, power, rates
+from ablations.claims.contrasts import collect
 from ablations.claims.outcomes import REPLICATES, Reason
+from ablations.core.moderation import Variance
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import summarise
 from ablations.measurements.variances import differences
@@ -95,6 +97,39 @@ def test_an_interaction_is_summed_within_trunks():
     claim = make_claim(relation="interaction", a={}, b={}, sides=sides, published={})
     (found,) = judging.verdicts(study(claims=[claim]))
     assert found.p == pytest.approx(stats.ttest_rel(of(0.8), of(0.4)).pvalue)
+
+
+def test_a_ratio_is_of_logarithms_within_trunks():
+    claim = make_claim(relation="ratio", ratio=1.001, published={})
+    (found,) = judging.verdicts(study(claims=[claim]))
+    logs = np.log(of(0.15)) - np.log(of(0.4))
+    low, high = stats.ttest_1samp(logs, 0).confidence_interval(found.adjusted.level)
+    assert (found.adjusted.low, found.adjusted.high) == (pytest.approx(np.exp(low)), pytest.approx(np.exp(high)))
+
+
+def test_spreads_are_compared_within_trunks():
+    """What a trunk adds to all of its arms makes none of them steadier."""
+    values = np.array([[4.1, 4.6, 4.2, 4.9, 4.0], [4.11, 4.63, 4.18, 4.93, 3.96]])
+    cells = [make_arm(0.15, 5), make_arm(0.4, 5)]
+    records = {
+        run.id: make_record(run, loss)
+        for cell, losses in zip(cells, values, strict=True)
+        for run, loss in zip(cell.runs, losses, strict=True)
+    }
+    claim = make_claim(relation="spread", a={RATE: 0.15}, b={RATE: 0.4}, published={})
+    (found,) = judging.verdicts(Measurements(make_grid(claims=[claim]), cells, records))
+    far = np.abs(values - np.median(values, axis=1, keepdims=True))
+    assert found.p == pytest.approx(stats.ttest_rel(far[1], far[0]).pvalue)
+
+
+def test_the_noise_of_a_run_within_its_trunk_judges_the_trials_of_a_search():
+    sample = collect(study(), make_claim()).sample
+    both = np.array([of(0.4), of(0.15)])
+    left = both - both.mean(axis=0) - both.mean(axis=1, keepdims=True) + both.mean()
+    assert sample.within == Variance(pytest.approx((left**2).sum() / 3), 3.0)
+    tried = rates._sample(sample, [(4.3,), (4.5,)])
+    assert tried.linear((1.0, -1.0)).error == pytest.approx((2 * sample.within.value) ** 0.5)
+    assert tried.linear((1.0, -1.0)).df == 3
 
 
 def test_arms_and_runs_from_random_weights_are_not_compared():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
-from ablations.core.estimates import LESS, linear, satterthwaite, summed
+from ablations.core.estimates import LESS, blocked, linear, residual, satterthwaite, summed
 from ablations.core.moderation import Variance, moderated, own_variance
 
 numbers = st.integers(-400, 400).map(lambda k: k / 100)
@@ -133,3 +133,40 @@ def test_a_value_without_noise_is_known():
 def test_a_sum_is_known_no_better_than_all_and_no_worse_than_the_least_known(parts):
     df = satterthwaite([Variance(*part) for part in parts])
     assert min(freedom for _, freedom in parts) - 1e-9 <= df <= sum(freedom for _, freedom in parts) + 1e-9
+
+
+# --- blocks
+
+
+def test_sums_within_blocks_are_the_sample():
+    draws = np.random.default_rng(3)
+    blocks = draws.normal(0, 5, 6)
+    a, b, c = (list(blocks + draws.normal(0, 0.1 * n, 6)) for n in (1, 2, 3))
+    cells = {"a": a, "b": b, "c": c}
+    pair = blocked(DIFFERENCE, cells)
+    assert pair.p == pytest.approx(stats.ttest_rel(a, b).pvalue)
+    assert pair.df == 5
+    assert pair.error < linear(DIFFERENCE, cells, alone(**cells)).error / 10
+    three = blocked([("a", 1.0), ("b", 1.0), ("c", -2.0)], cells)
+    by_hand = stats.ttest_1samp(np.array(a) + b - 2 * np.array(c), 0)
+    assert three.p == pytest.approx(by_hand.pvalue)
+    assert blocked([("a", 1.0), ("b", -1.0), ("b", 1.0), ("b", -1.0)], cells) == pair
+
+
+def test_what_blocks_cannot_tell():
+    assert blocked(DIFFERENCE, {"a": [1.0], "b": [2.0]}).variance is None  # one block
+    assert blocked(DIFFERENCE, {"a": [1.0, 2.0], "b": [2.0, 3.0]}).variance is None  # no noise at all
+    assert blocked([("a", 1.0), ("a", -1.0)], {"a": [1.0, 2.0]}).value == 0
+    with pytest.raises(ValueError, match="2, 3 blocks"):
+        blocked(DIFFERENCE, {"a": [1.0, 2.0], "b": [1.0, 2.0, 3.0]})
+
+
+def test_residuals_know_neither_blocks_nor_cells():
+    draws = np.random.default_rng(4)
+    noise = draws.normal(0, 0.3, (5, 200))
+    found = residual(noise + draws.normal(0, 9, 200) + np.arange(5)[:, None])
+    assert found.df == 4 * 199
+    assert found.value == pytest.approx(0.09, rel=0.1)
+    assert residual([[1.0, 2.0, 4.0]]) == own_variance([1.0, 2.0, 4.0])
+    assert residual([[1.0], [2.0]]) is None
+    assert residual([[1.0, 2.0], [3.0, 4.0]]) is None
