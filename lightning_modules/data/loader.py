@@ -167,10 +167,10 @@ class PretrainingData(pl.LightningDataModule):
             ConfigError: When either text has no such pair.
         """
         chosen = self.heldout_pairs(negatives, count).chosen
-        pairs, part = self._asked_pairs(negatives, count), part or self.format.resolved().excerpt
+        pairs, shown = self._asked_pairs(negatives, count), part or self.format.resolved().excerpt
         train = self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences()
         train = _some(train, self.pairing)
-        return pair_methods.cached_scores(excerpt(train, part), excerpt(pairs, part), chosen)
+        return pair_methods.cached_scores(excerpt(train, shown), excerpt(pairs, shown), chosen)
 
 
 def _some(pairs: PairSequences, pairing: Pairing) -> PairSequences:
