@@ -14,12 +14,12 @@ Verdicts count only while the records of all their runs exist: without them a cl
 import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ablations.claims.margins import published_effect
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
 from ablations.measurements.dictionary import unit
@@ -112,6 +112,12 @@ class Entry:
         if CONTRADICTS in measured:
             return MIXED if REPLICATES in measured else CONTRADICTS
         return REPLICATES if replicated and not any(_unsure(page) for page in pages) else NOT_RESOLVED
+
+    def is_settled(self, scale: str, what: Literal["direction", "size"]) -> bool:
+        """Whether an interval settles the direction, or the size, of every measured answer at a scale."""
+        answers = [answer for answer in self.answers if answer.scale == scale and answer.outcome != NOT_RUN]
+        open_ones = {"direction": ("", Direction.OPEN), "size": ("", Size.NONE, Size.ASTRIDE)}[what]
+        return bool(answers) and all(getattr(answer, what) not in open_ones for answer in answers)
 
     def reason(self, scale: str) -> str:
         """Why the claim is open at a scale, the reason of most of its answers; empty if it is not, or nothing was run.

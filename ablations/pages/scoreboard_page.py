@@ -9,7 +9,7 @@ from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import claims as published_claims
 from ablations.claims.published_claims import counted_as
 from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, Answer
-from ablations.core.formatting import Entry, Sheet
+from ablations.core.formatting import Entry, Sheet, duration
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
 from ablations.measurements.trunks import WORD as CONTINUED
@@ -112,11 +112,13 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
         with_grid = sum(bool(entry.grids) for entry in of_paper)
         measured = sum(counts[name] for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED))
         outcomes = [counts[name] or "" for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED)]
-        rows.append([paper, len(of_paper), testable, with_grid, measured, *outcomes])
+        settled = [sum(entry.is_settled(scale, what) for entry in of_paper) or "" for what in ("direction", "size")]
+        rows.append([paper, len(of_paper), testable, with_grid, measured, *settled, *outcomes])
     total: list[Entry] = ["all"]
     for column in range(1, len(rows[0]) if rows else 0):
         total.append(sum(int(row[column] or 0) for row in rows))
     headings = ["paper", "claims", "testable on a laptop", "with a grid", "measured"]
+    headings += ["direction settled", "size settled"]
     return Sheet([*headings, REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED], [*rows, total] if rows else [])
 
 
@@ -136,7 +138,7 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
     reading, numbers, trace = sheets(entries)
     written = {path.name: path for path in tables.write(results_dir, "claims", (reading, numbers, trace)).values()}
     levels = scales(entries)
-    head = "# Which published claims hold?\n\n" + "\n".join(_summaries(entries, levels)) + _images(levels)
+    head = "# Which published claims hold?\n\n" + "\n".join(_summaries(entries, levels, snapshot)) + _images(levels)
     page = written["claims.md"]
     tables.store.write(page, (head + page.read_text(encoding="utf-8")).encode())
     for scale in levels:
@@ -147,11 +149,19 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
     return written
 
 
-def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str]) -> list[str]:
+def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snapshot: Snapshot) -> list[str]:
     parts = []
     for scale in levels:
-        parts += [f"## At scale `{scale}`\n", tables.markdown(summary(entries, scale))]
+        parts += [f"## At scale `{scale}`\n", tables.markdown(summary(entries, scale)), _cost(entries, scale, snapshot)]
     return parts
+
+
+def _cost(entries: Sequence[scoreboard.Entry], scale: str, snapshot: Snapshot) -> str:
+    """What the runs behind the verdicts of a scale took, as a paragraph of Markdown."""
+    ids = {id for entry in entries for answer in entry.answers if answer.scale == scale for id in answer.runs}
+    records = [record for id in sorted(ids) if (record := snapshot.get(id)) is not None]
+    seconds = sum(record.cost.get("seconds", 0.0) for record in records)
+    return f"{len(records)} runs behind these verdicts: {duration(seconds)} of training, without trunks and searches.\n"
 
 
 def _images(levels: Sequence[str]) -> str:

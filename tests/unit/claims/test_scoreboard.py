@@ -140,6 +140,7 @@ def test_tally_and_sheets_hold_every_claim_once(study):
     assert len(runs["claims"][0]["runs"]) == 10
     total = scoreboard_page.summary(found, "laptop").rows[-1]
     assert total[1] == len(claims())
+    assert total[5:7] == [1, 1]  # settled in direction, and in size
     assert board(found, "laptop") is not None
     assert forest(found, "laptop") is not None
     assert forest(entries([], {}), "laptop") is None
