@@ -10,7 +10,7 @@ from typing import Any
 from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
 from ablations.measurements.measurements import Measurements
 from ablations.planning.search import score
-from ablations.planning.search_text import criterion
+from ablations.planning.search_text import criterion, scored_on
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import Grid
 
@@ -71,7 +71,8 @@ def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
     if not any(cell.search for cell in cells):
         return []
     return [
-        f"Chosen: by the best mean of {criterion(grid)}, over seeds that do not count in the means of this table. "
+        f"Chosen: by the best mean of {criterion(grid)}, over seeds that do not count in the means of this table."
+        f"{scored_on(grid.search) if grid.search else ''} "
         "Search: the cost of all runs of the search, on top of the runs of the row; diverged runs leave no cost. "
         "Open: the search has not ended, and the row has not been run.",
         *_edges(cells),
@@ -128,7 +129,7 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
         notes=[
             "Every combination of every cell, tried with seeds of its own. A cell chooses the combination with the "
             "fewest diverged seeds, then with the best mean; the first of equals. It chooses once every run of its "
-            "search has ended."
+            f"search has ended.{scored_on(grid.search)}"
         ],
     )  # fmt: skip
     everything = Sheet(

@@ -6,10 +6,10 @@ from typing import Any
 from ablations.core.store import Lookup
 from ablations.planning import cells as grid_cells
 from ablations.planning.cells import Values, Workshop, label, stand_ins
-from ablations.planning.search import choose, combinations, search_at, tasks_behind
+from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_at, tasks_behind
 from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
-from ablations.schema.grid import Grid, Search
+from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import Data, fingerprints
@@ -73,7 +73,8 @@ class Resolver:
         tried, tasks = combinations(search), tasks_behind(search.metric, self._tasks)
         named = [{"values": combination, "label": label({**values, **combination})} for combination in tried]
         trials = tuple(
-            Trial(**name, **self._made({**values, **name["values"]}, seeds_of(search), tasks)) for name in named
+            Trial(**name, **self._made({**values, **search.set, **name["values"]}, seeds_of(search), tasks))
+            for name in named
         )
         best = choose(trials, search, self.records)
         made = self._made({**values, **tried[best or 0]}, seeds, tuple(self._tasks))
@@ -88,6 +89,8 @@ class Resolver:
         """The system of a combination and its runs."""
         system = self._workshop.system(values)
         settings = {task: self._workshop.finetuning(values, task) for task in tasks}
+        if seeds[0] < FIRST_SEARCH_SEED and any(tuning.validation_share for tuning in settings.values()):
+            raise ConfigError([Problem(FINETUNING + VALIDATION, ONLY_TRIALS)])
         if system.data not in self._pins:
             self._pins[system.data] = fingerprints(system.data)
         runs = tuple(Run.pretraining(system, seed, self._pins[system.data]) for seed in seeds)

@@ -16,9 +16,14 @@ from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import indexed, is_silent, measured
 from ablations.planning.cells import Values
 from ablations.schema.cell import Trial
-from ablations.schema.grid import FIRST_SEARCH_SEED, Grid, Search
+from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
 from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
+
+ONLY_TRIALS = (
+    "is for the trials of a search, 'search: {set: {finetuning.validation_share: 0.1}}': runs that are compared are "
+    "scored on the dev set"
+)
 
 
 def search_at(grid: Grid, scale: str) -> Search | None:
@@ -43,6 +48,17 @@ def combinations(search: Search) -> list[Values]:
     [{'optimizer.peak_lr': 0.001}, {'optimizer.peak_lr': 0.003}]
     """
     return [dict(zip(search.axes, values, strict=True)) for values in itertools.product(*search.axes.values())]
+
+
+def validation_share(search: Search) -> float | None:
+    """The share of the training examples on which trials are scored; None if they are scored on the dev set."""
+    shares = (value for path, value in search.set.items() if is_validation(path))
+    return next(shares, None)
+
+
+def is_validation(path: str) -> bool:
+    """Whether a knob says on what trials are scored, for all tasks or for one."""
+    return path.startswith(FINETUNING) and path.rpartition(".")[2] == VALIDATION
 
 
 def seeds(search: Search) -> range:

@@ -10,7 +10,7 @@ from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED, possible
 from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at, too_many
 from ablations.planning.grid_checks import known_knobs, known_metrics
-from ablations.planning.search import combinations, search_at, tasks_behind
+from ablations.planning.search import ONLY_TRIALS, combinations, is_validation, search_at, tasks_behind
 from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid, Search
 from ablations.schema.scale import ScaleSearch
 from lightning_modules.config import ConfigError, canonical
@@ -25,7 +25,10 @@ _MOST_BUILT = 500  # systems per scale that reading a grid builds; a plan builds
 
 
 def names(grid: Grid, document: Document) -> None:
-    """Adds the problems with names of knobs and of the metric in ``search``."""
+    """Adds the problems with names of knobs and of the metric in ``search``, and with knobs that only trials have."""
+    for where in _set_for_all(grid):
+        if is_validation(str(where[-1])):
+            document.complain(where, ONLY_TRIALS)
     if grid.search is None:
         for name, scale in grid.scales.items():
             if scale.search not in (None, ScaleSearch()):
@@ -33,18 +36,22 @@ def names(grid: Grid, document: Document) -> None:
                     ("scales", name, "search"), "the grid has no 'search' to change; add one or leave this out"
                 )
         return
-    for path in grid.search.axes:
-        if path not in known_knobs() and path not in grid.axes and path != SYSTEM_AXIS:
-            document.slip(("search", "axes", path), "there is no such knob.", known_knobs())
-    for name, scale in grid.scales.items():
-        for path in scale.search.axes if scale.search else ():
-            if path not in grid.search.axes:
-                place = ("scales", name, "search", "axes", path)
-                document.slip(place, "is not searched by this grid.", grid.search.axes)
+    _check_names(grid, grid.search, document)
     metrics = {**known_metrics(), **{metric.name: metric.better for metric in grid.metrics}}
     if not grid.search.metric.startswith(COST) and grid.search.metric not in metrics:
         message = f"there is no metric '{grid.search.metric}'."
         document.slip(("search", "metric"), message, metrics, grid.search.metric)
+
+
+def _check_names(grid: Grid, search: Search, document: Document) -> None:
+    for section, path in _named(search):
+        if path not in known_knobs() and path not in grid.axes and path != SYSTEM_AXIS:
+            document.slip(("search", section, path), "there is no such knob.", known_knobs())
+    for name, scale in grid.scales.items():
+        for path in scale.search.axes if scale.search else ():
+            if path not in search.axes:
+                place = ("scales", name, "search", "axes", path)
+                document.slip(place, "is not searched by this grid.", search.axes)
 
 
 def values(grid: Grid, document: Document) -> None:
@@ -52,8 +59,8 @@ def values(grid: Grid, document: Document) -> None:
     if grid.search is None:
         return
     faults = len(document.problems)
-    for path in grid.search.axes:
-        _check_knob(grid, grid.search, path, document)
+    for section, path in _named(grid.search):
+        _check_knob(grid, grid.search, section, path, document)
     for where, _, options in _values(grid, grid.search):
         _check_values(where, options, document)
     for name in grid.scales:
@@ -64,6 +71,21 @@ def values(grid: Grid, document: Document) -> None:
             for scale in grid.scales:
                 if search := search_at(grid, scale):
                     _check_systems(grid, scale, search, document)
+
+
+def _named(search: Search) -> list[tuple[str, str]]:
+    """Section and name of every knob of a search."""
+    return [*(("axes", path) for path in search.axes), *(("set", path) for path in search.set)]
+
+
+def _set_for_all(grid: Grid) -> Iterable[Path_]:
+    """Where a grid sets or varies a knob of its own runs, or searches one."""
+    yield from (("set", path) for path in grid.set)
+    yield from (("axes", path) for path in grid.axes)
+    yield from (("scales", name, "set", path) for name, scale in grid.scales.items() for path in scale.set)
+    for axis, variants in grid.variants.items():
+        yield from (("variants", axis, name, path) for name, knobs in variants.items() for path in knobs)
+    yield from (("search", "axes", path) for path in (grid.search.axes if grid.search else ()))
 
 
 def _values(grid: Grid, search: Search) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
@@ -81,13 +103,13 @@ def _check_values(where: Path_, values: Sequence[Any], document: Document) -> No
             document.complain((*where, n), f"{value!r} is listed twice")
 
 
-def _check_knob(grid: Grid, search: Search, path: str, document: Document) -> None:
-    where, known = ("search", "axes", path), known_knobs()
-    by_variants = [
-        axis for axis, variants in grid.variants.items() if any(path in knobs for knobs in variants.values())
-    ]
+def _check_knob(grid: Grid, search: Search, section: str, path: str, document: Document) -> None:
+    where, known = ("search", section, path), known_knobs()
+    by_variants = [axis for axis in grid.variants if _compares(grid, axis, path)]
     if path == SYSTEM_AXIS:
         document.complain(where, "systems cannot be searched; make 'system' an axis")
+    elif section == "set" and path in search.axes:
+        document.complain(where, "is searched; trials have the values that the search tries")
     elif path in grid.axes or by_variants:
         named = f"the axis '{path if path in grid.axes else by_variants[0]}'"
         document.complain(where, f"is varied by {named}; a knob is either compared or searched")
@@ -102,18 +124,27 @@ def _check_knob(grid: Grid, search: Search, path: str, document: Document) -> No
     elif path.startswith(_MEASURING):
         document.complain(where, "changes what is measured, so its values cannot be compared; leave it out")
     elif path.startswith(FINETUNING):
-        _check_finetuning(grid, search, path, document)
+        _check_finetuning(search, where, path, document)
 
 
-def _check_finetuning(grid: Grid, search: Search, path: str, document: Document) -> None:
+def _compares(grid: Grid, axis: str, path: str) -> bool:
+    """Whether variants of an axis differ in nothing but a knob. Where they differ in more, as frozen encoders that have
+    a rate of their own, the knob of a variant is what holds without a search, and trials replace it.
+    """
+    variants = list(grid.variants[axis].values())
+    rest = [canonical({name: value for name, value in knobs.items() if name != path}) for knobs in variants]
+    return any(path in knobs for knobs in variants) and len(set(rest)) < len(set(map(canonical, variants)))
+
+
+def _check_finetuning(search: Search, where: Path_, path: str, document: Document) -> None:
     """A fine-tuning knob needs a search metric that it affects."""
     behind = tasks_behind(search.metric, TASKS)
     task = path.removeprefix(FINETUNING).partition(".")[0]
     if not behind:
         text = f"does not affect the search metric '{search.metric}'; fine-tuning knobs need a task's metric"
-        document.complain(("search", "axes", path), text)
+        document.complain(where, text)
     elif task in TASKS and task not in behind:
-        document.complain(("search", "axes", path), f"does not affect the search metric '{search.metric}'")
+        document.complain(where, f"does not affect the search metric '{search.metric}'")
 
 
 def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
@@ -153,7 +184,7 @@ def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -
     for values in [*few, *(row for row in start.kept[: _MOST_BUILT // len(tried)] if row not in few)]:
         for combination in tried:
             try:
-                _essence(workshop, {**values, **combination}, tasks)
+                _essence(workshop, {**values, **search.set, **combination}, tasks)
             except ConfigError as error:
                 for problem in error.problems:
                     where = _written(grid, scale, combination, problem.path)
@@ -166,7 +197,7 @@ def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -
     if reported:
         return
     for path, options in search.axes.items():
-        rows = [[{**values, **tried[0], path: option} for option in options] for values in few]
+        rows = [[{**values, **search.set, **tried[0], path: option} for option in options] for values in few]
         if len(options) > 1 and all(len({_essence(workshop, cell, tasks) for cell in row}) == 1 for row in rows):
             where = ("scales", scale, "search", "axes", path)
             own = grid.scales[scale].search
@@ -183,8 +214,10 @@ def _essence(workshop: Workshop, values: Values, tasks: Sequence[str]) -> str:
 def _written(grid: Grid, scale: str, combination: Values, path: str) -> Path_:
     """Where the file sets a searched knob."""
     own = grid.scales[scale].search
-    if path not in combination or own is None or grid.search is None:
+    if own is None or grid.search is None or path not in {**grid.search.set, **combination}:
         return ("search",)
+    if path in grid.search.set:
+        return ("search", "set", path)
     where: Path_ = ("scales", scale, "search", "axes", path) if path in own.axes else ("search", "axes", path)
     options = own.axes.get(path, grid.search.axes[path])
     return (*where, next(n for n, option in enumerate(options) if same(option, combination[path])))

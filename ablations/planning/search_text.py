@@ -5,8 +5,17 @@ import pandas as pd
 from ablations.core.formatting import path_text, quantity, value_text
 from ablations.core.store import Lookup
 from ablations.planning.plan import Plan
-from ablations.planning.search import combinations, direction, score, search_at, seeds
-from ablations.schema.grid import Grid
+from ablations.planning.search import (
+    combinations,
+    direction,
+    is_validation,
+    score,
+    search_at,
+    seeds,
+    validation_share,
+)
+from ablations.schema.grid import Grid, Search
+from lightning_modules.tasks.validation import MOST
 
 
 def rules(grid: Grid, scale: str) -> list[str]:
@@ -21,8 +30,22 @@ def rules(grid: Grid, scale: str) -> list[str]:
     return [
         f"Every cell makes the same search: {count} combination{'s' * (count > 1)} ({tried}), each from {listed} "
         f"and with the budget of the cell's own runs. The combination with the best mean {criterion(grid)} is "
-        "evaluated, from seeds that no search uses."
+        f"evaluated, from seeds that no search uses.{scored_on(search)}"
     ]
+
+
+def scored_on(search: Search) -> str:
+    """What sets trials apart from the runs that are compared, in sentences with a space before them; else empty."""
+    share = validation_share(search)
+    others = {path: value for path, value in search.set.items() if not is_validation(path)}
+    apart = f" Only its trials have {'; '.join(f'{path_text(p)} {value_text(p, v)}' for p, v in others.items())}."
+    part = (
+        f" Its trials were scored on part of the training set ({quantity(100 * share)} % of the examples, {MOST:,} at "
+        "most, which they did not train on), so the dev set chose nothing."
+        if share
+        else ""
+    )
+    return apart * bool(others) + part
 
 
 def criterion(grid: Grid) -> str:

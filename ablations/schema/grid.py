@@ -23,6 +23,9 @@ START = "training.start"  # the knob that names the pretraining which cells cont
 FIRST_SEARCH_SEED = 1000  # searches use seeds from here on; evaluations use seeds below
 
 
+VALIDATION = "validation_share"  # the setting of a fine-tuning that only trials of a search have
+
+
 FINETUNING = "finetuning."  # prefix of the knobs of `FineTuning`; all other knobs belong to the pretrained system
 
 
@@ -43,6 +46,7 @@ class Search(Settings):
     """
 
     axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try, in all combinations.", min_length=1)
+    set: dict[str, Any] = knob({}, "Knob -> value in every trial, and in no evaluation.")
     metric: str = required("The metric that chooses, by its mean over the search's seeds.")
     better: Literal["lower", "higher"] | None = knob(
         None, "The better direction; by default that of the grid's metrics."

@@ -225,7 +225,7 @@ def finetune(
     keep_weights(module, folder)
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
-    return Fitted(metrics=metrics | _baselines(run.task), curve=curve, cost=cost, examples=scored.kept)
+    return Fitted(metrics=metrics | _baselines(run), curve=curve, cost=cost, examples=scored.kept)
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:
@@ -260,6 +260,6 @@ def _named(name: str, task: str) -> str:
     return name if not rest else f"{task}.{f'{kind}_{rest}' if rest == 'loss' else rest}"
 
 
-def _baselines(task: str) -> dict[str, float]:
-    main = task_named(task).main
-    return {f"{task}.{main}.{name}": metrics[main] for name, metrics in baselines(task).items()}
+def _baselines(run: FinetuningRun) -> dict[str, float]:
+    main, scores = task_named(run.task).main, baselines(run.task, run.settings.validation_share)
+    return {f"{run.task}.{main}.{name}": metrics[main] for name, metrics in scores.items()}

@@ -18,11 +18,11 @@ from lightning_modules.data.settings import Data
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.draws import permutation
-from lightning_modules.tasks.pins import checked
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Inputs, Scored
 from lightning_modules.tasks.task import Split, Task
+from lightning_modules.tasks.validation import examples as examples_for
 
 _WINDOW = 32  # batches sorted by length together
 
@@ -144,11 +144,12 @@ class TaskData(pl.LightningDataModule):
 
     @cached_property
     def dev(self) -> Inputs:
-        """The dev examples."""
+        """The examples that are scored: the dev set, or with ``validation_share`` a part of the training examples."""
         return self._inputs("dev")
 
     def _inputs(self, split: Split) -> Inputs:
-        examples, limit = checked(self.task.name, split), self.settings.train_examples
+        examples = examples_for(self.task.name, split, self.settings.validation_share)
+        limit = self.settings.train_examples
         if split == "train" and limit is not None and limit < len(examples):
             examples = examples.take(permutation(self.seed, "few examples", 0, len(examples))[:limit])
         pieces = Pieces.of(examples.texts(), self.encoder)

@@ -91,6 +91,14 @@ class FineTuning(Settings):
     train_examples: int | None = knob(
         None, "Number of training examples, sampled by the seed; by default all.", neutral=None, ge=1
     )
+    validation_share: float | None = knob(
+        None,
+        "Share of the training examples, 2,000 at most, that is not trained on and scored in place of the dev set; "
+        "only for the trials of a search (search.set), so that no reported score chooses a recipe.",
+        neutral=None,
+        gt=0,
+        lt=1,
+    )
     dropout: float = knob(0.1, "Dropout on the pooled vector that the classifier reads.", ge=0, lt=1)
     encoder_dropout: float | None = knob(
         None,

@@ -6,12 +6,16 @@ from lightning_modules.system import System
 from lightning_modules.tasks.pins import expected
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.table import task_named
+from lightning_modules.tasks.validation import size
 
 _PIECES = 1.6  # per word; 1.5 to 1.8 with a vocabulary of 4,096
 
 
 def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int, int, float]:
-    """Optimiser steps (exact if an item is an example), and approximate positions and FLOPs.
+    """Optimiser steps, approximate positions and FLOPs.
+
+    Steps are exact if an item is an example; with ``validation_share`` also only if as many examples are left to train
+    on as are not scored.
 
     Args:
         system: The pretrained system.
@@ -19,7 +23,8 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
         settings: The fine-tuning settings.
     """
     train, shape = expected(name)["train"], task_named(name).shape
-    share = min(1.0, (settings.train_examples or train.examples) / train.examples)
+    left = train.examples - size(train.examples, settings.validation_share or 0.0)
+    share = min(left, settings.train_examples or left) / train.examples
     items = shape.items(round(share * train.examples), round(share * train.words * _PIECES), settings)
     length = round(min(settings.max_length, share * _PIECES * train.words / (items * shape.rows) + 3))
     each_epoch = math.ceil(items / settings.batch_size)

@@ -75,6 +75,11 @@ class SpanExamples:
         of_context = np.array([len(context.split()) for context in self.contexts], dtype=np.int64)
         return sum(question.count(" ") + 1 for question in self.questions) + int(of_context[self.where].sum())
 
+    def about(self) -> list[tuple[str, ...]]:
+        """The passage of each question."""
+        passages = [" ".join(context.split()) for context in self.contexts]
+        return [(passages[n],) for n in self.where.tolist()]
+
     def take(self, numbers: np.ndarray) -> Self:
         """Some of the questions and their passages."""
         used, where = np.unique(self.where[numbers], return_inverse=True)

@@ -112,6 +112,11 @@ class ChoiceExamples:
         shared = 0 if self.context is None else self.rows.shape[1] * sizes[self.context].sum()
         return int(sizes[self.rows].sum() + shared)
 
+    def about(self) -> list[tuple[str, ...]]:
+        """The context of each question; the question where there is none."""
+        parts = zip(self.contexts(), self.questions, strict=True)
+        return [(context or question,) for context, (question, _) in parts]
+
     def take(self, numbers: np.ndarray) -> Self:
         """Some of the questions."""
         return replace(

@@ -111,6 +111,10 @@ class MentionExamples:
         """Words of all texts."""
         return sum(text.count(" ") + 1 for text in self.passages)
 
+    def about(self) -> list[tuple[str, ...]]:
+        """Each text."""
+        return [(passage,) for passage in self.passages]
+
     def take(self, numbers: np.ndarray) -> Self:
         """Some of the examples."""
         chosen = numbers.tolist()

@@ -39,6 +39,10 @@ class Examples(Protocol):
         """Words of all rows of an epoch, repetitions included; the basis of cost estimates."""
         ...
 
+    def about(self) -> list[tuple[str, ...]]:
+        """For each example the texts that others may share; examples that share one belong on one side of a split."""
+        ...
+
     def take(self, numbers: np.ndarray) -> Self:
         """The examples with these numbers, in this order."""
         ...

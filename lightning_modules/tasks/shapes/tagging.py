@@ -93,6 +93,10 @@ class TaggedExamples:
             sizes = np.bincount(which, sizes)[which]
         return int(sizes[self.numbers].sum())
 
+    def about(self) -> list[tuple[str, ...]]:
+        """The number of each sentence's document, in place of its text."""
+        return [(str(number),) for number in self.documents[self.numbers].tolist()]
+
     def take(self, numbers: np.ndarray) -> Self:
         """Some of the examples, with unchanged neighbours."""
         return replace(self, numbers=self.numbers[numbers])

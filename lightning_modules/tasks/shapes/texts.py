@@ -99,6 +99,10 @@ class TextExamples:
         """Words of all texts."""
         return sum(len(text.split()) for text in self.texts())
 
+    def about(self) -> list[tuple[str, ...]]:
+        """The text or the two texts of each example."""
+        return list(zip(*filter(None, (self.first, self.second)), strict=True))
+
     def take(self, numbers: np.ndarray) -> Self:
         """Some of the examples."""
         chosen = numbers.tolist()

@@ -4,6 +4,7 @@ import pytest
 
 from ablations.core import machine
 from ablations.core.store import Records
+from ablations.measurements.measurements import Measurements
 from ablations.pages import search_report
 from ablations.planning import grids
 from ablations.planning.plan import plan
@@ -268,3 +269,118 @@ def test_the_earlier_name_of_a_search_still_reads(tmp_path):
     both = written(tmp_path / "c", SEARCH + SEARCH.replace("search:", "tune:"))
     with pytest.raises(ConfigError, match=r"tune.*'search'"):
         grids.read(both)
+
+
+# --- what only trials have
+
+SHARE, PEAK = "finetuning.validation_share", "finetuning.optimizer.peak_lr"
+TRIED = f"axes: {{{PEAK}: [1.0e-5, 3.0e-5]}}"
+ON_TASK = f"search:\n  set: {{{SHARE}: 0.1}}\n  {TRIED}\n  metric: rte.accuracy\n  better: higher\n"
+
+
+def on_task(folder, search=ON_TASK, **options):
+    return read(folder, "tasks: [rte]\n" + search, **options)
+
+
+def test_trials_are_scored_on_part_of_the_training_set_and_evaluations_on_the_dev_set(tmp_path):
+    grid, records = on_task(tmp_path), Records(tmp_path / "results")
+    found = plan(grid, "smoke")
+    for cell in found.cells:
+        assert [trial.values for trial in cell.search] == [{PEAK: 1e-5}, {PEAK: 3e-5}]
+        assert {run.finetuning.validation_share for trial in cell.search for run in trial.finetunings} == {0.1}
+        assert {run.finetuning.validation_share for run in cell.awaited if run.task} == {None}
+        assert SHARE not in cell.search[0].label
+    for run in found.runs:
+        put(records, run, 4.0 if run.kind == "pretrain" else 0.5, metric="rte.accuracy" if run.task else "heldout.loss")
+    chosen = plan(grid, "smoke", records=records)
+    assert {run.finetuning.validation_share for cell in chosen.cells for run in cell.finetunings} == {None}
+    plain = plan(on_task(tmp_path / "plain", ""), "smoke")
+    assert len(plain.runs) == len(chosen.pending)
+
+
+def test_trials_share_their_pretraining_within_and_between_cells(tmp_path):
+    file = written(tmp_path, "tasks: [rte]\n" + ON_TASK, rates="[0.15]")
+    examples = "  finetuning.train_examples: [100, 1000]\n  finetuning.from_scratch: [false, true]\nbaseline:"
+    file.write_text(file.read_text().replace("baseline:", examples, 1))
+    found = plan(grids.read(file), "smoke")
+    assert len(found.cells) == 4
+    assert [(run.kind, run.seed) for run in found.runs if run.kind == "pretrain"] == [("pretrain", 1000)]
+    tuned = [run for run in found.runs if run.task]
+    assert len(tuned) == 4 * 2
+    assert {bool(run.parents) for run in tuned if run.finetuning.from_scratch} == {False}
+
+
+def test_other_knobs_of_trials_are_theirs_alone(tmp_path):
+    grid = read(tmp_path, SEARCH.replace("search:\n", "search:\n  set: {optimizer.weight_decay: 0.5}\n"))
+    for cell in plan(grid, "smoke").cells:
+        assert {trial.system.optimizer.weight_decay for trial in cell.search} == {0.5}
+        assert cell.awaited[0].system.optimizer.weight_decay != 0.5
+
+
+def test_plan_and_tables_say_what_trials_were_scored_on(tmp_path):
+    usual = "tasks: [rte]\n" + ON_TASK
+    study = Study(written(tmp_path, usual), "smoke", results_dir=tmp_path / "results")
+    cells = study.resolve().cells
+    sheet, _, _ = search_report.searches(Measurements(study.grid, cells, study.records))
+    notes = [study.about().text, *search_report.notes(study.grid, cells), *sheet.notes]
+    assert all(names(note, "training set", "10 %") for note in notes)
+    on_dev = written(tmp_path / "dev", usual.replace(f"  set: {{{SHARE}: 0.1}}\n", ""))
+    assert "training set" not in Study(on_dev, "smoke").about().text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("set:\n", f"set:\n  {SHARE}: 0.1\n", f"set.{SHARE}"),
+        ("set:\n", "set:\n  finetuning.rte.validation_share: 0.1\n", "set.finetuning.rte.validation_share"),
+        ("axes:\n", f"axes:\n  {SHARE}: [null, 0.1]\n", f"axes.{SHARE}"),
+        ("{description: seconds}", f"{{description: seconds, set: {{{SHARE}: 0.1}}}}", f"scales.smoke.set.{SHARE}"),
+        (f"axes: {{{PEAK}: [1.0e-5, 3.0e-5]", f"axes: {{{SHARE}: [0.1, 0.2]", f"search.axes.{SHARE}"),
+    ],
+)
+def test_runs_that_are_compared_are_scored_on_the_dev_set(tmp_path, old, new, where):
+    file = written(tmp_path, "tasks: [rte]\n" + ON_TASK.replace(f"  set: {{{SHARE}: 0.1}}\n", ""))
+    file.write_text(file.read_text().replace(old, new, 1))
+    with pytest.raises(ConfigError) as raised:
+        grids.read(file)
+    assert any(names(line, where, "search", "dev set") for line in str(raised.value).splitlines())
+
+
+def test_no_override_of_a_plan_scores_compared_runs_on_the_training_set(tmp_path):
+    for search in ("", ON_TASK):
+        with pytest.raises(ConfigError, match=naming(SHARE, "search", "dev set")):
+            plan(on_task(tmp_path, search), "smoke", set={SHARE: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (SHARE, "finetuning.validation_shar", ("search.set.finetuning.validation_shar", f"'{SHARE}'?")),
+        (f"{SHARE}: 0.1", f"{SHARE}: 1.5", (f"search.set.{SHARE}", "1.5")),
+        (f"{SHARE}: 0.1", f"{PEAK}: 1.0e-4", (f"search.set.{PEAK}", "searched")),
+        (f"{SHARE}: 0.1", f"{RATE}: 0.2", (f"search.set.{RATE}", "axis")),
+        (f"{SHARE}: 0.1", "finetuning.cola.epochs: 2", ("search.set.finetuning.cola.epochs", "rte.accuracy")),
+    ],
+)
+def test_mistakes_in_what_trials_have_are_named(tmp_path, old, new, words):
+    with pytest.raises(ConfigError) as raised:
+        on_task(tmp_path, ON_TASK.replace(old, new))
+    (line,) = str(raised.value).splitlines()
+    assert names(line, *words)
+
+
+VARIED = (
+    "axes:\n  start: [all, frozen]\nvariants:\n  start:\n    all: {}\n    frozen: {FROZEN}\nbaseline: {start: all}\n"
+)
+
+
+def test_a_search_replaces_a_knob_of_variants_that_differ_in_more(tmp_path):
+    file = written(tmp_path, "tasks: [rte]\n" + ON_TASK)
+    old = file.read_text()[file.read_text().index("axes:") : file.read_text().index("seeds:")]
+    frozen = f"{{finetuning.features.layers: last, {PEAK}: 1.0e-3}}"
+    file.write_text(file.read_text().replace(old, VARIED.replace("{FROZEN}", frozen)))
+    _, cell = plan(grids.read(file), "smoke").cells
+    assert [run.finetuning.optimizer.peak_lr for trial in cell.search for run in trial.finetunings] == [1e-5, 3e-5]
+    file.write_text(file.read_text().replace(frozen, f"{{{PEAK}: 1.0e-3}}"))
+    with pytest.raises(ConfigError, match=r"compared or searched"):
+        grids.read(file)

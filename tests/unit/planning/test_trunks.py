@@ -2,6 +2,7 @@
 
 import pytest
 
+from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, diff, identity
@@ -122,3 +123,13 @@ def test_probes_of_the_trunk_are_in_the_identity_of_its_arms():
     assert set(arm.fingerprints) == {*text, "probes.agreement", "probes.word_order"}
     assert set(arm.parent.fingerprints) == {*text, "probes.word_order"}
     assert Run.read(arm.to_dict()).parent.id == arm.parents[0]
+
+
+@pytest.mark.parametrize("name", ["transfer", "pretraining_gain"])
+def test_grids_of_fine_tunings_start_from_the_trunks_of_another_grid(name):
+    trunk = plan(grids.read("sentence_objective"), "laptop").trunks
+    found = plan(grids.read(name), "laptop")
+    for cell in found.cells:
+        assert [run.id for run in cell.planned] == [run.id for run in trunk]
+    searched = {run.id for run in found.runs if run.kind == "pretrain" and run.seed >= 1000}
+    assert len(searched) == (name == "transfer")

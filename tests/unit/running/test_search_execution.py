@@ -18,6 +18,7 @@ from ablations.study import Study, cost_line
 from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
+from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted
 from lightning_modules.training.weights import WEIGHTS
 from tests.messages import names, naming
@@ -298,3 +299,18 @@ def test_the_example_of_new_grids_is_valid(tmp_path):
     assert strict_yaml.value("\n".join(example)) is not None
     grid = read(tmp_path, "\n".join(example) + "\n")
     assert isinstance(grid.search, Search)
+
+
+@pytest.mark.slow
+def test_a_recipe_is_chosen_on_the_training_set_and_judged_on_the_dev_set(tmp_path):
+    search = (
+        "tasks: [bigram_shift]\nsearch:\n  set: {finetuning.validation_share: 0.05}\n"
+        "  axes: {finetuning.optimizer.peak_lr: [1.0e-4, 1.0e-3]}\n  metric: bigram_shift.accuracy\n  better: higher\n"
+    )
+    file = written(tmp_path, search, rates="[0.15]", seeds=1, steps=2)
+    file.write_text(file.read_text().replace("set:\n", "set:\n  finetuning.steps: 2\n", 1))
+    one = Study(file, "smoke", results_dir=tmp_path / "results")
+    assert one.run("inline").outcomes == {"done": 1 + 2 + 1 + 1}
+    tuned = [run for run in one.resolve().runs if run.task]
+    scored = [(run.seed, len(unpack(one.records.get(run.id).examples["right"]))) for run in tuned]
+    assert scored == [(1000, 200), (1000, 200), (0, 500)]
