@@ -285,7 +285,7 @@ class TestBaselines:
             assert all(set(scores) == set(TASKS[name].metrics) for scores in found.values())
             assert found["tfidf"][TASKS[name].main] > found["majority"][TASKS[name].main]  # dev equals train here
         kept = baselines("cola")
-        monkeypatch.setattr("lightning_modules.tasks.measured_baselines.checked", None)
+        monkeypatch.setattr("lightning_modules.tasks.measured_baselines.examples", None)
         assert baselines("cola") == kept
 
     def test_the_majority_is_that_of_the_training_examples(self, official):
