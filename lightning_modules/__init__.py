@@ -4,4 +4,4 @@
 by hand, with a CHANGELOG line, whenever a change moves results; golden losses in the tests show when it is due.
 """
 
-NUMERICS = {"data": 1, "pretrain": 2, "evaluate": 1, "finetune": 1}
+NUMERICS = {"data": 1, "pretrain": 3, "evaluate": 1, "finetune": 2}
