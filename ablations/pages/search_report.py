@@ -62,6 +62,15 @@ def numbers(measured: Measurements) -> dict[str, list[Entry]]:
     return entries
 
 
+def _apart(grid: Grid, cells: Sequence[Cell]) -> str:
+    """What sets trials apart from the runs of these cells, whose scale may have shortened them."""
+    if grid.search is None:
+        return ""
+    cell = next(cell for cell in cells if cell.search)
+    steps = [one.system.training.steps for one in (cell.search[0], cell)]
+    return scored_on(grid.search.model_copy(update={"length": steps[0] / steps[1]}))
+
+
 def _entry(value: Any) -> Entry:
     return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value)
 
@@ -72,7 +81,7 @@ def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
         return []
     return [
         f"Chosen: by the best mean of {criterion(grid)}, over seeds that do not count in the means of this table."
-        f"{scored_on(grid.search) if grid.search else ''} "
+        f"{_apart(grid, cells)} "
         "Search: the cost of all runs of the search, on top of the runs of the row; diverged runs leave no cost. "
         "Open: the search has not ended, and the row has not been run.",
         *_edges(cells),
@@ -129,7 +138,7 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
         notes=[
             "Every combination of every cell, tried with seeds of its own. A cell chooses the combination with the "
             "fewest diverged seeds, then with the best mean; the first of equals. It chooses once every run of its "
-            f"search has ended.{scored_on(grid.search)}"
+            f"search has ended.{_apart(grid, cells)}"
         ],
     )  # fmt: skip
     everything = Sheet(

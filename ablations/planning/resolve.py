@@ -6,7 +6,7 @@ from typing import Any
 from ablations.core.store import Lookup
 from ablations.planning import cells as grid_cells
 from ablations.planning.cells import Values, Workshop, label, stand_ins
-from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_at, tasks_behind
+from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_at, shortened, tasks_behind
 from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
@@ -73,7 +73,7 @@ class Resolver:
         tried, tasks = combinations(search), tasks_behind(search.metric, self._tasks)
         named = [{"values": combination, "label": label({**values, **combination})} for combination in tried]
         trials = tuple(
-            Trial(**name, **self._made({**values, **search.set, **name["values"]}, seeds_of(search), tasks))
+            Trial(**name, **self._made({**values, **search.set, **name["values"]}, seeds_of(search), tasks, search))
             for name in named
         )
         best = choose(trials, search, self.records)
@@ -85,9 +85,13 @@ class Resolver:
         printed = stand_ins(self.grid, self.scale, values)
         return Cell(values=values, label=label(values), printed=printed, **made, **more)
 
-    def _made(self, values: Values, seeds: Sequence[int], tasks: Sequence[str]) -> dict[str, Any]:
-        """The system of a combination and its runs."""
+    def _made(
+        self, values: Values, seeds: Sequence[int], tasks: Sequence[str], search: Search | None = None
+    ) -> dict[str, Any]:
+        """The system of a combination and its runs; of a trial with a search."""
         system = self._workshop.system(values)
+        if search:
+            system = shortened(system, search)
         settings = {task: self._workshop.finetuning(values, task) for task in tasks}
         if seeds[0] < FIRST_SEARCH_SEED and any(tuning.validation_share for tuning in settings.values()):
             raise ConfigError([Problem(FINETUNING + VALIDATION, ONLY_TRIALS)])

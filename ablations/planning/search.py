@@ -18,6 +18,7 @@ from ablations.planning.cells import Values
 from ablations.schema.cell import Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
 from ablations.schema.run import Run
+from lightning_modules.system import System
 from lightning_modules.tasks import TASKS
 
 ONLY_TRIALS = (
@@ -33,6 +34,7 @@ def search_at(grid: Grid, scale: str) -> Search | None:
         return None
     axes = {path: own.axes.get(path, values) for path, values in grid.search.axes.items()}
     changes = {"axes": axes, "seeds": own.seeds or grid.search.seeds, "better": direction(grid, grid.search)}
+    changes["length"] = own.length or grid.search.length
     return grid.search.model_copy(update=changes)
 
 
@@ -59,6 +61,18 @@ def validation_share(search: Search) -> float | None:
 def is_validation(path: str) -> bool:
     """Whether a knob says on what trials are scored, for all tasks or for one."""
     return path.startswith(FINETUNING) and path.rpartition(".")[2] == VALIDATION
+
+
+def shortened(system: System, search: Search) -> System:
+    """The system of a trial: trained for the search's share of the steps, and probed only where a probe chooses."""
+    steps = max(1, round(search.length * system.training.steps))
+    probes = system.evaluation.probes if search.metric.startswith("probes.") else ()
+    return system.model_copy(
+        update={
+            "training": system.training.model_copy(update={"steps": steps}),
+            "evaluation": system.evaluation.model_copy(update={"probes": probes}),
+        }
+    )
 
 
 def seeds(search: Search) -> range:

@@ -29,15 +29,20 @@ def rules(grid: Grid, scale: str) -> list[str]:
     count = len(combinations(search))
     return [
         f"Every cell makes the same search: {count} combination{'s' * (count > 1)} ({tried}), each from {listed} "
-        f"and with the budget of the cell's own runs. The combination with the best mean {criterion(grid)} is "
+        f"and with {_budget(search)}the budget of the cell's own runs. The combination with the best mean {criterion(grid)} is "
         f"evaluated, from seeds that no search uses.{scored_on(search)}"
     ]
+
+
+def _budget(search: Search) -> str:
+    return "" if search.length == 1 else f"{quantity(100 * search.length)} % of "
 
 
 def scored_on(search: Search) -> str:
     """What sets trials apart from the runs that are compared, in sentences with a space before them; else empty."""
     share = validation_share(search)
     others = {path: value for path, value in search.set.items() if not is_validation(path)}
+    short = f" Its trials train for {_budget(search)}the steps, which may favour high rates." * (search.length < 1)
     apart = f" Only its trials have {'; '.join(f'{path_text(p)} {value_text(p, v)}' for p, v in others.items())}."
     part = (
         f" Its trials were scored on part of the training set ({quantity(100 * share)} % of the examples, {MOST:,} at "
@@ -45,7 +50,7 @@ def scored_on(search: Search) -> str:
         if share
         else ""
     )
-    return apart * bool(others) + part
+    return short + apart * bool(others) + part
 
 
 def criterion(grid: Grid) -> str:

@@ -52,6 +52,7 @@ class Search(Settings):
         None, "The better direction; by default that of the grid's metrics."
     )
     seeds: int = knob(1, "Number n of seeds: 1000 to 1000 + n-1; evaluations use seeds below 1000.", ge=1, le=1000)
+    length: float = knob(1.0, "Share of an evaluation's pretraining steps that a trial trains for.", gt=0, le=1)
 
 
 class Exclusion(Settings):
