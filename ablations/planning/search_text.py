@@ -29,8 +29,8 @@ def rules(grid: Grid, scale: str) -> list[str]:
     count = len(combinations(search))
     return [
         f"Every cell makes the same search: {count} combination{'s' * (count > 1)} ({tried}), each from {listed} "
-        f"and with {_budget(search)}the budget of the cell's own runs. The combination with the best mean {criterion(grid)} is "
-        f"evaluated, from seeds that no search uses.{scored_on(search)}"
+        f"and with {_budget(search)}the budget of the cell's own runs. The combination with the best mean "
+        f"{criterion(grid)} is evaluated, from seeds that no search uses.{scored_on(search)}"
     ]
 
 
