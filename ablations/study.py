@@ -25,7 +25,7 @@ from ablations.measurements.summaries import runs, summary
 from ablations.pages import equal_compute, report, runs_table, tables, task_table
 from ablations.pages.publishing import publish
 from ablations.planning import cost as costing
-from ablations.planning import grids, scales, search_text
+from ablations.planning import grids, ladder, scales, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running.execute import Summary, execute_phases
 from ablations.running.progress import display
@@ -112,9 +112,11 @@ class Study:
         ]
         baseline = self._plan.baseline
         if baseline is not None:
-            lines.append(f"Baseline: {formatting.markdown_text(baseline.label)}. The other cells change:")
-            others = (cell for cell in self._plan.cells if cell.label != baseline.label)
-            changes = ((cell.label, _against(baseline, cell)) for cell in others)
+            others = [cell for cell in self._plan.cells if cell.label != baseline.label]
+            beside = ladder.neighbours(self._plan.cells) if self.grid.ladder else {}
+            how = ", each against the one it is a rung away from" if beside else ""
+            lines.append(f"Baseline: {formatting.markdown_text(baseline.label)}. The other cells change{how}:")
+            changes = ((cell.label, _against(beside.get(cell.label, baseline), cell)) for cell in others)
             lines.append(
                 "\n".join(f"* {formatting.markdown_text(name)}: {_changes(change)}" for name, change in changes)
             )

@@ -108,6 +108,11 @@ def own_values(grid: Grid, scale: str, printed: Mapping[str, Any]) -> Values:
     return values
 
 
+def stand_in(pairs: Iterable[tuple[Any, Any]], value: Any) -> Any:
+    """What stands in for the value of a knob; the value itself if nothing does."""
+    return next((here for there, here in pairs if same(there, value)), value)
+
+
 def stand_in_pairs(grid: Grid, scale: str, path: str) -> list[tuple[Any, Any]]:
     """Each value of an axis at a scale with the published value it stands for."""
     ours = axes_at(grid, scale).get(path, ())
@@ -273,6 +278,7 @@ class Workshop:
         self.finetuning_knobs = {path: value for path, value in common.items() if path.startswith(FINETUNING)}
         self.common = {path: value for path, value in common.items() if path not in self.finetuning_knobs}
         self._own = {**grid.set, **grid.scales[scale].set}
+        self._stand_ins = grid.scales[scale].variants
         self._started: dict[str, dict[str, Any] | None] = {}
         self._reference: float | None = None
         self._finetunings: dict[str, FineTuning] = {}
@@ -282,8 +288,15 @@ class Workshop:
         knobs: dict[str, Any] = {}
         for path, value in values.items():
             if path != SYSTEM_AXIS:
-                knobs |= self.grid.variants[path][value] if path in self.grid.variants else {path: value}
+                variants = self.grid.variants.get(path)
+                knobs |= {path: value} if variants is None else self._here(variants[value])
         return knobs
+
+    def _here(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """The knobs of a variant, with the values that stand in for theirs at this scale."""
+        if not self._stand_ins:
+            return dict(knobs)
+        return {path: stand_in(self._stand_ins.get(path, ()), value) for path, value in knobs.items()}
 
     def finetuning(self, values: Mapping[str, Any], task: str) -> FineTuning:
         """How the pretrained system of a combination is fine-tuned on a task; see `finetuning`."""

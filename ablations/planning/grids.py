@@ -8,7 +8,8 @@ from typing import Any
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
-from ablations.planning import asked_claims, grid_checks, scales, search_checks
+from ablations.planning import asked_claims, ladder, scales
+from ablations.planning.checks import grid_checks, search_checks, variant_checks
 from ablations.planning.shapes import keyed, shaped
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
@@ -105,7 +106,8 @@ def _read(file: Path, state: tuple[tuple[Path, int, int], ...]) -> Grid:
 
 
 _CHECKS = (
-    grid_checks.variants,
+    variant_checks.axes,
+    variant_checks.stand_ins,
     grid_checks.names,
     search_checks.names,
     grid_checks.references,
@@ -124,6 +126,8 @@ def _shaped(document: Document) -> Grid | None:
         document.complain(("name",), "the file's name is the grid's name; leave this out")
     document.data["name"] = document.file.stem if re.fullmatch(r"[a-z][a-z0-9_]*", document.file.stem) else "unnamed"
     keyed(document, Grid)
+    if "ladder" in document.data:
+        ladder.expand(document)
     if "claims" in document.data:
         document.data["claims"] = asked_claims.join(document)
     if isinstance(document.data.get("scales"), dict):

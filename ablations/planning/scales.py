@@ -18,7 +18,7 @@ from typing import Any
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
 from ablations.planning.cells import finetuning, has_part, varied
-from ablations.planning.grid_checks import known_knobs
+from ablations.planning.checks.grid_checks import known_knobs
 from ablations.planning.shapes import keyed, shaped
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile

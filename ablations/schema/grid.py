@@ -55,6 +55,16 @@ class Search(Settings):
     length: float = knob(1.0, "Share of an evaluation's pretraining steps that a trial trains for.", gt=0, le=1)
 
 
+class Ladder(Settings):
+    """The way from the base system to another one; gives the axis ``rung``."""
+
+    to: str = required("The system at the top.")
+    rungs: dict[str, tuple[str, ...]] = required(
+        "Name of a rung -> its knobs, in the order in which rungs are taken; every difference of the two systems once.",
+        min_length=2,
+    )
+
+
 class Exclusion(Settings):
     """Combinations that are left out, with the reason."""
 
@@ -104,6 +114,7 @@ class Grid(Settings):
     variants: dict[str, dict[str, dict[str, Any]]] = knob(
         {}, "Axis that is no knob -> name of a variant -> the knobs of the variant."
     )
+    ladder: Ladder | None = knob(None, "The way from the base system to another one, as the axis ``rung``.")
     zip: tuple[tuple[str, ...], ...] = knob((), "Groups of axes whose values are paired.")
     exclude: tuple[Exclusion, ...] = knob((), "Combinations that are left out.")
     baseline: dict[str, Any] = knob({}, "Axis -> value of the cell that the others are compared with.")

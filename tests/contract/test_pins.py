@@ -4,7 +4,7 @@ import pytest
 
 from ablations.planning import grids, scales
 from ablations.planning.cells import varied
-from ablations.planning.grid_checks import known_knobs
+from ablations.planning.checks.grid_checks import known_knobs
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS
 from tests.contract.test_cell_identities import identities
 

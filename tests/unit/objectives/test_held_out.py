@@ -5,7 +5,8 @@ from typing import ClassVar, get_args
 
 import pytest
 
-from ablations.planning import cells, grid_checks, grids
+from ablations.planning import cells, grids
+from ablations.planning.checks import grid_checks
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, knob

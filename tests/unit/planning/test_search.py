@@ -8,8 +8,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.pages import search_report
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.planning.search import score, shortened
-from ablations.schema.grid import Search
+from ablations.planning.search import score
 from ablations.schema.record import Record
 from ablations.study import Study, cost_line
 from lightning_modules.config import ConfigError
@@ -56,24 +55,6 @@ GOOD = {1e-3: (5.0, 5.0), 3e-3: (4.0, 4.6), 9e-3: (4.2, 4.5)}  # means 5.0, 4.3,
 
 
 # --- plans
-
-
-def test_trials_may_be_shorter_and_are_probed_only_where_a_probe_chooses(tmp_path):
-    extra = SEARCH.replace("search:\n", "search:\n  length: 0.5\n")
-    cells = plan(read(tmp_path, extra, steps=10), "smoke").cells
-    assert {trial.system.training.steps for cell in cells for trial in cell.search} == {5}
-    assert {cell.system.training.steps for cell in cells} == {10}
-    own = plan(read(tmp_path, extra, ", search: {length: 0.2}", steps=10), "smoke").cells
-    assert {trial.system.training.steps for cell in own for trial in cell.search} == {2}
-    system = cells[0].system.but(**{"evaluation.probes": ("agreement",)})
-    for metric, probes in (("heldout.loss", ()), ("probes.agreement", ("agreement",))):
-        assert shortened(system, Search(axes={LR: (1e-3,)}, metric=metric)).evaluation.probes == probes
-
-
-@pytest.mark.parametrize("length", ["0", "1.5", "half"])
-def test_a_length_that_is_no_share_is_refused(tmp_path, length):
-    with pytest.raises(ConfigError, match=naming("search.length", length)):
-        read(tmp_path, SEARCH.replace("search:\n", f"search:\n  length: {length}\n"))
 
 
 def test_without_a_search_nothing_changes(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from ablations.planning import grids
 from ablations.planning.cells import Workshop, layout
-from ablations.planning.grid_checks import known_knobs
+from ablations.planning.checks.grid_checks import known_knobs
 from lightning_modules.config import ConfigError, paths
 from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.loader import Batches

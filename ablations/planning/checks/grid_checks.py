@@ -12,7 +12,6 @@ from ablations.literature import published_values
 from ablations.literature.published_values import same
 from ablations.measurements import probe_metrics
 from ablations.measurements.derived import DERIVED, missing, possible
-from ablations.planning import claim_checks
 from ablations.planning.cells import (
     PROTOCOL,
     Layout,
@@ -30,6 +29,7 @@ from ablations.planning.cells import (
     tasks_at,
     too_many,
 )
+from ablations.planning.checks import claim_checks
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
@@ -42,15 +42,6 @@ from lightning_modules.tasks.settings import OF_SOME_SHAPES
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _LABELS = {"name", "paper"}
 _MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
-
-
-def variants(grid: Grid, document: Document) -> None:
-    """Adds the problems with names of axes of variants, which need not be knobs."""
-    for axis in grid.variants:
-        if "." in axis or axis == SYSTEM_AXIS:
-            document.slip(("variants", axis), "an axis of variants needs a name without a dot other than 'system'", ())
-        elif axis not in grid.axes:
-            document.slip(("variants", axis), "is not an axis of this grid.", grid.axes)
 
 
 def names(grid: Grid, document: Document) -> None:
