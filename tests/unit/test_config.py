@@ -114,7 +114,7 @@ class TestUnions:
             ({"course.slope": 1.0}, ("course.slope", "course.kind straight", "course.kind is constant")),
             ({"course.kind": "strait"}, ("course.kind", "'strait'", "Did you mean 'straight'?")),
             ({"course.kind": 3}, ("course.kind", "3", "constant, straight")),
-            ({"course.kind": ["straight"]}, ("course.kind", "constant, straight")),
+            ({"course.kind": ["straight"]}, ("course.kind", "'straight'")),
             ({"course": 3}, ("course:", "mapping")),
             ({"course": {"kind": "straight", "slope": -1.0}}, ("course.slope:", "greater than or equal to 0")),
             ({"course.kind": "straight", "course.slope": "x"}, ("course.slope:", "number", "'x'")),
