@@ -13,10 +13,11 @@ A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numb
 The dataclasses are not frozen because Lightning moves batches between devices through them.
 """
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
@@ -29,13 +30,14 @@ STEP = {
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
-def _moved(value: Any, device: torch.device | str) -> Any:
+def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same with every tensor changed."""
     if isinstance(value, Tensor):
-        return value.to(device, non_blocking=True)
+        return change(value)
     if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in value.items()}
+        return {key: _mapped(item, change) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _moved(getattr(value, f.name), device) for f in fields(value)})
+        return replace(value, **{f.name: _mapped(getattr(value, f.name), change) for f in fields(value)})
     return value
 
 
@@ -43,7 +45,7 @@ class _Movable:
     """A batch dataclass with ``.to(device)``, which Lightning calls to transfer it."""
 
     def to(self, device: torch.device | str) -> Self:
-        return _moved(self, device)
+        return _mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
 
 
 class Unsupported(ValueError):
@@ -64,6 +66,21 @@ class Vocabulary(Protocol):
         """Number of pieces."""
         ...
 
+    @property
+    def ordinary(self) -> np.ndarray:
+        """The ids of all pieces that are not special, in ascending order."""
+        ...
+
+    @property
+    def word_edges(self) -> np.ndarray:
+        """Which pieces begin and end words, as flags of `words.edges` ``[v]``."""
+        ...
+
+    @property
+    def text(self) -> np.ndarray | None:
+        """The ids of a text in these pieces, from which words are drawn by frequency; None if there is none."""
+        ...
+
 
 @dataclass
 class Tokens(_Movable):
@@ -76,6 +93,7 @@ class Tokens(_Movable):
     tables: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # one embedding table per name
     positions: Int[Tensor, "b t"] | None = None  # None means 0 .. t-1
     labels: dict[str, Int[Tensor, " b"]] = field(default_factory=dict)
+    marks: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # of an annotator: 1 begins a span, 2 is inside
 
 
 @dataclass
@@ -112,6 +130,9 @@ class Target(_Movable):
 class Example(_Movable):
     """One micro-batch for a backbone: inputs, visibility, targets.
 
+    ``groups`` holds what was hidden together while objectives corrupt the example: the first position of each hidden
+    position's group, -1 where nothing is hidden. It does not reach the model.
+
     ``counts`` holds, per loss term, the denominator over the *whole* optimiser step (all micro-batches, all
     ranks), so that accumulated gradients equal those of one large batch exactly. Empty means a step of one batch.
     """
@@ -122,12 +143,19 @@ class Example(_Movable):
     counts: dict[str, float] = field(default_factory=dict)
     features: Float[Tensor, "b t k d"] | None = None  # precomputed layers of a frozen encoder; zero on padding
     read: Int[Tensor, "b m"] | None = None  # flat positions whose last states are read, -1 for none; None means all
+    groups: Int[Tensor, "b t"] | None = None
 
     @classmethod
     def of(cls, tokens: Tokens) -> "Example":
         """The uncorrupted example: full visibility of real positions, no targets."""
         padded = not bool(tokens.real.all())
         return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None))
+
+    def repeated(self, times: int) -> Self:
+        """The example with each row so many times in turn, before it has targets."""
+        inputs = _mapped(self.inputs, lambda rows: rows.repeat_interleave(times, dim=0))
+        visible = replace(self.visible, real=inputs.real if self.visible.real is not None else None)
+        return replace(self, inputs=inputs, visible=visible)
 
     def read_at_targets(self) -> Self:
         """The example for a step that reads the last states at its targets and nowhere else; runs on the CPU.

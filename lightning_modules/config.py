@@ -4,61 +4,20 @@ A *knob* is one field of one settings class. Grids, the command line and tables 
 (``objectives.mlm.masking.rate``).
 """
 
-import difflib
 import functools
 import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
+
+from lightning_modules.problems import ConfigError, Problem, did_you_mean
 
 _ABSENT = object()
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One problem of a configuration: where it is, what it is, and what to write instead."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
-
-
-class ConfigError(ValueError):
-    """All problems of a configuration, reported together."""
-
-    def __init__(self, problems: Iterable[Problem | str]) -> None:
-        self.problems = [p if isinstance(p, Problem) else Problem("", p) for p in problems]
-        super().__init__("\n".join(map(str, self.problems)))
-
-
-_MOST_LISTED = 40  # names; of more, only the nearest help
-
-
-def nearest(word: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word that is most similar; None if nothing is similar."""
-    return next(iter(difflib.get_close_matches(str(word), sorted(map(str, allowed)), n=1, cutoff=0.6)), None)
-
-
-def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """`` Did you mean 'rate'?``, or the whole list if nothing is similar. Starts with a space.
-
-    Of a list too long to read, the nearest names and how many there are.
-    """
-    names = sorted(map(str, allowed))
-    near = nearest(word, names)
-    if near:
-        return f" Did you mean '{near}'?"
-    if len(names) > _MOST_LISTED:
-        few = difflib.get_close_matches(str(word), names, n=3, cutoff=0.0)
-        return f" The nearest of {len(names)}: {', '.join(few)}."
-    return f" Allowed: {', '.join(names)}." if names else ""
 
 
 def knob(default: Any, doc: str, *, neutral: Any = _ABSENT, **constraints: Any) -> Any:
@@ -87,6 +46,29 @@ def label(default: str, doc: str) -> Any:
 
 def _extra(info: FieldInfo) -> Mapping[str, Any]:
     return info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+
+
+class ByKind:
+    """Marks a field that holds one of several classes of settings, told apart by their field ``kind``.
+
+    ``Annotated[Pieces | Spans, ByKind()]``: each class has a field ``kind`` whose only value is its default. Data
+    without a kind are of the first class, whose ``kind`` is neutral, so that a class can be replaced by several and
+    identities stay.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        kinds = {_kind(cls): handler.generate_schema(cls) for cls in get_args(source)}
+        first = next(iter(kinds))
+
+        def chosen(value: Any) -> str:
+            given = value.get("kind", first) if isinstance(value, Mapping) else getattr(value, "kind", first)
+            return given if isinstance(given, str) else repr(given)
+
+        return core_schema.tagged_union_schema(kinds, discriminator=chosen)
+
+
+def _kind(cls: type["Settings"]) -> str:
+    return cls.model_fields["kind"].default
 
 
 class Settings(BaseModel):
@@ -119,11 +101,13 @@ class Settings(BaseModel):
         >>> ROBERTA_BASE.but(**{"model.num_layers": 4, "objectives.mlm.masking.rate": 0.4}).model.num_layers
         4
 
+        A ``kind`` starts its part from the defaults of that kind, wherever it stands among the changes.
+
         Raises:
             ConfigError: With every unknown path, its nearest valid one, and every invalid value.
         """
         data, wrong = self.to_dict(), []
-        for path, value in changes.items():
+        for path, value in sorted(changes.items(), key=lambda change: not is_kind(type(self), change[0])):
             problem = _set(data, path, as_data(value), type(self))
             wrong += [problem] if problem else []
         if wrong:
@@ -131,10 +115,11 @@ class Settings(BaseModel):
         return type(self).read(data)
 
     def get(self, path: str) -> Any:
-        """The value at a dotted path."""
+        """The value at a dotted path; None for a knob of another kind, and below a part that is None."""
         value: Any = self
+        absent = (None,) if path in paths(type(self)) else ()
         for name in path.split("."):
-            value = getattr(value, name) if value is not None else None
+            value = getattr(value, name, *absent) if value is not None else None
         return value
 
     def essence(self) -> dict[str, Any]:
@@ -179,7 +164,7 @@ def once(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
 @functools.cache
 def _branches(cls: type[Settings]) -> tuple[str, ...]:
     """The fields of a settings class that may hold settings."""
-    return tuple(name for name, info in cls.model_fields.items() if _settings_class(info))
+    return tuple(name for name, info in cls.model_fields.items() if _settings_classes(info))
 
 
 @functools.cache
@@ -205,20 +190,43 @@ def _essence(value: Any) -> Any:
     return value
 
 
-def _settings_class(info: FieldInfo) -> type[Settings] | None:
+def _settings_classes(info: FieldInfo) -> tuple[type[Settings], ...]:
+    """The classes of settings that a field may hold; more than one where a ``kind`` tells them apart."""
     options = (info.annotation, *get_args(info.annotation))
-    return next((o for o in options if isinstance(o, type) and issubclass(o, Settings)), None)
+    return tuple(option for option in options if isinstance(option, type) and issubclass(option, Settings))
+
+
+def is_kind(cls: type[Settings], path: str) -> bool:
+    """Whether the knob at a path says of which kind its part is."""
+    return path.endswith("kind") and path in paths(cls) and "kinds" in _extra(paths(cls)[path])
 
 
 @functools.cache
 def paths(cls: type[Settings], prefix: str = "") -> dict[str, FieldInfo]:
-    """Every dotted path of a settings class, branches included, with its field."""
+    """Every dotted path of a settings class, branches and the knobs of all kinds included, with its field."""
     fields: dict[str, FieldInfo] = {}
     for name, info in cls.model_fields.items():
         fields[prefix + name] = info
-        inner = _settings_class(info)
-        if inner is not None:
-            fields |= paths(inner, f"{prefix}{name}.")
+        inner, below = _settings_classes(info), f"{prefix}{name}."
+        fields |= _of_kinds(inner, below) if len(inner) > 1 else paths(inner[0], below) if inner else {}
+    return fields
+
+
+def _of_kinds(classes: Iterable[type[Settings]], prefix: str) -> dict[str, FieldInfo]:
+    """The paths of a part that has several kinds; each field says which of them have it, under ``kinds``."""
+    found: dict[str, dict[str, FieldInfo]] = {}
+    kinds = {_kind(cls): (cls.__doc__ or "").partition("\n")[0] for cls in classes}
+    for cls in classes:
+        for path, info in paths(cls, prefix).items():
+            found.setdefault(path, {})[_kind(cls)] = info
+    fields = {}
+    for path, owners in found.items():
+        meanings = {kind: kinds[kind] if path == f"{prefix}kind" else info.description for kind, info in owners.items()}
+        first = next(iter(owners.values()))
+        said = {meaning: [k for k, m in meanings.items() if m == meaning] for meaning in meanings.values()}
+        described = " ".join(f"{', '.join(names)}: {meaning}" for meaning, names in said.items())
+        extra = {**_extra(first), "kinds": tuple(owners)}
+        fields[path] = Field(first.default, description=described, json_schema_extra=extra)
     return fields
 
 
@@ -229,9 +237,11 @@ def _set(data: dict[str, Any], path: str, value: Any, cls: type[Settings]) -> Pr
     *branches, leaf = path.split(".")
     for depth, name in enumerate(branches):
         if data.get(name) is None:  # a part that is None starts from its defaults
-            part = _settings_class(known[".".join(branches[: depth + 1])])
-            data[name] = part().to_dict() if part else {}
+            part = _settings_classes(known[".".join(branches[: depth + 1])])
+            data[name] = part[0]().to_dict() if part else {}
         data = data[name]
+    if is_kind(cls, path):  # knobs of another kind may have the same names and other meanings
+        data.clear()
     data[leaf] = value
     return None
 
@@ -264,18 +274,18 @@ _SHAPES = {  # pydantic's messages use terms of Python, grid files are YAML
 
 def problems(error: ValidationError, cls: type[Settings], what: str = "knob") -> list[Problem]:
     """Pydantic's errors as readable sentences with suggestions; ``what`` is what a field is called."""
-    known = paths(cls)
     readable = []
     for item in error.errors(include_url=False):
-        path = ".".join(str(part) for part in item["loc"])
+        path, holder, kinds = _place(item["loc"], cls)
         if isinstance(within := item.get("ctx", {}).get("error"), ConfigError):  # it names its own places
             readable += [Problem(".".join(filter(None, (path, p.path))), p.message) for p in within.problems]
             continue
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            parent = path.rpartition(".")[0]
-            siblings = [p.rpartition(".")[2] for p in known if p.rpartition(".")[0] == parent]
-            message = f"there is no such {what}.{did_you_mean(path.rpartition('.')[2], siblings)}"
+            message = _superfluous(path, holder, paths(cls), what)
+        elif item["type"] == "union_tag_invalid":
+            path, tag = f"{path}.kind", item["ctx"]["tag"]
+            message = f"{tag!r} is not allowed.{did_you_mean(tag, kinds)}"
         elif item["type"] == "literal_error":
             message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed_words(item))}"
         elif item["type"] == "too_short":
@@ -284,6 +294,36 @@ def problems(error: ValidationError, cls: type[Settings], what: str = "knob") ->
             message = f"{_SHAPES.get(item['type'], message)}, not {item['input']!r}"
         readable.append(Problem(path, message))
     return readable
+
+
+def _place(where: Iterable[str | int], cls: type[Settings]) -> tuple[str, type[Settings] | None, Iterable[str]]:
+    """The dotted path of pydantic's error, without the kinds in it; the class that holds it; the kinds it may have."""
+    names: list[str] = []
+    holder: type[Settings] | None = cls
+    inner: type[Settings] | None = cls
+    kinds: dict[str, type[Settings]] = {}
+    for part in where:
+        if kinds:  # after a part of several kinds comes the kind that was tried
+            inner, kinds = kinds[str(part)], {}
+            continue
+        holder = inner
+        info = holder.model_fields.get(str(part)) if holder else None
+        classes = _settings_classes(info) if info else ()
+        kinds = {_kind(option): option for option in classes} if len(classes) > 1 else {}
+        inner = classes[0] if len(classes) == 1 else None
+        names.append(str(part))
+    return ".".join(names), holder, kinds
+
+
+def _superfluous(path: str, holder: type[Settings] | None, known: Mapping[str, FieldInfo], what: str) -> str:
+    """What is wrong with a field that its class does not have."""
+    parent, _, name = path.rpartition(".")
+    if path in known and holder:
+        kinds = " or ".join(_extra(known[path])["kinds"])
+        here = f"{parent}.kind"
+        return f"is a {what} of {here} {kinds}, and {here} is {_kind(holder)}: set {here}, or leave {name} out"
+    siblings = [p.rpartition(".")[2] for p in known if p.rpartition(".")[0] == parent]
+    return f"there is no such {what}.{did_you_mean(name, siblings)}"
 
 
 def allowed_words(item: Mapping[str, Any]) -> list[str]:

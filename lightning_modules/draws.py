@@ -52,6 +52,11 @@ class Draws:
         """The draws of ``copies`` fixed masks per sequence, used in turn: keyed by (sample, epoch mod copies)."""
         return replace(self, stream="static", rows=self.sample * copies + self.epoch % copies)
 
+    def repeated(self, times: int) -> "Draws":
+        """The draws of a batch that has each row so many times in turn: the same noise for each of them."""
+        rows, sample, epoch = (np.repeat(values, times) for values in (self.rows, self.sample, self.epoch))
+        return replace(self, rows=rows, sample=sample, epoch=epoch)
+
     def bits(self, purpose: str, columns: int) -> np.ndarray:
         """Independent 64-bit words ``[b columns]`` for one purpose."""
         with np.errstate(over="ignore"):

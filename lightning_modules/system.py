@@ -341,8 +341,8 @@ class System(Settings):
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 
     def tokens_per_step(self) -> int:
-        """Positions presented in one optimiser step, padding included."""
-        return self.training.batch_size * self.format.sequence_length
+        """Positions presented in one optimiser step, padding included; each as often as it is presented."""
+        return self.training.batch_size * self.format.sequence_length * self.objectives.presentations
 
     def flops_per_step(self) -> float:
         """Floating-point operations of the matrix products of one optimiser step, backward = 2 x forward.
@@ -353,7 +353,7 @@ class System(Settings):
         length, size = self.format.sequence_length, self.model.size(self.data.tokenizer.vocab_size)
         forward = self.model.flops_per_sequence(length)
         forward += sum(objective.flops_per_sequence(length, size) for _, objective in self.objectives.present())
-        return 3.0 * forward * self.training.batch_size
+        return 3.0 * forward * self.training.batch_size * self.objectives.presentations
 
     def flops_per_token(self) -> float:
         """Floating-point operations per presented position."""

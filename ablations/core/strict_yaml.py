@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from lightning_modules.config import ConfigError, Problem, did_you_mean, nearest
+from lightning_modules.problems import ConfigError, Problem, did_you_mean, nearest
 
 _LARGEST_FILE = 1 << 20  # bytes; a grid has a few thousand
 _MOST_NODES = 20_000  # values of a file with its aliases expanded

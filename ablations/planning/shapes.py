@@ -6,7 +6,8 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import ValidationError
 
 from ablations.core.strict_yaml import Document, Path_
-from lightning_modules.config import Settings, allowed_words, nearest, problems
+from lightning_modules.config import Settings, allowed_words, problems
+from lightning_modules.problems import nearest
 
 S = TypeVar("S", bound=Settings)
 

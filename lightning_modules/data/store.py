@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +71,7 @@ class TokenStore:
         listed = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
         vocabulary = Vocabulary.of(listed["pieces"], listed["kind"])
         ids = np.asarray(np.memmap(folder / "ids.bin", dtype=vocabulary.dtype, mode="r"))
+        vocabulary = replace(vocabulary, text=ids)
         sentences = np.load(folder / "sentences.npy", mmap_mode="r")
         documents = np.load(folder / "documents.npy", mmap_mode="r")
         return cls(

@@ -212,7 +212,7 @@ def _vocabulary(
     for piece, number in numbers.items():
         pieces[number] = piece
         starts[number] = piece.startswith(kind.mark) == kind.starts or piece in specials.values()
-    return Vocabulary(tuple(pieces), starts, **{name: numbers[piece] for name, piece in specials.items()})
+    return Vocabulary(tuple(pieces), starts, kind.mark, **{name: numbers[piece] for name, piece in specials.items()})
 
 
 def _cached(content: str) -> Path:

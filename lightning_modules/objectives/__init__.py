@@ -71,6 +71,16 @@ class Objectives(Settings):
         yield from sorted(((n, o) for n, o in named if o is not None), key=lambda item: not item[1].corrupts)
 
     @property
+    def presentations(self) -> int:
+        """How many times each sequence of a step is presented to the model, each a forward and a backward pass."""
+        return self.corrupter.presentations
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str]]:
+        """The annotations of the text that are read: annotator and kind of tags."""
+        return self.corrupter.reads
+
+    @property
     def read_targets_only(self) -> bool:
         """Whether no last state is read but those at targets."""
         return all(objective.reads_targets_only for _, objective in self.present())
@@ -83,7 +93,7 @@ class Objectives(Settings):
         """The example with the targets of all objectives, one of which corrupts it, and the counts of their losses."""
         for _, objective in self.present():
             example = objective.corrupt(example, draws, vocabulary)
-        return replace(example, counts=self.counts(example))
+        return replace(example, counts=self.counts(example), groups=None)
 
     def counts(self, example: Example) -> dict[str, float]:
         """The denominator of every loss term in this example."""

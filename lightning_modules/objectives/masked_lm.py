@@ -12,7 +12,7 @@ from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
-from lightning_modules.objectives.masking import Masking
+from lightning_modules.objectives.masking import Masking, dealt
 from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, vocabulary_head
 
@@ -32,20 +32,38 @@ class MaskedLM(Objective):
     )
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
+    @property
+    def presentations(self) -> int:
+        """How many times each sequence of a step is presented."""
+        return self.masking.presentations
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str]]:
+        """The annotations of the text that say what is hidden together."""
+        return self.masking.units.reads
+
     def heads(self, size: Size) -> nn.ModuleDict:
         """The head of this objective."""
         return nn.ModuleDict({"vocabulary": VocabularyHead(size, self.activation, self.norm_eps)})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """Replaces the chosen tokens and adds them as the target ``mlm``; runs on the CPU."""
+        """Replaces the chosen tokens and adds those that are predicted as the target ``mlm``; runs on the CPU.
+
+        With more than one presentation, the example has each row so many times in turn.
+        """
+        masking = self.masking
+        if masking.copies:
+            draws = draws.static(masking.copies)
+        groups = masking.choose(example.inputs, draws, vocabulary)
+        if masking.presentations > 1:
+            groups = dealt(groups, draws, masking.presentations)
+            example, draws = example.repeated(masking.presentations), draws.repeated(masking.presentations)
         tokens = example.inputs
-        if self.masking.copies:
-            draws = draws.static(self.masking.copies)
-        chosen = self.masking.choose(tokens, draws)
-        where = torch.from_numpy(np.flatnonzero(chosen))
+        where = torch.from_numpy(np.flatnonzero(masking.ask(tokens, groups, draws, vocabulary)))
         target = Target(where=where, ids=tokens.ids.reshape(-1)[where])
-        hidden = self.masking.hide(tokens, chosen, vocabulary, draws)
-        return replace(example, inputs=hidden, targets=example.targets | {"mlm": target})
+        hidden = masking.hide(tokens, groups, vocabulary, draws)
+        targets = example.targets | {"mlm": target}
+        return replace(example, inputs=hidden, targets=targets, groups=torch.from_numpy(groups))
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Summed cross-entropy in nats over the predictions; never a mean."""

@@ -42,6 +42,16 @@ class Objective(Settings, ABC):
     def targets(self) -> tuple[str, ...]:
         """Names of the targets that `corrupt` adds."""
 
+    @property
+    def presentations(self) -> int:
+        """How many times an objective that corrupts presents each sequence of a step."""
+        return 1
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str]]:
+        """The annotations of the text that an objective that corrupts reads: annotator and kind of tags."""
+        return frozenset()
+
     @abstractmethod
     def heads(self, size: Size) -> nn.ModuleDict:
         """The parameters above the backbone, initialised from torch's current generator."""

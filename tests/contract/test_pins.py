@@ -6,6 +6,8 @@ from ablations.planning import grids, scales
 from ablations.planning.cells import varied
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS
+from lightning_modules.config import is_kind
+from lightning_modules.system import System
 from tests.contract.test_cell_identities import identities
 
 LAPTOP = [name for name in scales.available() if "laptop" in (file.name for file, _ in scales.lineage(name))]
@@ -29,6 +31,7 @@ def test_every_knob_of_a_system_is_stated(name, scale):
     stated = {*entry.base, *entry.set, *grid.set, *varied(grid)}
     known = [path for path in known_knobs() if not path.startswith(FINETUNING) and path not in LABELS]
     parts = {path.rpartition(".")[0] for path in known}
+    stated |= {path.removesuffix(".kind") for path in stated if is_kind(System, path)}  # starts from its defaults
     silent = [
         path
         for path in known

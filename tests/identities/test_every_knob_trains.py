@@ -41,6 +41,15 @@ ROWS = {
     "objectives.mlm.masking.count": ("stochastic_round", "round"),
     "objectives.mlm.masking.cap": (16, 1),
     "objectives.mlm.masking.copies": (0, 1),
+    "objectives.mlm.masking.predicted": (0.15, 0.05),
+    "objectives.mlm.masking.replacement": ("piece", "group"),
+    "objectives.mlm.masking.random_words": ("uniform", "ordinary"),
+    "objectives.mlm.masking.units.kind": ("pieces", "whole_words"),
+    "objectives.mlm.masking.units.longest": (10, 2),
+    "objectives.mlm.masking.units.p": (0.2, 0.9),
+    "objectives.mlm.masking.units.tags": None,  # needs an installed annotator
+    "objectives.mlm.masking.units.share": None,
+    "objectives.mlm.masking.units.annotator": None,
     "objectives.sentence": (None, SentencePair()),
     "objectives.sentence.weight": (1.0, 0.01),
     "objectives.lm": None,  # in place of the masked one: one of the two corrupts
@@ -95,7 +104,16 @@ PAIRS = {**LONG, "format.kind": "segment_pairs", "format.short_fraction": 0.3}
 SENTENCE = {**PAIRS, "objectives.sentence.weight": 1.0}
 ONE_WAY = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}
 # path -> what the tiny system must have for the knob to matter
+SPANS = {"objectives.mlm.masking.units.kind": "spans"}
 BASES = {
+    "objectives.mlm.masking.replacement": SPANS | {"objectives.mlm.masking.rate": 0.4},
+    "objectives.mlm.masking.random_words": {
+        "objectives.mlm.masking.mask": 0.0,
+        "objectives.mlm.masking.same": 0.0,
+        "objectives.mlm.masking.random": 1.0,
+    },
+    "objectives.mlm.masking.units.longest": SPANS,
+    "objectives.mlm.masking.units.p": SPANS,
     "model.sharing": {"model.num_layers": 2},
     "model.sharing_groups": {"model.num_layers": 2, "model.sharing": "all"},
     "model.rotary_size": {"model.positions": "rotary"},
@@ -141,6 +159,7 @@ def trained(system, folder):
 
 def test_every_knob_has_a_row(tiny):
     everything = {**flat(tiny), **flat(tiny.but(**SENTENCE)), **flat(tiny.but(**ONE_WAY))}
+    everything |= {path: None for path, info in paths(System).items() if "kinds" in (info.json_schema_extra or {})}
     assert set(everything) - LABELS == set(ROWS)
 
 
@@ -177,7 +196,7 @@ def test_a_neutral_value_is_left_out_of_the_identity(tiny, path):
     here = tiny.but(**{path: paths(System)[path].json_schema_extra["neutral"]}).essence()
     *branches, leaf = path.split(".")
     for name in branches:
-        here = here[name]
+        here = here.get(name, {})  # a part that is neutral is left out as a whole
     assert leaf not in here
 
 

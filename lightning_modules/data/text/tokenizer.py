@@ -20,6 +20,7 @@ from lightning_modules import cached
 from lightning_modules.config import ConfigError, Settings, identity, knob
 from lightning_modules.draws import permutation
 from lightning_modules.places import cache
+from lightning_modules.words import edges
 
 if TYPE_CHECKING:
     import tokenizers
@@ -49,10 +50,14 @@ class Vocabulary:
     Attributes:
         pieces: The pieces as strings ``[v]``.
         begins_word: Whether a piece starts a word ``[v]``; true for special pieces.
+        mark_of_words: What marks the pieces that continue words (``##``) or begin them (``Ġ``, ``▁``).
+        text: The ids of a text in these pieces, if there is one.
     """
 
     pieces: tuple[str, ...]
     begins_word: np.ndarray
+    mark_of_words: str = "##"
+    text: np.ndarray | None = None
 
     pad: int = 0
     unk: int = 1
@@ -77,7 +82,38 @@ class Vocabulary:
         starts = [
             p in SPECIALS or (not p.startswith("##") if kind == "wordpiece" else p.startswith("Ġ")) for p in pieces
         ]
-        return cls(pieces, np.array(starts))
+        return cls(pieces, np.array(starts), "##" if kind == "wordpiece" else "Ġ")
+
+    @cached_property
+    def ordinary(self) -> np.ndarray:
+        """The ids of all pieces that are not special, in ascending order."""
+        return np.setdiff1d(np.arange(self.size), [self.pad, self.unk, self.cls, self.sep, self.mask])
+
+    @cached_property
+    def word_edges(self) -> np.ndarray:
+        """Which pieces begin and end words, as flags of `words.edges` ``[v]``."""
+        texts = [_letters_of(piece.removeprefix(self.mark_of_words), self.mark_of_words) for piece in self.pieces]
+        return edges(texts, self.begins_word)
+
+
+def _letters_of(piece: str, mark: str) -> str:
+    """The letters of a piece without mark; of a byte-level piece that cuts a letter, what stands for its bytes."""
+    if mark != "Ġ":
+        return piece
+    try:
+        return bytes(_BYTES[letter] for letter in piece).decode()
+    except (KeyError, UnicodeDecodeError):
+        return piece
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letters of byte-level BPE and the bytes they stand for (Radford et al. 2019)."""
+    own = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in own]
+    return {chr(byte): byte for byte in own} | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+_BYTES = _byte_letters()
 
 
 def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenizer":

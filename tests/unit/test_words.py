@@ -1,0 +1,86 @@
+"""Where words begin is the same for every kind of pieces."""
+
+import numpy as np
+import pytest
+
+from lightning_modules.data.text import tokenizer
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
+from lightning_modules.words import beginnings, is_punctuation
+
+SENTENCES = [
+    'The cat (an old, grey cat) said: "Never again" and went away.',
+    "It cost 3,500 dollars; about 20% more than x-rays in 1998.",
+    "Don't step on the dog's tail, it's well-known for biting.",
+    "See www.example.com/a_page or e.g. section 4.2 (p. 17) too.",
+    "Caf\u00e9s \u2014 \u201cgood ones\u201d \u2014 are few.",
+] * 40
+OFTEN = SENTENCES[4:5] * 400  # so that byte-level pieces hold its quotation marks whole; cut ones pass for letters
+# what BERT's tokenizer makes of the sentences before it cuts words
+EXPECTED = [
+    "the cat ( an old , grey cat ) said : \" never again \" and went away .",
+    "it cost 3 , 500 dollars ; about 20 % more than x - rays in 1998 .",
+    "don ' t step on the dog ' s tail , it ' s well - known for biting .",
+    "see www . example . com / a _ page or e . g . section 4 . 2 ( p . 17 ) too .",
+    "caf\u00e9s \u2014 \u201c good ones \u201d \u2014 are few .",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "byte_bpe"])
+def encoder(request, tmp_path_factory):
+    size = 130 if request.param == "wordpiece" else 330  # so small that most words are cut
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    path.write_text(tokenizer.train(Tokenizer(kind=request.param, vocab_size=size), SENTENCES + OFTEN).to_str())
+    return Encoder(path, request.param)
+
+
+def words(encoder, sentence):
+    ids, _ = encoder([sentence])
+    begins = beginnings(encoder.vocabulary.word_edges, ids[None], np.ones((1, len(ids)), bool))[0]
+    pieces = [encoder.vocabulary.pieces[number] for number in ids]
+    parts = np.split(pieces, np.flatnonzero(begins)[1:])
+    if encoder.kind == "wordpiece":
+        return ["".join(part).replace("##", "") for part in parts]
+    return [encoder.fast.decoder.decode(list(part)).strip() for part in parts]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_words_are_those_of_berts_tokenizer(encoder, number):
+    expected = EXPECTED[number]
+    if encoder.kind == "wordpiece":  # which strips accents
+        expected = expected.replace("\u00e9", "e")
+    found = " ".join(words(encoder, SENTENCES[number]))
+    if encoder.kind == "byte_bpe":  # its 's is one piece
+        expected = expected.replace("' s", "'s").replace("' t", "'t") if "'s" in found else expected
+    assert found == expected
+
+
+def test_marks_in_one_piece_are_one_word():
+    vocabulary = Vocabulary(
+        ("\u0120said", '."', "\u0120\u00e2\u0122\u013f", "and"), np.array([True, False, True, False]), "\u0120"
+    )
+    ids = np.array([[0, 1, 3, 2, 3]])
+    assert beginnings(vocabulary.word_edges, ids, np.ones_like(ids, bool))[0].tolist() == [True] * 5
+
+
+def test_a_word_never_crosses_what_is_no_text():
+    vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"), np.array([1] * 6 + [0], bool))
+    ids = np.array([[2, 6, 6, 5, 6, 3, 6, 5, 3, 0]])
+    inside = np.isin(ids, [5, 6])
+    assert beginnings(vocabulary.word_edges, ids, inside)[0].astype(int).tolist() == [0, 1, 0, 1, 0, 0, 1, 1, 0, 0]
+
+
+def test_a_space_alone_belongs_to_what_follows():
+    """As unigram models may cut: the mark of the space, then punctuation or letters."""
+    vocabulary = Vocabulary(("\u2581", "(", "ab", "\u2581c"), np.array([True, False, False, True]), "\u2581")
+    ids = np.array([[0, 1, 2, 3, 0, 2]])
+    assert beginnings(vocabulary.word_edges, ids, np.ones_like(ids, bool))[0].astype(int).tolist() == [1, 0, 1, 1, 1, 0]
+
+
+def test_punctuation_is_what_berts_tokenizer_isolates():
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    split = BertPreTokenizer()
+    for letter in [*map(chr, range(33, 127)), *"\u2014\u2019\u00bf\u00a7\u3002\u00e9\u00df\u20ac\u00b0"]:
+        alone = len(split.pre_tokenize_str(f"a{letter}b")) == 3
+        assert is_punctuation(letter) == alone, letter
