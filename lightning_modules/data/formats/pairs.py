@@ -12,6 +12,9 @@ ALBERT's negatives (Lan et al. 2020, section 3.1) as the other choice:
 * Swapped negatives: half of the pairs have A and B in reverse order (label 1). A single sentence makes no pair.
 * Pairs that are too long lose tokens one by one from the longer segment, at either end with probability 1/2.
 
+Sentence pairs, RoBERTa's SENTENCE-PAIR (Liu et al. 2019, section 4.2), are made in the same way of two sentences at
+a time, whatever their lengths; a random second segment is one sentence.
+
 The other document is drawn uniformly from all others; the released code uses the pair's own after ten failures.
 
 Every draw is a function of its purpose, of the number of the copy and of the first sentence of the pair (or of its
@@ -40,6 +43,7 @@ Negatives = Literal["random", "swapped"]  # where the second segment of a pair t
 class PairSettings(Protocol):
     """The settings of an input format that the construction uses; see `InputFormat`."""
 
+    kind: str
     sequence_length: int
     negatives: Negatives
     short_fraction: float
@@ -100,6 +104,8 @@ def _copy(text: Text, settings: PairSettings, copy: int) -> np.ndarray:
     noise = _noise(copy, sentence)
     target = targets(settings, _noise(copy, text.document) if settings.short_documents else noise)
     end = np.searchsorted(text.sentences, text.sentences[:-1] + target)
+    if settings.kind == "sentence_pairs":
+        end = sentence + 2
     end = np.minimum(end, text.documents[text.document + 1])
     split = sentence + 1 + below(noise, "split", end - sentence - 1)
     alone = end - sentence == 1
@@ -119,7 +125,9 @@ def _copy(text: Text, settings: PairSettings, copy: int) -> np.ndarray:
 
 
 def targets(settings: PairSettings, noise: Draws) -> np.ndarray:
-    """The target number of tokens of a pair that starts with each sentence."""
+    """The target number of tokens of a pair that starts with each sentence; 0 where it is two sentences, of any length."""
+    if settings.kind == "sentence_pairs":
+        return np.zeros(len(noise.rows), dtype=np.int64)
     room = settings.sequence_length - SPECIALS
     shorter = 2 + noise.integers("target", 1, room - 1)[:, 0]
     return np.where(noise.uniform("short", 1)[:, 0] < settings.short_fraction, shorter, room)
@@ -189,7 +197,7 @@ def _truncated(pairs: np.ndarray, room: int, noise: Draws) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class PairSequences:
-    """The segment pairs of a store as sequences.
+    """The pairs of a store as sequences.
 
     Attributes:
         store: The tokens.
