@@ -27,12 +27,12 @@ from lightning_modules.training.weights import keep_weights, load_weights
 _MOST_SEQUENCES = 1 << 16  # whose losses are kept one by one, beside a record
 
 
-def _course(system: System) -> Course:
+def _course(system: System, data: PretrainingData) -> Course:
     training = system.training
     return Course(
         steps=training.steps,
         every=-(-training.steps // system.evaluation.points),
-        tokens=lambda steps: steps * system.tokens_per_step(),
+        tokens=lambda steps: _positions(data.shown(steps)),
         measured="heldout.",
         precision=training.precision,
         micro_batches=training.batch_size // (training.micro_batch_size or training.batch_size),
@@ -69,8 +69,8 @@ def fit(
         Interrupted: When ``stop`` returns True.
     """
     checkpoint = folder / CHECKPOINT
-    recorder = Recorder(_course(system), checkpoint, on_progress, stop, checkpoint_seconds)
     module, data = system.build(seed), system.data_module(seed)
+    recorder = Recorder(_course(system, data), checkpoint, on_progress, stop, checkpoint_seconds)
     if (ancestor := system.ancestor()) is not None:
         module.load_state_dict(_initial(system, ancestor, start, module))
     lightning = trainer(recorder, folder)
@@ -78,7 +78,7 @@ def fit(
     lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
-    fitted = _fitted(system, recorder, recorder.elapsed())
+    fitted = _fitted(system, data, recorder, recorder.elapsed())
     if system.evaluation.probes:
         lightning.save_checkpoint(checkpoint)  # an end during the probes costs no training
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
@@ -177,14 +177,19 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     return metrics
 
 
-def _fitted(system: System, recorder: Recorder, seconds: float) -> Fitted:
-    curve, steps = recorder.curve, system.training.steps
+def _positions(shown: Mapping[int, int]) -> int:
+    return sum(positions * rows for positions, rows in shown.items())
+
+
+def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: float) -> Fitted:
+    curve, shown = recorder.curve, data.shown(system.training.steps)
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
-    tokens = steps * system.tokens_per_step()
+    tokens = _positions(shown)
     cost = {
         "seconds": seconds,
         "tokens": float(tokens),
-        "flops": steps * system.flops_per_step(),
+        "real_tokens": float(data.real_tokens(system.training.steps)),
+        "flops": system.flops(shown),
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),
     }

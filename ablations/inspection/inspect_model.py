@@ -111,7 +111,7 @@ class Inspection:
         return Markdown(
             f"Run `{self.run.id}`: {model.num_layers} layers of {model.num_heads} heads, {model.hidden_size} wide, "
             f"positions `{model.positions}`, {quantity(self.system.data.tokenizer.vocab_size)} token types, trained on "
-            f"{quantity(self.system.tokens_per_step() * self.system.training.steps)} tokens of "
+            f"{quantity(self.system.tokens())} tokens of "
             f"{markdown_text(', '.join(self.system.data.corpora))}.\n\n"
             f"Held-out loss in nats, lower is better: {', '.join(parts)}."
         )

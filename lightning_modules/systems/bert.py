@@ -10,8 +10,9 @@ here all steps use 512. The released code's maximum of predictions is left out, 
 from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
-from lightning_modules.system import System, Training
+from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.settings import Training
 
 BERT_BASE = System(
     name="bert_base",

@@ -21,6 +21,8 @@ QUIET = {
 RESUMED = {
     "whole batches": {},
     "micro-batches": {"training.micro_batch_size": 4},
+    "steps by tokens": {"training.batch_by": "tokens", "format.break_mode": "documents", "training.micro_batch_size": 4},
+    "a length curriculum": {"format.first_share": 0.5, "format.first_length": 8},
     "BERT's optimiser": {"optimizer.bias_correction": False},
     "ALBERT": {
         "optimizer.algorithm": "lamb", "optimizer.bias_correction": True, "model.num_layers": 2, "model.sharing": "all",

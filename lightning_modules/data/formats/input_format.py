@@ -2,9 +2,10 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob, once
@@ -56,6 +57,20 @@ class InputFormat(Settings):
         neutral="full_sentences",
     )
     sequence_length: int = knob(512, "Positions per sequence, special tokens included.", ge=8, le=1 << 20)
+    first_share: float = knob(
+        0.0,
+        "Length curriculum: share of the steps, the first ones, that show first_length positions; BERT has 0.9.",
+        neutral=0.0,
+        ge=0,
+        lt=1,
+    )
+    first_length: int | None = knob(
+        None,
+        "Length curriculum: positions per sequence of the first steps. Without effect from sequence_length up.",
+        neutral=None,
+        ge=8,
+        le=1 << 20,
+    )
     break_mode: BreakMode = knob(
         "sentences",
         "Running text: sequences end at sentence boundaries (sentences), also wherever a document ends (documents), or "
@@ -106,22 +121,28 @@ class InputFormat(Settings):
         neutral=False,
     )
 
+    @model_validator(mode="after")
+    def _first_steps_have_a_length(self) -> Self:
+        if self.first_share and self.first_length is None:
+            raise ValueError(
+                f"first_share {self.first_share:g} needs first_length, the positions of these steps; BERT has 128"
+            )
+        return self
+
     @once
     def resolved(self) -> Self:
         """The settings with knobs that have no effect set to their neutral values."""
-        if self.kind == "full_sentences":
+        shorter = self.first_length is not None and self.first_length < self.sequence_length
+        form = self if shorter and self.first_share else self._of_one_length(self.sequence_length)
+        if form.kind == "full_sentences":
             idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
-            return self.model_copy(update=idle | off)
-        lone = self.lone_negatives and self.negatives == "swapped" and self.pairing == "released"
-        short = self.short_fraction if self.kind == "segment_pairs" else 0.0
-        own: dict[str, Any] = {
-            "short_sequences": 0.0,
-            "lone_negatives": lone,
-            "short_fraction": short,
-            "short_documents": self.short_documents and short > 0,
-        }
-        return self.model_copy(update={"break_mode": "sentences", **own})
+            return form.model_copy(update=idle | off)
+        lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
+        short = form.short_fraction if form.kind == "segment_pairs" else 0.0
+        idle = {"break_mode": "sentences", "short_sequences": 0.0}
+        own = {"short_fraction": short, "short_documents": form.short_documents and short > 0, "lone_negatives": lone}
+        return form.model_copy(update=idle | own)
 
     @property
     def gives(self) -> frozenset[str]:
@@ -133,10 +154,25 @@ class InputFormat(Settings):
         """The labels of sequences that its batches hold, which objectives may read."""
         return LABELS[self.kind]
 
+    def _of_one_length(self, length: int) -> Self:
+        return self.model_copy(update={"sequence_length": length, "first_share": 0.0, "first_length": None})
+
+    def first(self) -> Self | None:
+        """The format of the first steps of a length curriculum, if there is one."""
+        length = self.resolved().first_length
+        return self._of_one_length(length) if length else None
+
+    def phases(self, steps: int) -> list[tuple[int, int]]:
+        """Positions of a sequence and number of steps of each phase of a training of so many steps."""
+        form = self.resolved()
+        first = round(form.first_share * steps)
+        return [(form.first_length, first)] * bool(form.first_length) + [(form.sequence_length, steps - first)]
+
     def heldout(self) -> Self:
-        """The format of the held-out text: running text for every kind, so that measures are comparable."""
+        """The format of the held-out text: running text of full length for all, so that measures are comparable."""
         break_mode = "none" if self.kind != "full_sentences" or self.break_mode == "documents" else self.break_mode
-        return self.model_copy(update={"kind": "full_sentences", "break_mode": break_mode, "short_sequences": 0.0})
+        shown = {"kind": "full_sentences", "break_mode": break_mode, "short_sequences": 0.0}
+        return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
@@ -165,7 +201,8 @@ class InputFormat(Settings):
         return PairSequences(store, index, self.sequence_length)
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
-        whole = self.model_copy(update={"excerpt": "all"})  # excerpts are taken from the same sequences
+        whole = self._of_one_length(self.sequence_length)
+        whole = whole.model_copy(update={"excerpt": "all"})  # excerpts are taken from the same sequences
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,

@@ -125,7 +125,7 @@ def _copy(text: Text, settings: PairSettings, copy: int) -> np.ndarray:
 
 
 def targets(settings: PairSettings, noise: Draws) -> np.ndarray:
-    """The target number of tokens of a pair that starts with each sentence; 0 where it is two sentences, of any length."""
+    """The target number of tokens of a pair that starts with each sentence; 0 for two sentences of any length."""
     if settings.kind == "sentence_pairs":
         return np.zeros(len(noise.rows), dtype=np.int64)
     room = settings.sequence_length - SPECIALS
@@ -212,25 +212,30 @@ class PairSequences:
     def __len__(self) -> int:
         return self.index.shape[1]
 
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Positions of each pair that are no padding ``[pairs]``."""
+        a_start, a_end, b_start, b_end = self.index[:4]
+        return a_end - a_start + b_end - b_start + SPECIALS
+
     @property
     def fill(self) -> float:
         """The share of positions that are not padding."""
-        a_start, a_end, b_start, b_end = self.index[:4]
-        return float((a_end - a_start + b_end - b_start + SPECIALS).mean() / self.length)
+        return float(self.sizes.mean() / self.length)
 
     def of_several_sentences(self) -> "PairSequences":
         """Without the pairs of a single sentence, whose label is always 1; about half of the others are negatives."""
         return PairSequences(self.store, self.index[:, self.index[5] > 1], self.length)
 
-    def batch(self, indices: np.ndarray) -> Tokens:
-        """The pairs with these numbers, as rows ``[b t]``.
+    def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
+        """The pairs with these numbers, as rows ``[b t]``; of so many positions, by default of all.
 
         The table ``segment`` is 0 for [CLS], A, the first [SEP] and padding, 1 for B and the last [SEP]; the label
         ``sentence`` is 0 if B follows A, else 1, as in BERT's released code.
         """
         indices = np.asarray(indices, dtype=np.int64)
         a_start, a_end, b_start, b_end, label = self.index[:5, indices, None]
-        column = np.arange(self.length)
+        column = np.arange(length or self.length)
         middle = 1 + a_end - a_start
         last = middle + 1 + b_end - b_start
         real, second = column <= last, column > middle

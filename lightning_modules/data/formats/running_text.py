@@ -5,6 +5,7 @@ Liu et al. 2019, section 4.2), or stretches of a fixed length.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -105,20 +106,27 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Positions of each sequence that are no padding ``[sequences]``."""
+        start, end = self.bounds[:-1], self.bounds[1:]
+        first, stop = np.searchsorted(self._starts, start, "right"), np.searchsorted(self._starts, end, "left")
+        return end - start + stop - first + 2
+
     @property
     def fill(self) -> float:
         """The share of positions that are not padding."""
-        inside = int((~np.isin(self._starts, self.bounds)).sum())
-        return (len(self.store.ids) + inside + 2 * len(self)) / (len(self) * self.length)
+        return float(self.sizes.mean() / self.length)
 
-    def batch(self, indices: np.ndarray) -> Tokens:
-        """The sequences with these numbers, as rows ``[b t]``."""
+    def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
+        """The sequences with these numbers, as rows ``[b t]``; of so many positions, by default of all."""
         indices = np.asarray(indices, dtype=np.int64)
         start, end = self.bounds[indices], self.bounds[indices + 1]
-        column = np.arange(self.length)
+        length = length or self.length
+        column = np.arange(length)
         first = np.searchsorted(self._starts, start, side="right")
         inner = np.searchsorted(self._starts, end, side="left") - first  # documents that begin inside a row
-        separator = np.zeros((len(indices), self.length), dtype=bool)
+        separator = np.zeros((len(indices), length), dtype=bool)
         source = start[:, None] + (column - 1)
         if inner.any():
             rows = np.repeat(np.arange(len(indices)), inner)
