@@ -21,7 +21,9 @@ QUIET = {
 RESUMED = {
     "whole batches": {},
     "micro-batches": {"training.micro_batch_size": 4},
-    "steps by tokens": {"training.batch_by": "tokens", "format.break_mode": "documents", "training.micro_batch_size": 4},
+    "steps by tokens": {
+        "training.batch_by": "tokens", "format.break_mode": "documents", "training.micro_batch_size": 4,
+    },
     "a length curriculum": {"format.first_share": 0.5, "format.first_length": 8},
     "BERT's optimiser": {"optimizer.bias_correction": False},
     "ALBERT": {
