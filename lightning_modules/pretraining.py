@@ -144,7 +144,7 @@ def _sums(module: Pretrain, heldout: HeldOut, system: System, bf16: bool) -> dic
     if len(heldout.chosen) > _MOST_SEQUENCES:
         return {}
     found = losses_by_sequence(module, heldout, bf16)
-    form, evaluation = system.format.heldout().resolved(), system.evaluation
+    form, evaluation = system.heldout_format.resolved(), system.evaluation
     count = evaluation.sequences_at_end
     text = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
     return {

@@ -60,6 +60,12 @@ class Evaluation(Settings):
         "Construction of the held-out pairs, whatever the input format is; see format.pairing.",
         neutral="released",
     )
+    blocks: bool = knob(
+        False,
+        "Held-out text is cut at a fixed length for every input format; by default a training on full sentences is "
+        "measured on full sentences.",
+        neutral=False,
+    )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",
         "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
@@ -269,6 +275,7 @@ class System(Settings):
             steps=self.training.steps,
             batch_size=self.training.batch_size,
             micro_batch_size=self.training.micro_batch_size,
+            heldout_format=self.heldout_format,
             heldout_sequences=self.evaluation.sequences,
             pairing=self.evaluation.pairing,
             by_tokens=self.training.batch_by == "tokens",
@@ -280,6 +287,11 @@ class System(Settings):
         objective = self.objectives.corrupter.held_out(self.evaluation.objective)
         assert objective is not None, "Objectives refuses those that are not measured"
         return objective
+
+    @property
+    def heldout_format(self) -> InputFormat:
+        """The format of the held-out text."""
+        return self.format.heldout(blocks=self.evaluation.blocks)
 
     @property
     def looks(self) -> Direction:

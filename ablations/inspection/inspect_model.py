@@ -180,7 +180,7 @@ class Inspection:
     @cached_property
     def statistics(self) -> tuple[HeadStatistics, HeadStatistics]:
         """Averages of every head over held-out text: as learned, and with positions only."""
-        sequences = self.system.format.heldout().arrange(open_store(self.system.data, "heldout"))
+        sequences = self.system.heldout_format.arrange(open_store(self.system.data, "heldout"))
         examples = HeldOut(sequences, _SEQUENCES, 32)
         return head_statistics(self.module.backbone, examples, self.encoder.vocabulary)
 

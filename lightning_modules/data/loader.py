@@ -38,6 +38,7 @@ class PretrainingData(pl.LightningDataModule):
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
         prepare: Makes training examples; see ``Prepare``.
         prepare_heldout: Makes held-out examples, the same for every run.
+        heldout_format: The format of the held-out text; by default that of ``format``.
         heldout_sequences: Maximum number of held-out sequences.
         pairing: The construction of held-out pairs.
         by_tokens: Whether a step has as many tokens as ``batch_size`` full sequences, instead of so many sequences.
@@ -52,6 +53,7 @@ class PretrainingData(pl.LightningDataModule):
     micro_batch_size: int | None = None
     prepare: Prepare = uncorrupted
     prepare_heldout: Prepare = uncorrupted
+    heldout_format: InputFormat | None = None
     heldout_sequences: int = 1024
     pairing: Pairing = "released"
     by_tokens: bool = False
@@ -113,7 +115,8 @@ class PretrainingData(pl.LightningDataModule):
 
     def some_heldout(self, count: int) -> HeldOut:
         """At most ``count`` held-out sequences, the same for every run; a larger number begins with a smaller one's."""
-        sequences = self.format.heldout().arrange(open_store(self.data, "heldout"))
+        form = self.heldout_format or self.format.heldout()
+        sequences = form.arrange(open_store(self.data, "heldout"))
         size = self.micro_batch_size or self.batch_size
         return HeldOut(sequences, count, size, self.prepare_heldout)
 

@@ -89,6 +89,7 @@ ROWS = {
     "evaluation.rate": (0.15, 0.3),
     "evaluation.pairs": (0, 8),  # seen in the metrics
     "evaluation.pairing": None,  # the held-out text is too small to match pairs; see test_pairs_in_use.py
+    "evaluation.blocks": (False, True),
     "evaluation.direction": ("both", "left_to_right"),
     "evaluation.probes": None,  # read once a training has ended; see tests/unit/probing
     "evaluation.points": (3, 2),  # seen in the curve

@@ -168,10 +168,14 @@ class InputFormat(Settings):
         first = round(form.first_share * steps)
         return [(form.first_length, first)] * bool(form.first_length) + [(form.sequence_length, steps - first)]
 
-    def heldout(self) -> Self:
-        """The format of the held-out text: running text of full length for all, so that measures are comparable."""
-        break_mode = "none" if self.kind != "full_sentences" or self.break_mode == "documents" else self.break_mode
-        shown = {"kind": "full_sentences", "break_mode": break_mode, "short_sequences": 0.0}
+    def heldout(self, *, blocks: bool = False) -> Self:
+        """The format of the held-out text: running text of full length for all, so that measures are comparable.
+
+        Args:
+            blocks: Whether it is cut at a fixed length for full sentences too, as it is for every other format.
+        """
+        whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
+        shown = {"kind": "full_sentences", "break_mode": "sentences" if whole else "none", "short_sequences": 0.0}
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:

@@ -99,6 +99,8 @@ def test_documents_are_held_out_in_blocks_as_pairs_are_so_that_losses_compare():
         {"break_mode": "none"}, {"break_mode": "documents"}, {"kind": "segment_pairs"}, {"kind": "sentence_pairs"}
     )}  # fmt: skip
     assert measured == {InputFormat(break_mode="none").resolved()}
+    assert InputFormat().heldout().break_mode == "sentences"
+    assert InputFormat().heldout(blocks=True).resolved() in measured
 
 
 @pytest.fixture
