@@ -27,12 +27,12 @@ from lightning_modules.training.weights import keep_weights, load_weights
 _MOST_SEQUENCES = 1 << 16  # whose losses are kept one by one, beside a record
 
 
-def _course(system: System) -> Course:
+def _course(system: System, data: PretrainingData) -> Course:
     training = system.training
     return Course(
         steps=training.steps,
         every=-(-training.steps // system.evaluation.points),
-        tokens=lambda steps: steps * system.tokens_per_step(),
+        tokens=lambda steps: _positions(_shown(system, data, steps)),
         measured="heldout.",
         precision=training.precision,
         micro_batches=training.batch_size // (training.micro_batch_size or training.batch_size),
@@ -69,8 +69,8 @@ def fit(
         Interrupted: When ``stop`` returns True.
     """
     checkpoint = folder / CHECKPOINT
-    recorder = Recorder(_course(system), checkpoint, on_progress, stop, checkpoint_seconds)
     module, data = system.build(seed), system.data_module(seed)
+    recorder = Recorder(_course(system, data), checkpoint, on_progress, stop, checkpoint_seconds)
     if (ancestor := system.ancestor()) is not None:
         module.load_state_dict(_initial(system, ancestor, start, module))
     lightning = trainer(recorder, folder)
@@ -78,7 +78,7 @@ def fit(
     lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
-    fitted = _fitted(system, recorder, recorder.elapsed())
+    fitted = _fitted(system, data, recorder, recorder.elapsed())
     if system.evaluation.probes:
         lightning.save_checkpoint(checkpoint)  # an end during the probes costs no training
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
@@ -144,7 +144,7 @@ def _sums(module: Pretrain, heldout: HeldOut, system: System, bf16: bool) -> dic
     if len(heldout.chosen) > _MOST_SEQUENCES:
         return {}
     found = losses_by_sequence(module, heldout, bf16)
-    form, evaluation = system.format.heldout().resolved(), system.evaluation
+    form, evaluation = system.heldout_format.resolved(), system.evaluation
     count = evaluation.sequences_at_end
     text = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
     return {
@@ -177,14 +177,24 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     return metrics
 
 
-def _fitted(system: System, recorder: Recorder, seconds: float) -> Fitted:
-    curve, steps = recorder.curve, system.training.steps
+def _shown(system: System, data: PretrainingData, steps: int) -> dict[int, int]:
+    """Positions -> rows of so many positions that the model reads in the first steps; each presentation is a row."""
+    return {positions: rows * system.objectives.presentations for positions, rows in data.shown(steps).items()}
+
+
+def _positions(shown: Mapping[int, int]) -> int:
+    return sum(positions * rows for positions, rows in shown.items())
+
+
+def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: float) -> Fitted:
+    curve, shown = recorder.curve, _shown(system, data, system.training.steps)
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
-    tokens = steps * system.tokens_per_step()
+    tokens = _positions(shown)
     cost = {
         "seconds": seconds,
         "tokens": float(tokens),
-        "flops": steps * system.flops_per_step(),
+        "real_tokens": float(data.real_tokens(system.training.steps) * system.objectives.presentations),
+        "flops": system.flops(shown),
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),
     }

@@ -7,6 +7,7 @@ seed. `config.diff` compares two systems field by field, and ``but`` changes any
 import functools
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
@@ -22,46 +23,12 @@ from lightning_modules.data.formats.input_format import LABELS, Pairing
 from lightning_modules.draws import Draws, continued
 from lightning_modules.objectives import MaskedLM, Masking, Objective, Objectives, SentencePair
 from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.settings import Training
 
 if TYPE_CHECKING:
     from lightning_modules.data.loader import PretrainingData
     from lightning_modules.data.order.prepare import Prepare
     from lightning_modules.training.pretrain import Pretrain
-
-
-class Training(Settings):
-    """Length, batch size and precision of a training."""
-
-    steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
-    batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1)
-    micro_batch_size: int | None = knob(
-        None, "Sequences per forward pass, to save memory; by default the whole batch.", neutral=None, ge=1
-    )
-    warm_start: tuple[int, ...] = knob(
-        (),
-        "Depths, in ascending order, of shallower runs of this system. Each run starts from the stacked weights of the "
-        "one before, this one from the last (ALBERT, section 4.8).",
-        neutral=(),
-    )
-    start: dict[str, Any] = knob(
-        {},
-        "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here; "
-        "empty for random weights. Both have the same backbone and text; optimiser and schedule start anew.",
-        neutral={},
-    )
-    clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)
-    precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
-
-    def __hash__(self) -> int:
-        return hash(canonical(self.essence()))  # a mapping has no hash of its own
-
-    @model_validator(mode="after")
-    def _whole_micro_batches(self) -> Self:
-        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
-            raise ValueError(
-                f"batch_size {self.batch_size} is not a multiple of micro_batch_size {self.micro_batch_size}"
-            )
-        return self
 
 
 ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
@@ -92,6 +59,12 @@ class Evaluation(Settings):
         "released",
         "Construction of the held-out pairs, whatever the input format is; see format.pairing.",
         neutral="released",
+    )
+    blocks: bool = knob(
+        False,
+        "Held-out text is cut at a fixed length for every input format; by default a training on full sentences is "
+        "measured on full sentences.",
+        neutral=False,
     )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",
@@ -302,8 +275,10 @@ class System(Settings):
             steps=self.training.steps,
             batch_size=self.training.batch_size,
             micro_batch_size=self.training.micro_batch_size,
+            heldout_format=self.heldout_format,
             heldout_sequences=self.evaluation.sequences,
             pairing=self.evaluation.pairing,
+            by_tokens=self.training.batch_by == "tokens",
         )
 
     @property
@@ -312,6 +287,11 @@ class System(Settings):
         objective = self.objectives.corrupter.held_out(self.evaluation.objective)
         assert objective is not None, "Objectives refuses those that are not measured"
         return objective
+
+    @property
+    def heldout_format(self) -> InputFormat:
+        """The format of the held-out text."""
+        return self.format.heldout(blocks=self.evaluation.blocks)
 
     @property
     def looks(self) -> Direction:
@@ -340,24 +320,45 @@ class System(Settings):
         vocab_size = self.data.tokenizer.vocab_size
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 
-    def tokens_per_step(self) -> int:
-        """Positions presented in one optimiser step, padding included; each as often as it is presented."""
-        return self.training.batch_size * self.format.sequence_length * self.objectives.presentations
+    def shown(self) -> Counter[int]:
+        """Positions -> how many rows of so many positions a training shows; by tokens as if all rows were full."""
+        rows: Counter[int] = Counter()
+        for positions, steps in self.format.phases(self.training.steps):
+            rows[positions] += steps * self.training.batch_size * self.objectives.presentations
+        return rows
 
-    def flops_per_step(self) -> float:
-        """Floating-point operations of the matrix products of one optimiser step, backward = 2 x forward.
+    def tokens(self) -> int:
+        """Positions presented in a training: padding included, unless steps are counted by tokens."""
+        return sum(positions * rows for positions, rows in self.shown().items())
+
+    def flops(self, shown: Mapping[int, int] | None = None) -> float:
+        """Floating-point operations of the matrix products of a training, backward = 2 x forward.
 
         By formula, so that ten thousand cells are planned in seconds; tests compare it with torch's own counter. The
         last layer counts in full, as in papers, although a step spares what no objective reads of it.
+
+        Args:
+            shown: Positions -> rows of so many positions; by default those of the whole training.
         """
-        length, size = self.format.sequence_length, self.model.size(self.data.tokenizer.vocab_size)
-        forward = self.model.flops_per_sequence(length)
-        forward += sum(objective.flops_per_sequence(length, size) for _, objective in self.objectives.present())
-        return 3.0 * forward * self.training.batch_size * self.objectives.presentations
+        size = self.model.size(self.data.tokenizer.vocab_size)
+        total = 0.0
+        for positions, rows in (self.shown() if shown is None else shown).items():
+            forward = self.model.flops_per_sequence(positions)
+            forward += sum(objective.flops_per_sequence(positions, size) for _, objective in self.objectives.present())
+            total += 3.0 * forward * rows
+        return total
+
+    def tokens_per_step(self) -> float:
+        """Positions presented in one optimiser step, the mean over a training."""
+        return self.tokens() / self.training.steps
+
+    def flops_per_step(self) -> float:
+        """Floating-point operations of one optimiser step, the mean over a training."""
+        return self.flops() / self.training.steps
 
     def flops_per_token(self) -> float:
         """Floating-point operations per presented position."""
-        return self.flops_per_step() / self.tokens_per_step()
+        return self.flops() / self.tokens()
 
 
 def _parameters_by_part(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, int]:

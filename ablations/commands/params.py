@@ -69,9 +69,10 @@ def _print_system(system: "System", form: Format) -> None:
         listing([*rows, {"part": "all", "parameters": f"{system.parameters():,}"}], form, "part")
         for line in _printed(system):
             typer.echo(f"  {line}")
+        means = ", means over steps of several lengths" * (len(system.shown()) > 1)
         typer.echo(
             f"  {quantity(system.flops_per_token())} FLOPs a token, {quantity(system.flops_per_step())} FLOPs a step "
-            f"of {quantity(system.tokens_per_step())} tokens, forward and backward"
+            f"of {quantity(system.tokens_per_step())} tokens, forward and backward{means}"
         )
     listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
 

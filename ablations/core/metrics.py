@@ -66,5 +66,9 @@ EXACT = {  # metrics without noise: the same in every seed
     "cost.tokens": "tokens presented in training",
     "cost.flops": "floating-point operations of training",
 }
-COSTS = EXACT | {"cost.seconds": "seconds of training", "cost.tokens_per_second": "tokens presented per second"}
+COSTS = EXACT | {
+    "cost.real_tokens": "tokens presented in training without padding",
+    "cost.seconds": "seconds of training",
+    "cost.tokens_per_second": "tokens presented per second",
+}
 HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models

@@ -111,7 +111,7 @@ class Inspection:
         return Markdown(
             f"Run `{self.run.id}`: {model.num_layers} layers of {model.num_heads} heads, {model.hidden_size} wide, "
             f"positions `{model.positions}`, {quantity(self.system.data.tokenizer.vocab_size)} token types, trained on "
-            f"{quantity(self.system.tokens_per_step() * self.system.training.steps)} tokens of "
+            f"{quantity(self.system.tokens())} tokens of "
             f"{markdown_text(', '.join(self.system.data.corpora))}.\n\n"
             f"Held-out loss in nats, lower is better: {', '.join(parts)}."
         )
@@ -180,7 +180,7 @@ class Inspection:
     @cached_property
     def statistics(self) -> tuple[HeadStatistics, HeadStatistics]:
         """Averages of every head over held-out text: as learned, and with positions only."""
-        sequences = self.system.format.heldout().arrange(open_store(self.system.data, "heldout"))
+        sequences = self.system.heldout_format.arrange(open_store(self.system.data, "heldout"))
         examples = HeldOut(sequences, _SEQUENCES, 32)
         return head_statistics(self.module.backbone, examples, self.encoder.vocabulary)
 

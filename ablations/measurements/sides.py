@@ -69,7 +69,7 @@ def one_text(cells: Sequence[Cell], metric: str) -> bool:
 
 def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
     """What determines the held-out text of a cell, or its held-out pairs, and the predictions."""
-    system, form = cell.system, cell.system.format.heldout()
+    system, form = cell.system, cell.system.heldout_format
     text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
     if metric.startswith(_OF_PAIRS):
         of_words = metric.startswith(_WORDS_OF_PAIRS)  # answers about pairs compare whatever is shown of them

@@ -15,7 +15,6 @@ from ablations.measurements.sides import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric
-from lightning_modules.system import System
 
 Means = Sequence[tuple[Cell, Interval]]
 
@@ -41,20 +40,16 @@ def holds(measured: Measurements) -> str:
     layers = _span([system.model.num_layers for system in systems], str)
     width = _span([system.model.hidden_size for system in systems], str)
     sizes = _span([system.parameters() for system in systems], quantity)
-    tokens = _span([_tokens(system) for system in systems], quantity)
+    tokens = _span([system.tokens() for system in systems], quantity)
     text = " and ".join(dict.fromkeys(corpus for system in systems for corpus in system.data.corpora))
     length = _span([system.format.sequence_length for system in systems], str)
     runs = _span([len(measured.finished(cell)) for cell in cells], str)
-    trunks = [_tokens(trunk) for system in systems if system.training.start and (trunk := system.ancestor())]
+    trunks = [trunk.tokens() for system in systems if system.training.start and (trunk := system.ancestor())]
     after = f" after a trunk of {_span(trunks, quantity)}," if trunks else ""
     return (
         f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens{after} of "
         f"{markdown_text(text)} in sequences of {length}; {runs} runs a cell."
     )
-
-
-def _tokens(system: System) -> int:
-    return system.tokens_per_step() * system.training.steps
 
 
 def _span(values: Sequence[int], text: Callable[[int], str]) -> str:

@@ -67,8 +67,7 @@ def _pretraining(system: System, sizes: dict[tuple[Any, ...], int]) -> Cost:
     architecture = _architecture(system)
     if architecture not in sizes:
         sizes[architecture] = system.parameters()
-    steps = system.training.steps
-    return Cost(sizes[architecture], steps, steps * system.tokens_per_step(), steps * system.flops_per_step())
+    return Cost(sizes[architecture], system.training.steps, system.tokens(), system.flops())
 
 
 def seconds(costs: Iterable[Cost], speed: float, slots: int = 1) -> float:

@@ -1,6 +1,7 @@
 """Lightning's data module of pretraining, and the baselines on its text."""
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.heldout import HeldOut
+from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.data.settings import Data
@@ -36,8 +38,10 @@ class PretrainingData(pl.LightningDataModule):
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
         prepare: Makes training examples; see ``Prepare``.
         prepare_heldout: Makes held-out examples, the same for every run.
+        heldout_format: The format of the held-out text; by default that of ``format``.
         heldout_sequences: Maximum number of held-out sequences.
         pairing: The construction of held-out pairs.
+        by_tokens: Whether a step has as many tokens as ``batch_size`` full sequences, instead of so many sequences.
         workers: Processes that prepare batches; 0 (in this process) is fastest.
     """
 
@@ -49,8 +53,10 @@ class PretrainingData(pl.LightningDataModule):
     micro_batch_size: int | None = None
     prepare: Prepare = uncorrupted
     prepare_heldout: Prepare = uncorrupted
+    heldout_format: InputFormat | None = None
     heldout_sequences: int = 1024
     pairing: Pairing = "released"
+    by_tokens: bool = False
     workers: int = 0
 
     def __post_init__(self) -> None:
@@ -71,12 +77,36 @@ class PretrainingData(pl.LightningDataModule):
 
     def setup(self, stage: str) -> None:
         """Opens the stores, so that training time does not include it."""
-        _ = self.sequences, self.heldout
+        _ = self.sequences, self.first_sequences, self.heldout
 
     @functools.cached_property
     def sequences(self) -> Sequences | PairSequences:
         """The training sequences."""
         return self.format.arrange(open_store(self.data, "train"))
+
+    @functools.cached_property
+    def first_sequences(self) -> Sequences | PairSequences | None:
+        """The training sequences of the first steps of a length curriculum, if there is one."""
+        form = self.format.first()
+        return form.arrange(open_store(self.data, "train")) if form else None
+
+    @property
+    def portions(self) -> Portions:
+        """The division of the training into steps and micro-batches."""
+        first_steps = sum(steps for _, steps in self.format.phases(self.steps)[:-1])
+        return Portions(self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps)
+
+    @functools.cached_property
+    def _phases(self) -> list[Phase]:
+        return phases(self.sequences, self.portions, self.first_sequences)
+
+    def shown(self, steps: int) -> Counter[int]:
+        """Positions -> how many rows of so many positions the first steps show; see `phases.shown`."""
+        return shown(self._phases, self.portions, steps)
+
+    def real_tokens(self, steps: int) -> int:
+        """The positions that are no padding of all rows that the first steps show."""
+        return real_tokens(self._phases, steps)
 
     @functools.cached_property
     def heldout(self) -> HeldOut:
@@ -85,7 +115,8 @@ class PretrainingData(pl.LightningDataModule):
 
     def some_heldout(self, count: int) -> HeldOut:
         """At most ``count`` held-out sequences, the same for every run; a larger number begins with a smaller one's."""
-        sequences = self.format.heldout().arrange(open_store(self.data, "heldout"))
+        form = self.heldout_format or self.format.heldout()
+        sequences = form.arrange(open_store(self.data, "heldout"))
         size = self.micro_batch_size or self.batch_size
         return HeldOut(sequences, count, size, self.prepare_heldout)
 
@@ -118,9 +149,11 @@ class PretrainingData(pl.LightningDataModule):
 
     def train_dataloader(self) -> Batches:
         """The training batches of this rank."""
-        portions = Portions(self.seed, self.batch_size, self.steps, self.micro_batch_size)
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        return Batches(self.sequences, portions, self.prepare, rank=rank, world_size=world, workers=self.workers)
+        return Batches(
+            self.sequences, self.portions, self.prepare, rank=rank, world_size=world, workers=self.workers,
+            first=self.first_sequences,
+        )  # fmt: skip
 
     def val_dataloader(self) -> HeldOut:
         """The held-out examples."""

@@ -21,6 +21,8 @@ ALBERT_BASE = BERT_BASE.but(
         "model.embedding_size": 128,
         "model.sharing": "all",
         "model.activation": "gelu_tanh",
+        "format.first_share": 0.0,
+        "format.first_length": None,
         "format.negatives": "swapped",
         "format.duplicates": 40,
         "data.tokenizer.vocab_size": 30_000,

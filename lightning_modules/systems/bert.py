@@ -1,17 +1,18 @@
 """BERT: pre-training of deep bidirectional transformers for language understanding (Devlin et al. 2019).
 
-arXiv 1810.04805, section 3.1 and appendix A.2, with details of the released code: the text is arranged
-and masked ten times before training, a tenth of the sequences are short, and AdamW has no bias correction.
+arXiv 1810.04805, section 3.1 and appendix A.2: 90 % of the steps at 128 positions, the rest at 512. With details of the
+released code: the text is arranged and masked ten times before training, at either length, a tenth of the sequences
+are short, and AdamW has no bias correction.
 
-It differs from the paper in sequence length: the paper trains 90 % of the steps at 128 positions and the rest at 512,
-here all steps use 512. The released code's maximum of predictions is left out, because it has no effect at 15 % of 512.
+The released code's maximum of predictions is left out, because it has no effect at 15 % of 128 or of 512.
 """
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
-from lightning_modules.system import System, Training
+from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.settings import Training
 
 BERT_BASE = System(
     name="bert_base",
@@ -24,6 +25,8 @@ BERT_BASE = System(
     format=InputFormat(
         kind="segment_pairs",
         sequence_length=512,
+        first_share=0.9,
+        first_length=128,
         negatives="random",
         short_fraction=0.1,
         duplicates=10,

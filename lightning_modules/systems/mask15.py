@@ -9,8 +9,9 @@ that ignore sentence boundaries, few large batches at a high learning rate, and 
 from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
-from lightning_modules.system import System, Training
+from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.settings import Training
 
 MASK15_LARGE = System(
     name="mask15_large",

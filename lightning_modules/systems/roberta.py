@@ -9,8 +9,9 @@ Unlike in the released code, special tokens are never predicted.
 from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
-from lightning_modules.system import System, Training
+from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.settings import Training
 
 ROBERTA_BASE = System(
     name="roberta_base",

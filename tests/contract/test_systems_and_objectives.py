@@ -199,6 +199,7 @@ CHANGED = {
     ("albert_base", "albert_large"): LARGE,
     ("bert_base", "albert_base"): {
         "name", "paper", "model.embedding_size", "model.sharing", "model.activation", "format.negatives",
+        "format.first_share", "format.first_length",
         "format.duplicates", "data.tokenizer.vocab_size", "optimizer.algorithm", "optimizer.peak_lr",
         "schedule.warmup_fraction", "training.steps", "training.batch_size",
     },

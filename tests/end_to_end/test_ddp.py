@@ -22,6 +22,8 @@ BASE = {
 CASES = {
     "whole batches": {},
     "micro-batches": {"training.micro_batch_size": 2},
+    "tokens": {"training.batch_by": "tokens", "format.break_mode": "documents", "training.micro_batch_size": 3},
+    "a length curriculum": {"format.first_share": 0.5, "format.first_length": 10},
     "pairs": {
         "format.kind": "segment_pairs", "objectives.sentence": {}, "training.micro_batch_size": 3,
         "model.segment_types": 2, "format.sequence_length": 32, "model.max_positions": 32,

@@ -1,6 +1,7 @@
 """Training as a whole: it learns, resumes to the bit, splits into micro-batches exactly, stops when it diverges."""
 
 import math
+from collections import Counter
 
 import pytest
 import pytorch_lightning as pl
@@ -21,6 +22,10 @@ QUIET = {
 RESUMED = {
     "whole batches": {},
     "micro-batches": {"training.micro_batch_size": 4},
+    "steps by tokens": {
+        "training.batch_by": "tokens", "format.break_mode": "documents", "training.micro_batch_size": 4,
+    },
+    "a length curriculum": {"format.first_share": 0.5, "format.first_length": 8},
     "BERT's optimiser": {"optimizer.bias_correction": False},
     "ALBERT": {
         "optimizer.algorithm": "lamb", "optimizer.bias_correction": True, "model.num_layers": 2, "model.sharing": "all",
@@ -69,6 +74,24 @@ def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
         assert torch.equal(tensor, weights[name]), name
     assert resumed.metrics == expected.metrics
     assert resumed.curve == expected.curve
+
+
+@pytest.mark.parametrize("changes", ["whole batches", "steps by tokens", "a length curriculum"])
+def test_costs_count_what_was_shown(tiny, tmp_path, changes):
+    system = tiny.but(**RESUMED[changes])
+    result = fit(system, 0, tmp_path)
+    examples = list(system.data_module(0).train_dataloader())
+    real = sum(int(example.inputs.real.sum()) for example in examples)
+    rows = Counter(example.inputs.ids.shape for example in examples)
+    assert result.cost["real_tokens"] == real
+    if changes == "steps by tokens":
+        assert result.cost["tokens"] == real == pytest.approx(system.tokens(), abs=16)
+        assert result.cost["flops"] < system.flops(), "that of the plan is for full rows"
+    else:
+        assert result.cost["tokens"] == system.tokens() == sum(n * b * t for (b, t), n in rows.items())
+        assert result.cost["flops"] == system.flops()
+        assert real < result.cost["tokens"]
+    assert result.curve["tokens"][-1] == result.cost["tokens"]
 
 
 def test_a_run_repeats_and_a_seed_matters(tiny, tmp_path):

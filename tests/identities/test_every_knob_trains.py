@@ -59,11 +59,14 @@ ROWS = {
     "objectives.lm.norm_eps": (1e-12, 0.1),
     "format.kind": ("full_sentences", "segment_pairs"),
     "format.sequence_length": (16, 12),
+    "format.first_share": (0.5, 0.25),
+    "format.first_length": (12, 10),
     "format.break_mode": ("sentences", "none"),
     "format.negatives": ("random", "swapped"),
     "format.pairing": ("released", "matched"),
     "format.excerpt": ("all", "first"),
     "format.short_fraction": (0.3, 0.9),
+    "format.short_sequences": (0.0, 0.9),
     "format.duplicates": (1, 2),
     "format.short_documents": (False, True),
     "format.lone_negatives": (False, True),
@@ -84,6 +87,7 @@ ROWS = {
     "schedule.decay_origin": ("warmup_end", "zero"),
     "training.steps": (12, 13),
     "training.batch_size": (8, 9),
+    "training.batch_by": ("sequences", "tokens"),
     "training.micro_batch_size": (8, 4),
     "training.warm_start": ((), (1,)),
     "training.start": ({}, {"training.steps": 4}),
@@ -94,6 +98,7 @@ ROWS = {
     "evaluation.rate": (0.15, 0.3),
     "evaluation.pairs": (0, 8),  # seen in the metrics
     "evaluation.pairing": None,  # the held-out text is too small to match pairs; see test_pairs_in_use.py
+    "evaluation.blocks": (False, True),
     "evaluation.direction": ("both", "left_to_right"),
     "evaluation.probes": None,  # read once a training has ended; see tests/unit/probing
     "evaluation.points": (3, 2),  # seen in the curve
@@ -103,6 +108,7 @@ LONG = {"format.sequence_length": 48, "model.max_positions": 48, "model.segment_
 PAIRS = {**LONG, "format.kind": "segment_pairs", "format.short_fraction": 0.3}
 SENTENCE = {**PAIRS, "objectives.sentence.weight": 1.0}
 ONE_WAY = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}
+FIRST = {"format.first_share": 0.5, "format.first_length": 12}
 # path -> what the tiny system must have for the knob to matter
 SPANS = {"objectives.mlm.masking.units.kind": "spans"}
 BASES = {
@@ -123,6 +129,8 @@ BASES = {
     "objectives.lm.activation": ONE_WAY,
     "objectives.lm.norm_eps": ONE_WAY,
     "format.kind": LONG,
+    "format.first_share": FIRST,
+    "format.first_length": FIRST,
     "format.negatives": PAIRS,
     "format.pairing": PAIRS,
     "format.excerpt": PAIRS,

@@ -22,15 +22,15 @@ _SEED = 0
 class Shuffled(PairSequences):
     """Segment pairs whose words are in random order within each segment; the pieces of a word stay together."""
 
-    def batch(self, indices: np.ndarray) -> Tokens:
-        """The pairs with these numbers, as rows ``[b t]``."""
-        tokens = super().batch(indices)
+    def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
+        """The pairs with these numbers, as rows ``[b t]``; of so many positions, by default of all."""
+        tokens = super().batch(indices, length)
         sample = tokens.sample.numpy()
         ids, special, segment = (part.numpy() for part in (tokens.ids, tokens.special, tokens.tables["segment"]))
         begins = self.store.vocabulary.begins_word[ids] | special | (np.diff(special, axis=1, prepend=True) != 0)
-        keys = Draws(_SEED, sample, sample, np.zeros_like(sample), "shuffled words").uniform("order", self.length)
+        keys = Draws(_SEED, sample, sample, np.zeros_like(sample), "shuffled words").uniform("order", ids.shape[1])
         word = np.take_along_axis(keys, np.cumsum(begins, axis=1) - 1, axis=1)
-        column = np.arange(self.length)
+        column = np.arange(ids.shape[1])
         part = np.where(special, column, 0)
         part = np.maximum.accumulate(part, axis=1) * 2 + ~special  # every special token, and what stands between two
         order = np.argsort(part + np.where(special, 0, word), axis=1, kind="stable")

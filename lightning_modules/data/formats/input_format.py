@@ -5,16 +5,21 @@ from collections.abc import Callable
 from typing import Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob, once
 from lightning_modules.data.formats import matched, pairs, running_text
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.formats.running_text import BreakMode, Sequences
 from lightning_modules.data.store import TokenStore
 
-LABELS = {"full_sentences": frozenset[str](), "segment_pairs": frozenset({"sentence"})}  # by kind of format
+LABELS = {  # by kind of format
+    "full_sentences": frozenset[str](),
+    "segment_pairs": frozenset({"sentence"}),
+    "sentence_pairs": frozenset({"sentence"}),
+}
 
 Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
 
@@ -22,48 +27,87 @@ Pairing = Literal["released", "matched"]  # how text is cut into pairs, and wher
 class InputFormat(Settings):
     """One segment of running text, or two segments that may or may not belong together.
 
-    ``full_sentences`` is ``[CLS] text [SEP]`` with an extra ``[SEP]`` where a new document begins inside:
-    RoBERTa's FULL-SENTENCES (Liu et al. 2019, section 4.2): whole sentences, packed until the next does not fit,
-    across documents. A sentence longer than a sequence is split; nothing is dropped. With ``break_mode="none"``
-    (fairseq's name; used by Wettig et al. 2023) text is cut at fixed lengths instead: this needs no padding, where
-    short sequences of whole sentences are a fifth padding.
+    The formats of RoBERTa's Table 2 (Liu et al. 2019, section 4.2) are:
+
+    ==============  ==================  ================================
+    in the paper    ``kind``            ``break_mode``
+    ==============  ==================  ================================
+    SEGMENT-PAIR    ``segment_pairs``
+    SENTENCE-PAIR   ``sentence_pairs``
+    FULL-SENTENCES  ``full_sentences``  ``sentences``
+    DOC-SENTENCES   ``full_sentences``  ``documents``
+    ==============  ==================  ================================
+
+    ``full_sentences`` is ``[CLS] text [SEP]`` with an extra ``[SEP]`` where a new document begins inside: whole
+    sentences, packed until the next does not fit, across documents (``sentences``) or not (``documents``). A sentence
+    longer than a sequence is split; nothing is dropped. SpanBERT's single sequence is that of ``documents``, but its
+    released code drops sentences that are longer than a sequence. With ``break_mode="none"`` (fairseq's name; used by
+    Wettig et al. 2023) text is cut at fixed lengths instead: this needs no padding, where short sequences of whole
+    sentences are a fifth padding.
 
     ``segment_pairs`` is ``[CLS] A [SEP] B [SEP]``: cut and drawn as by the released code of BERT and ALBERT (see
-    `pairs`), or so that nothing but the text gives a label away (see `matched`).
+    `pairs`), or so that nothing but the text gives a label away (see `matched`). In ``sentence_pairs`` both segments
+    are a single sentence each. They, and the ends of documents, leave rows short: `ablations data formats` says how
+    short, and ``training.batch_by`` gives a step as many tokens nevertheless.
     """
 
-    kind: Literal["full_sentences", "segment_pairs"] = knob(
-        "full_sentences", "Layout: one segment of running text, or BERT's two segments.", neutral="full_sentences"
+    kind: Literal["full_sentences", "segment_pairs", "sentence_pairs"] = knob(
+        "full_sentences",
+        "Layout: one segment of running text, BERT's two segments, or two sentences.",
+        neutral="full_sentences",
     )
     sequence_length: int = knob(512, "Positions per sequence, special tokens included.", ge=8, le=1 << 20)
-    break_mode: Literal["sentences", "none"] = knob(
+    first_share: float = knob(
+        0.0,
+        "Length curriculum: share of the steps, the first ones, that show first_length positions; BERT has 0.9.",
+        neutral=0.0,
+        ge=0,
+        lt=1,
+    )
+    first_length: int | None = knob(
+        None,
+        "Length curriculum: positions per sequence of the first steps. Without effect from sequence_length up.",
+        neutral=None,
+        ge=8,
+        le=1 << 20,
+    )
+    break_mode: BreakMode = knob(
         "sentences",
-        "Whether sequences end at sentence boundaries (sentences) or at a fixed length (none).",
+        "Running text: sequences end at sentence boundaries (sentences), also wherever a document ends (documents), or "
+        "at a fixed length (none).",
         neutral="sentences",
     )
     negatives: Negatives = knob(
         "random",
-        "Segment pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
+        "Pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
         "swapped has the two segments in reverse order (ALBERT).",
         neutral="random",
     )
     pairing: Pairing = knob(
         "released",
-        "Segment pairs, how they are made: as by the code of BERT and ALBERT (released), or of whole sentences "
+        "Pairs, how they are made: as by the code of BERT and ALBERT (released), or of whole sentences "
         "with partners of the same corpus and length, so that lengths, edges and corpora tell no label (matched).",
         neutral="released",
     )
     excerpt: Excerpt = knob(
         "all",
-        "Segment pairs, a control: what is shown of each segment, in training and of held-out pairs alike: all words, "
+        "Pairs, a control: what is shown of each segment, in training and of held-out pairs alike: all words, "
         "the first eight, the rest, or all in random order (shuffled).",
         neutral="all",
     )
     short_fraction: float = knob(
         0.1, "Segment pairs: share of pairs with a random shorter length.", neutral=0.0, ge=0, le=1
     )
+    short_sequences: float = knob(
+        0.0,
+        "Running text: share of sequences with a random shorter length, as short_fraction is for pairs; held-out text "
+        "keeps its full length.",
+        neutral=0.0,
+        ge=0,
+        le=1,
+    )
     duplicates: int = knob(
-        1, "Segment pairs: how often the text is arranged, with new random draws (BERT's dupe_factor).", neutral=1, ge=1
+        1, "Pairs: how often the text is arranged, with new random draws (BERT's dupe_factor).", neutral=1, ge=1
     )
     short_documents: bool = knob(
         False,
@@ -72,21 +116,33 @@ class InputFormat(Settings):
     )
     lone_negatives: bool = knob(
         False,
-        "Segment pairs, swapped: give a single sentence a random second segment as a negative, "
+        "Pairs, swapped: give a single sentence a random second segment as a negative, "
         "as in ALBERT's released code; by default single sentences are left out.",
         neutral=False,
     )
 
+    @model_validator(mode="after")
+    def _first_steps_have_a_length(self) -> Self:
+        if self.first_share and self.first_length is None:
+            raise ValueError(
+                f"first_share {self.first_share:g} needs first_length, the positions of these steps; BERT has 128"
+            )
+        return self
+
     @once
     def resolved(self) -> Self:
         """The settings with knobs that have no effect set to their neutral values."""
-        if self.kind == "full_sentences":
+        shorter = self.first_length is not None and self.first_length < self.sequence_length
+        form = self if shorter and self.first_share else self._of_one_length(self.sequence_length)
+        if form.kind == "full_sentences":
             idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
-            return self.model_copy(update=idle | off)
-        lone = self.lone_negatives and self.negatives == "swapped" and self.pairing == "released"
-        once = self.short_documents and self.short_fraction > 0
-        return self.model_copy(update={"break_mode": "sentences", "lone_negatives": lone, "short_documents": once})
+            return form.model_copy(update=idle | off)
+        lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
+        short = form.short_fraction if form.kind == "segment_pairs" else 0.0
+        idle = {"break_mode": "sentences", "short_sequences": 0.0}
+        own = {"short_fraction": short, "short_documents": form.short_documents and short > 0, "lone_negatives": lone}
+        return form.model_copy(update=idle | own)
 
     @property
     def gives(self) -> frozenset[str]:
@@ -98,18 +154,36 @@ class InputFormat(Settings):
         """The labels of sequences that its batches hold, which objectives may read."""
         return LABELS[self.kind]
 
-    def heldout(self) -> Self:
-        """The format of the held-out text: running text for every kind, so that measures are comparable."""
-        if self.kind == "full_sentences":
-            return self
-        return self.model_copy(update={"kind": "full_sentences", "break_mode": "none"})
+    def _of_one_length(self, length: int) -> Self:
+        return self.model_copy(update={"sequence_length": length, "first_share": 0.0, "first_length": None})
+
+    def first(self) -> Self | None:
+        """The format of the first steps of a length curriculum, if there is one."""
+        length = self.resolved().first_length
+        return self._of_one_length(length) if length else None
+
+    def phases(self, steps: int) -> list[tuple[int, int]]:
+        """Positions of a sequence and number of steps of each phase of a training of so many steps."""
+        form = self.resolved()
+        first = round(form.first_share * steps)
+        return [(form.first_length, first)] * bool(form.first_length) + [(form.sequence_length, steps - first)]
+
+    def heldout(self, *, blocks: bool = False) -> Self:
+        """The format of the held-out text: running text of full length for all, so that measures are comparable.
+
+        Args:
+            blocks: Whether it is cut at a fixed length for full sentences too, as it is for every other format.
+        """
+        whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
+        shown = {"kind": "full_sentences", "break_mode": "sentences" if whole else "none", "short_sequences": 0.0}
+        return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
-        if self.kind == "segment_pairs":
+        if self.kind != "full_sentences":
             return excerpt(self.arrange_pairs(store), self.excerpt)
-        whole, length = self.break_mode == "sentences", self.sequence_length
-        make = functools.partial(running_text.arrange, store, length, whole_sentences=whole)
+        length = self.sequence_length
+        make = functools.partial(running_text.arrange, store, length, self.break_mode, self.short_sequences)
         return Sequences(store, self._cached(store, "sequences", running_text.RECIPE, make), length)
 
     def arrange_pairs(self, store: TokenStore) -> PairSequences:
@@ -131,7 +205,8 @@ class InputFormat(Settings):
         return PairSequences(store, index, self.sequence_length)
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
-        whole = self.model_copy(update={"excerpt": "all"})  # excerpts are taken from the same sequences
+        whole = self._of_one_length(self.sequence_length)
+        whole = whole.model_copy(update={"excerpt": "all"})  # excerpts are taken from the same sequences
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,

@@ -12,6 +12,9 @@ ALBERT's negatives (Lan et al. 2020, section 3.1) as the other choice:
 * Swapped negatives: half of the pairs have A and B in reverse order (label 1). A single sentence makes no pair.
 * Pairs that are too long lose tokens one by one from the longer segment, at either end with probability 1/2.
 
+Sentence pairs, RoBERTa's SENTENCE-PAIR (Liu et al. 2019, section 4.2), are made in the same way of two sentences at
+a time, whatever their lengths; a random second segment is one sentence.
+
 The other document is drawn uniformly from all others; the released code uses the pair's own after ten failures.
 
 Every draw is a function of its purpose, of the number of the copy and of the first sentence of the pair (or of its
@@ -40,6 +43,7 @@ Negatives = Literal["random", "swapped"]  # where the second segment of a pair t
 class PairSettings(Protocol):
     """The settings of an input format that the construction uses; see `InputFormat`."""
 
+    kind: str
     sequence_length: int
     negatives: Negatives
     short_fraction: float
@@ -100,6 +104,8 @@ def _copy(text: Text, settings: PairSettings, copy: int) -> np.ndarray:
     noise = _noise(copy, sentence)
     target = targets(settings, _noise(copy, text.document) if settings.short_documents else noise)
     end = np.searchsorted(text.sentences, text.sentences[:-1] + target)
+    if settings.kind == "sentence_pairs":
+        end = sentence + 2
     end = np.minimum(end, text.documents[text.document + 1])
     split = sentence + 1 + below(noise, "split", end - sentence - 1)
     alone = end - sentence == 1
@@ -119,7 +125,9 @@ def _copy(text: Text, settings: PairSettings, copy: int) -> np.ndarray:
 
 
 def targets(settings: PairSettings, noise: Draws) -> np.ndarray:
-    """The target number of tokens of a pair that starts with each sentence."""
+    """The target number of tokens of a pair that starts with each sentence; 0 for two sentences of any length."""
+    if settings.kind == "sentence_pairs":
+        return np.zeros(len(noise.rows), dtype=np.int64)
     room = settings.sequence_length - SPECIALS
     shorter = 2 + noise.integers("target", 1, room - 1)[:, 0]
     return np.where(noise.uniform("short", 1)[:, 0] < settings.short_fraction, shorter, room)
@@ -189,7 +197,7 @@ def _truncated(pairs: np.ndarray, room: int, noise: Draws) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class PairSequences:
-    """The segment pairs of a store as sequences.
+    """The pairs of a store as sequences.
 
     Attributes:
         store: The tokens.
@@ -204,25 +212,30 @@ class PairSequences:
     def __len__(self) -> int:
         return self.index.shape[1]
 
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Positions of each pair that are no padding ``[pairs]``."""
+        a_start, a_end, b_start, b_end = self.index[:4]
+        return a_end - a_start + b_end - b_start + SPECIALS
+
     @property
     def fill(self) -> float:
         """The share of positions that are not padding."""
-        a_start, a_end, b_start, b_end = self.index[:4]
-        return float((a_end - a_start + b_end - b_start + SPECIALS).mean() / self.length)
+        return float(self.sizes.mean() / self.length)
 
     def of_several_sentences(self) -> "PairSequences":
         """Without the pairs of a single sentence, whose label is always 1; about half of the others are negatives."""
         return PairSequences(self.store, self.index[:, self.index[5] > 1], self.length)
 
-    def batch(self, indices: np.ndarray) -> Tokens:
-        """The pairs with these numbers, as rows ``[b t]``.
+    def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
+        """The pairs with these numbers, as rows ``[b t]``; of so many positions, by default of all.
 
         The table ``segment`` is 0 for [CLS], A, the first [SEP] and padding, 1 for B and the last [SEP]; the label
         ``sentence`` is 0 if B follows A, else 1, as in BERT's released code.
         """
         indices = np.asarray(indices, dtype=np.int64)
         a_start, a_end, b_start, b_end, label = self.index[:5, indices, None]
-        column = np.arange(self.length)
+        column = np.arange(length or self.length)
         middle = 1 + a_end - a_start
         last = middle + 1 + b_end - b_start
         real, second = column <= last, column > middle

@@ -1,29 +1,48 @@
 """Running text: ``[CLS] text [SEP]``, with an extra ``[SEP]`` where a new document begins inside.
 
-Either whole sentences, packed across documents until the next does not fit (FULL-SENTENCES of Liu et al. 2019, section
-4.2), or stretches of a fixed length.
+Either whole sentences, packed until the next does not fit, across documents or not (FULL-SENTENCES and DOC-SENTENCES of
+Liu et al. 2019, section 4.2), or stretches of a fixed length.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
 
 from lightning_modules.batch import Tokens
+from lightning_modules.data.formats.pairs import chain
 from lightning_modules.data.store import TokenStore
+from lightning_modules.draws import Draws
 
+_SEED = 0  # as for pairs, all runs see the same sequences
 RECIPE = 1  # raise when the same store and settings would give different sequences
 
+BreakMode = Literal["sentences", "documents", "none"]  # where sequences end
 
-def arrange(store: TokenStore, length: int, *, whole_sentences: bool) -> np.ndarray:
+
+def arrange(store: TokenStore, length: int, break_mode: BreakMode, short: float = 0.0) -> np.ndarray:
     """Start of each sequence of a store, and the end ``[sequences + 1]``.
 
     Args:
         store: The tokens.
         length: Positions of a sequence, of which ``[CLS]`` and the last ``[SEP]`` take two.
-        whole_sentences: Whether sequences end at sentence boundaries or at the fixed length.
+        break_mode: Whether sequences end at sentence boundaries, also where a document ends, or at the fixed length.
+        short: Share of sequences that have a random shorter length, as BERT's short pairs: uniform from 2 tokens up,
+            and at least one sentence where sentences are kept whole.
     """
-    return (_packed if whole_sentences else _fixed)(store, length - 2)
+    if break_mode == "none":
+        return _fixed(store, length - 2, short)
+    return _packed(store, length - 2, short, within_documents=break_mode == "documents")
+
+
+def _rooms(room: int, short: float, count: int) -> np.ndarray:
+    """The tokens that each of some sequences has room for ``[count]``."""
+    number = np.arange(count)
+    noise = Draws(_SEED, number, number, np.zeros_like(number), stream="short sequences")
+    shorter = 2 + noise.integers("room", 1, room - 1)[:, 0]
+    return np.where(noise.uniform("short", 1)[:, 0] < short, shorter, room)
 
 
 def _inner_starts(store: TokenStore) -> np.ndarray:
@@ -31,19 +50,23 @@ def _inner_starts(store: TokenStore) -> np.ndarray:
     return np.setdiff1d(store.document_starts, [0, len(store.ids)])
 
 
-def _fixed(store: TokenStore, room: int) -> np.ndarray:
+def _fixed(store: TokenStore, room: int, short: float) -> np.ndarray:
     """Bounds of stretches of ``room`` tokens, where a document's start counts as one extra token (its separator).
 
     A separator at the edge of a stretch is omitted, which makes that sequence one token shorter.
     """
     starts = _inner_starts(store)
     separators = starts + np.arange(len(starts))  # their positions in the text with separators
-    edges = np.arange(0, len(store.ids) + len(starts), room)
+    total = len(store.ids) + len(starts)
+    edges = np.arange(0, total, room)
+    if short:
+        edges = np.cumsum(np.append(0, _rooms(room, short, -(-total // 2))))  # the shortest has two tokens
+        edges = edges[edges < total]
     bounds = edges - np.searchsorted(separators, edges, side="left")
     return np.unique(np.append(bounds, len(store.ids)))
 
 
-def _packed(store: TokenStore, room: int) -> np.ndarray:
+def _packed(store: TokenStore, room: int, short: float, *, within_documents: bool) -> np.ndarray:
     """Bounds of greedily packed whole sentences, long ones cut into pieces of ``room`` tokens."""
     sentences = np.unique(store.sentences)  # without empty ones
     pieces = -(-np.diff(sentences) // room)
@@ -53,11 +76,13 @@ def _packed(store: TokenStore, room: int) -> np.ndarray:
     cost = np.concatenate([[0], np.cumsum(np.diff(np.append(starts, len(store.ids))) + opens)])
     # A sequence that starts with unit i ends before the first unit that does not fit; the separator of its own first
     # unit is omitted.
-    after = np.searchsorted(cost, cost[:-1] + opens + room, side="right") - 1
-    jumps, first, unit = after.tolist(), [0], 0
-    while (unit := jumps[unit]) < len(jumps):
-        first.append(unit)
-    return np.append(starts[first], len(store.ids))
+    unit = np.arange(len(starts))
+    rooms = _rooms(room, short, len(starts)) if short else room
+    after = np.maximum(np.searchsorted(cost, cost[:-1] + opens + rooms, side="right") - 1, unit + 1)
+    if within_documents:
+        following = np.append(np.flatnonzero(opens), len(starts))  # first units of documents after the first
+        after = np.minimum(after, following[np.searchsorted(following, unit, side="right")])
+    return np.append(starts[chain(after)], len(store.ids))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,20 +106,27 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Positions of each sequence that are no padding ``[sequences]``."""
+        start, end = self.bounds[:-1], self.bounds[1:]
+        first, stop = np.searchsorted(self._starts, start, "right"), np.searchsorted(self._starts, end, "left")
+        return end - start + stop - first + 2
+
     @property
     def fill(self) -> float:
         """The share of positions that are not padding."""
-        inside = int((~np.isin(self._starts, self.bounds)).sum())
-        return (len(self.store.ids) + inside + 2 * len(self)) / (len(self) * self.length)
+        return float(self.sizes.mean() / self.length)
 
-    def batch(self, indices: np.ndarray) -> Tokens:
-        """The sequences with these numbers, as rows ``[b t]``."""
+    def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
+        """The sequences with these numbers, as rows ``[b t]``; of so many positions, by default of all."""
         indices = np.asarray(indices, dtype=np.int64)
         start, end = self.bounds[indices], self.bounds[indices + 1]
-        column = np.arange(self.length)
+        length = length or self.length
+        column = np.arange(length)
         first = np.searchsorted(self._starts, start, side="right")
         inner = np.searchsorted(self._starts, end, side="left") - first  # documents that begin inside a row
-        separator = np.zeros((len(indices), self.length), dtype=bool)
+        separator = np.zeros((len(indices), length), dtype=bool)
         source = start[:, None] + (column - 1)
         if inner.any():
             rows = np.repeat(np.arange(len(indices)), inner)

@@ -3,22 +3,27 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_modules.batch import Example
-from lightning_modules.config import ConfigError
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.data.formats.running_text import Sequences
-from lightning_modules.data.order import shuffled
+from lightning_modules.data.order.phases import phases
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.data.order.resumable import Resumable
 from lightning_modules.draws import Draws
 
+_ADDED = {"by_tokens": False, "first_steps": 0}  # later than the first checkpoints, where they are without effect
+
 
 class Batches(Resumable):
     """The training batches of one rank, micro-batch by micro-batch; resumable exactly.
+
+    Steps by tokens have rows no longer than the longest of their micro-batch. The padding that is left out changes no
+    number but rounding, and which random numbers of dropout meet which position.
 
     Each ``Example.counts`` holds the counts of the whole optimiser step. For that, every rank prepares the
     global batch (0.1 ms) and yields only its own rows.
@@ -35,12 +40,9 @@ class Batches(Resumable):
         rank: int = 0,
         world_size: int = 1,
         workers: int = 0,
+        first: Sequences | PairSequences | None = None,
     ) -> None:
-        if len(sequences) == 0:
-            raise ConfigError(
-                [f"the text of {sequences.store.folder} has no sequence of {sequences.length} positions; add text."]
-            )
-        self.sequences, self.portions, self.prepare = sequences, portions, prepare
+        self.phases, self.portions, self.prepare = phases(sequences, portions, first), portions, prepare
         self.rank, self.world_size, self.workers = rank, world_size, workers
         self.micro_batches = portions.micro_batches(world_size)
         self.position = 0  # micro-batches yielded
@@ -73,13 +75,14 @@ class Batches(Resumable):
     def step(self, step: int) -> list[Example]:
         """This rank's micro-batches of an optimiser step."""
         own, counts = [], {}
-        draws = shuffled.presented(self.portions, step, len(self.sequences))
-        share = self.portions.batch_size // self.world_size
-        micro = min(self.portions.micro_batch_size or share, share)
-        for rank in range(self.world_size):
-            for start in range(rank * share, (rank + 1) * share, micro):
-                part = _rows(draws, slice(start, min(start + micro, (rank + 1) * share)))
-                example = self.prepare(self.sequences.batch(part.sample), part, self.sequences.store.vocabulary)
+        phase = next(phase for phase in reversed(self.phases) if phase.start <= step)
+        sequences, draws = phase.sequences, phase.presented(step)
+        sizes = phase.order.sizes[draws.sample]
+        for rank, parts in enumerate(self.portions.divided(sizes, self.world_size)):
+            for rows in parts:
+                length = int(sizes[rows].max()) if self.portions.by_tokens else sequences.length
+                part = _rows(draws, rows)
+                example = self.prepare(sequences.batch(part.sample, length), part, sequences.store.vocabulary)
                 for name, count in example.counts.items():
                     counts[name] = counts.get(name, 0.0) + count
                 own += [example] if rank == self.rank else []
@@ -90,10 +93,14 @@ class Batches(Resumable):
     def _portions(self) -> dict:
         counted = asdict(self.portions)
         del counted["steps"]  # a longer run may continue a shorter one
-        return counted | {"world_size": self.world_size, "sequences": len(self.sequences)}
+        counted = {name: value for name, value in counted.items() if name not in _ADDED or value != _ADDED[name]}
+        numbers = {"sequences": len(self.phases[-1].sequences)}
+        if len(self.phases) > 1:
+            numbers["first_sequences"] = len(self.phases[0].sequences)
+        return counted | {"world_size": self.world_size, **numbers}
 
 
-def _rows(draws: Draws, rows: slice) -> Draws:
+def _rows(draws: Draws, rows: np.ndarray) -> Draws:
     return Draws(draws.seed, draws.rows[rows], draws.sample[rows], draws.epoch[rows])
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from lightning_modules.config import ConfigError
 
 
@@ -14,12 +16,16 @@ class Portions:
         batch_size: Sequences per optimiser step, over all ranks and micro-batches.
         steps: Optimiser steps.
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
+        by_tokens: Whether a step has as many tokens as so many full sequences, instead of so many sequences.
+        first_steps: The steps that show a shorter arrangement of the text, before the others.
     """
 
     seed: int
     batch_size: int
     steps: int
     micro_batch_size: int | None = None
+    by_tokens: bool = False
+    first_steps: int = 0
 
     def micro_batches(self, world_size: int = 1) -> int:
         """Forward passes per optimiser step on one rank.
@@ -33,3 +39,31 @@ class Portions:
             )
         rows = self.batch_size // world_size
         return -(-rows // min(self.micro_batch_size or rows, rows))
+
+    def divided(self, sizes: np.ndarray, world_size: int) -> list[list[np.ndarray]]:
+        """The rows of a step as micro-batches, by rank.
+
+        Of equally many rows each, in their order; by tokens of about equally many tokens each, and of similar lengths,
+        so that little padding is computed.
+
+        Args:
+            sizes: Positions of each row that are no padding ``[b]``.
+            world_size: Number of ranks.
+        """
+        if self.by_tokens:
+            groups = _alike(sizes, self.micro_batches(world_size) * world_size)
+            return [groups[rank::world_size] for rank in range(world_size)]
+        share = self.batch_size // world_size
+        micro = min(self.micro_batch_size or share, share)
+        ranks = np.arange(len(sizes)).reshape(world_size, share)
+        return [[own[start : start + micro] for start in range(0, share, micro)] for own in ranks]
+
+
+def _alike(sizes: np.ndarray, count: int) -> list[np.ndarray]:
+    """Rows in so many groups, none empty, of similar lengths and about equally many tokens."""
+    rows = np.argsort(sizes, kind="stable")
+    begins = np.cumsum(sizes[rows]) - sizes[rows]
+    number = np.arange(count)
+    edges = np.searchsorted(begins, number * sizes.sum() / count)
+    edges = np.maximum.accumulate(edges - number) + number
+    return np.split(rows, np.minimum(edges, len(rows) - count + number)[1:])

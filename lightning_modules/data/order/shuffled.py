@@ -1,27 +1,82 @@
 """Every sequence once per epoch, each epoch in a new order.
 
-Presentation ``p`` (the p-th sequence shown since training began) is sequence ``order[p % n]`` of epoch ``p // n``.
-Optimiser step ``s`` takes presentations ``s * batch_size`` and up, so batches may cross epochs and none is short.
+Presentation ``p`` (the p-th sequence shown since the order began) is sequence ``order[p % n]`` of epoch ``p // n``. An
+optimiser step takes consecutive presentations, so batches may cross epochs and none is short. How many it takes follows
+from the seed and the step alone: a fixed number of sequences, or as many as hold a fixed number of tokens.
 """
 
 import functools
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from lightning_modules.data.order.portions import Portions
 from lightning_modules.draws import Draws, permutation
 
 
-def presented(portions: Portions, step: int, count: int) -> Draws:
-    """The sequences, of ``count``, that a step presents, and the keys of their noise."""
-    size = portions.batch_size
-    rows = np.arange(step * size, (step + 1) * size, dtype=np.int64)
-    epoch, place = np.divmod(rows, count)
-    sample = np.empty(size, dtype=np.int64)
-    for number in np.unique(epoch).tolist():
-        in_epoch = epoch == number
-        sample[in_epoch] = _order(portions.seed, number, count)[place[in_epoch]]
-    return Draws(seed=portions.seed, rows=rows, sample=sample, epoch=epoch)
+@dataclass(frozen=True, eq=False)
+class BySequences:
+    """The order in which steps of equally many sequences show a text.
+
+    Attributes:
+        seed: The data seed.
+        sizes: Positions that are no padding of each sequence ``[n]``.
+        batch: Sequences per step.
+        before: Presentations of an earlier order of the same training; noise is counted on from there.
+    """
+
+    seed: int
+    sizes: np.ndarray
+    batch: int
+    before: int = 0
+
+    def first(self, step: int) -> int:
+        """The presentation with which a step begins."""
+        return step * self.batch
+
+    def presented(self, step: int) -> Draws:
+        """The sequences that a step presents, and the keys of their noise."""
+        shown = np.arange(self.first(step), self.first(step + 1), dtype=np.int64)
+        epoch, place = np.divmod(shown, len(self.sizes))
+        sample = np.empty_like(shown)
+        for number in np.unique(epoch).tolist():
+            in_epoch = epoch == number
+            sample[in_epoch] = _order(self.seed, number, len(self.sizes))[place[in_epoch]]
+        return Draws(seed=self.seed, rows=self.before + shown, sample=sample, epoch=epoch)
+
+    def lengths(self, steps: int) -> np.ndarray:
+        """How many sequences of each number of real positions the first steps present ``[longest + 1]``."""
+        epochs, rest = divmod(self.first(steps), len(self.sizes))
+        last = self.sizes[_order(self.seed, epochs, len(self.sizes))[:rest]]
+        counts = np.bincount(self.sizes)
+        return epochs * counts + np.bincount(last, minlength=len(counts))
+
+
+@dataclass(frozen=True, eq=False)
+class ByTokens(BySequences):
+    """The order in which steps of equally many tokens show a text: more sequences where they are shorter.
+
+    Step ``s`` takes the presentations whose first tokens are numbers ``s * batch`` to ``(s + 1) * batch - 1`` of all
+    tokens shown: so all steps together are exact to one sequence, however many they are.
+
+    Attributes:
+        batch: Tokens per step, special ones included, padding not.
+    """
+
+    _begins: dict[int, np.ndarray] = field(default_factory=dict, init=False, repr=False)
+
+    def first(self, step: int) -> int:
+        """The presentation with which a step begins."""
+        epoch, token = divmod(step * self.batch, int(self.sizes.sum()))
+        return epoch * len(self.sizes) + int(np.searchsorted(self._begin(epoch), token))
+
+    def _begin(self, epoch: int) -> np.ndarray:
+        """The tokens before each place of an epoch."""
+        if epoch not in self._begins:
+            for done in [number for number in self._begins if number < epoch - 1]:
+                del self._begins[done]
+            sizes = self.sizes[_order(self.seed, epoch, len(self.sizes))]
+            self._begins[epoch] = np.cumsum(sizes) - sizes
+        return self._begins[epoch]
 
 
 @functools.lru_cache(maxsize=2)

@@ -13,6 +13,7 @@ from lightning_modules.data import InputFormat, TokenStore, Vocabulary
 DOCUMENTS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=8).filter(
     lambda documents: sum(map(sum, documents)) > 0
 )
+MODES = st.sampled_from(["sentences", "documents", "none"])
 
 
 def make_store(folder, documents):
@@ -25,7 +26,7 @@ def make_store(folder, documents):
     return TokenStore(folder, np.arange(5, size, dtype=np.uint16), sentences, starts, vocabulary, size)
 
 
-def packed_slowly(store, room):
+def packed_slowly(store, room, within_documents=False):
     """The reference: one sentence after the other."""
     starts = set(store.document_starts[1:-1].tolist())
     units = []
@@ -34,7 +35,7 @@ def packed_slowly(store, room):
     rows = []
     for begin, end in units:
         inside = sum(rows[-1][0] < s <= begin for s in starts) if rows else 0
-        if rows and end - rows[-1][0] + inside <= room:
+        if rows and end - rows[-1][0] + inside <= room and not (within_documents and inside):
             rows[-1] = (rows[-1][0], end)
         else:
             rows.append((begin, end))
@@ -42,10 +43,10 @@ def packed_slowly(store, room):
 
 
 @settings(max_examples=200, deadline=None)
-@given(documents=DOCUMENTS, length=st.integers(8, 40), mode=st.sampled_from(["sentences", "none"]))
-def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, documents, length, mode):
+@given(documents=DOCUMENTS, length=st.integers(8, 40), mode=MODES, short=st.sampled_from([0.0, 0.0, 0.3, 1.0]))
+def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, documents, length, mode, short):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    sequences = InputFormat(sequence_length=length, break_mode=mode).arrange(store)
+    sequences = InputFormat(sequence_length=length, break_mode=mode, short_sequences=short).arrange(store)
     tokens = sequences.batch(np.arange(len(sequences)))
     ids, real, special = tokens.ids.numpy(), tokens.real.numpy(), tokens.special.numpy()
     assert ids.shape == (len(sequences), length)
@@ -71,11 +72,71 @@ def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, d
 @given(
     documents=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=8),
     length=st.integers(8, 40),
+    mode=st.sampled_from(["sentences", "documents"]),
 )
-def test_sentences_are_packed_greedily_and_long_ones_cut(tmp_path_factory, documents, length):
+def test_sentences_are_packed_greedily_and_long_ones_cut(tmp_path_factory, documents, length, mode):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    bounds = InputFormat(sequence_length=length).arrange(store).bounds.tolist()
-    assert list(itertools.pairwise(bounds)) == packed_slowly(store, length - 2)
+    bounds = InputFormat(sequence_length=length, break_mode=mode).arrange(store).bounds.tolist()
+    assert list(itertools.pairwise(bounds)) == packed_slowly(store, length - 2, mode == "documents")
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents=DOCUMENTS, length=st.integers(8, 40))
+def test_sequences_of_documents_never_cross_one(tmp_path_factory, documents, length):
+    store = make_store(tmp_path_factory.mktemp("s"), documents)
+    sequences = InputFormat(sequence_length=length, break_mode="documents").arrange(store)
+    edges, inner = sequences.bounds, store.document_starts
+    assert set(inner.tolist()) <= set(edges.tolist())
+    assert (
+        not (sequences.batch(np.arange(len(sequences))).ids[:, 1:-1] == 3)[:, :-1]
+        .logical_and(sequences.batch(np.arange(len(sequences))).ids[:, 2:-1] > 4)
+        .any()
+    ), "no separator has text after it"
+
+
+def test_documents_are_held_out_in_blocks_as_pairs_are_so_that_losses_compare():
+    measured = {InputFormat(**knobs).heldout().resolved() for knobs in (
+        {"break_mode": "none"}, {"break_mode": "documents"}, {"kind": "segment_pairs"}, {"kind": "sentence_pairs"}
+    )}  # fmt: skip
+    assert measured == {InputFormat(break_mode="none").resolved()}
+    assert InputFormat().heldout().break_mode == "sentences"
+    assert InputFormat().heldout(blocks=True).resolved() in measured
+
+
+@pytest.fixture
+def novel(tmp_path):
+    """Four hundred documents of 5 to 60 sentences of one to three tokens."""
+    lengths = np.random.default_rng(0)
+    return make_store(tmp_path, [lengths.integers(1, 4, lengths.integers(5, 61)).tolist() for _ in range(400)])
+
+
+def sizes(sequences):
+    """Tokens and separators of each sequence but the last."""
+    return sequences.batch(np.arange(len(sequences) - 1)).real.sum(1).numpy() - 2
+
+
+@pytest.mark.parametrize("mode", ["sentences", "none"])
+def test_a_share_of_the_sequences_is_short_and_uniform_in_length(novel, mode):
+    made = InputFormat(sequence_length=34, break_mode=mode, short_sequences=0.25).arrange(novel)
+    short = sizes(made) < 28
+    assert short.mean() == pytest.approx(0.25 * 26 / 31, abs=0.03)
+    assert sizes(made)[short].mean() == pytest.approx((2 + 27) / 2, abs=1.2)
+    assert (sizes(InputFormat(sequence_length=34, break_mode=mode).arrange(novel)) < 28).mean() < 0.01
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents=DOCUMENTS, length=st.integers(8, 40), mode=st.sampled_from(["sentences", "documents"]))
+def test_short_sequences_are_whole_sentences_too(tmp_path_factory, documents, length, mode):
+    store = make_store(tmp_path_factory.mktemp("s"), documents)
+    bounds = InputFormat(sequence_length=length, break_mode=mode, short_sequences=1.0).arrange(store).bounds
+    pieces = [np.arange(a, b, length - 2) for a, b in itertools.pairwise(store.sentences.tolist())]
+    assert set(bounds.tolist()) <= {*np.concatenate(pieces).tolist(), len(store.ids)}
+
+
+def test_held_out_text_keeps_its_length():
+    assert InputFormat(short_sequences=0.5).heldout() == InputFormat()
+    pairs = InputFormat(kind="segment_pairs", short_sequences=0.5)
+    assert pairs.essence() == InputFormat(kind="segment_pairs").essence()
 
 
 def test_fixed_lengths_leave_no_padding_but_the_last(tmp_path):

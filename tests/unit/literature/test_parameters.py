@@ -183,7 +183,9 @@ def test_without_a_name_all_published_counts_are_listed(command, found):
 def test_a_system_a_configuration_or_a_changed_one_shows_its_parts(command):
     shown = command("bert_base").output
     assert "prints 110 M: 109.48 M counted" in shown
-    assert "588 M FLOPs a token, 77.1 T FLOPs a step of 131 k tokens" in shown
+    assert "558 M FLOPs a token, 23.8 T FLOPs a step of 42.6 k tokens, forward and backward, means" in shown
+    full = command("bert_base", "--set", "format.first_share=0").output
+    assert "588 M FLOPs a token, 77.1 T FLOPs a step of 131 k tokens, forward and backward\n" in full
     assert "prints 60 M" in command("albert_t1_albert_xlarge").output
     changed = command("bert_base", "--set", "model.num_layers=3").output
     assert "46,315,580" in changed
@@ -225,9 +227,19 @@ def _counted(system: System, rows: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_formula_is_torchs_count_for_every_system(name):
-    system = SYSTEMS[name].but(**{"training.batch_size": 2})
+    system = SYSTEMS[name].but(**{"training.batch_size": 2, "format.first_share": 0.0})
     assert system.flops_per_step() == pytest.approx(_counted(system, 2), rel=0.002)
     assert system.flops_per_token() == system.flops_per_step() / (2 * system.format.sequence_length)
+
+
+def test_a_curriculum_costs_what_its_phases_cost():
+    bert = SYSTEMS["bert_base"]
+    short, full = (
+        bert.but(**{"format.first_share": 0.0, "format.sequence_length": length, "training.steps": steps})
+        for length, steps in ((128, 900_000), (512, 100_000))
+    )
+    assert bert.tokens() == short.tokens() + full.tokens() == 256 * (128 * 900_000 + 512 * 100_000)
+    assert bert.flops() == pytest.approx(short.flops() + full.flops(), rel=1e-12)
 
 
 SMALL = {"model.num_layers": 4, "model.hidden_size": 64, "model.num_heads": 4, "data.tokenizer.vocab_size": 500,

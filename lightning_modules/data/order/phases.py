@@ -1,0 +1,86 @@
+"""The phases of a training: first a shorter arrangement of its text, if there is one, then the full one."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data.formats.pairs import PairSequences
+from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.order.portions import Portions
+from lightning_modules.data.order.shuffled import BySequences, ByTokens
+from lightning_modules.draws import Draws
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """Consecutive steps of a training that show one arrangement of its text.
+
+    Attributes:
+        sequences: The arrangement.
+        order: Which of its sequences come when.
+        start: The step of the training with which it begins.
+        steps: Its steps.
+    """
+
+    sequences: Sequences | PairSequences
+    order: BySequences
+    start: int
+    steps: int
+
+    def presented(self, step: int) -> Draws:
+        """The sequences that a step of the training presents, and the keys of their noise."""
+        return self.order.presented(step - self.start)
+
+    def lengths(self, step: int) -> np.ndarray:
+        """How many of its sequences of each number of real positions are presented before a step of the training."""
+        return self.order.lengths(min(max(step - self.start, 0), self.steps))
+
+
+def phases(
+    sequences: Sequences | PairSequences, portions: Portions, first: Sequences | PairSequences | None = None
+) -> list[Phase]:
+    """The phases of a training.
+
+    Args:
+        sequences: The arrangement of the last steps, or of all.
+        portions: Batch sizes and steps.
+        first: The arrangement of the first steps.
+
+    Raises:
+        ConfigError: When an arrangement has no sequence.
+    """
+    parts = [(sequences, portions.first_steps, max(portions.steps - portions.first_steps, 0))]
+    parts = [(first, 0, portions.first_steps), *parts] if first is not None else parts
+    made: list[Phase] = []
+    for arranged, start, steps in parts:
+        if len(arranged) == 0:
+            raise ConfigError(
+                [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions; add text."]
+            )
+        before = made[-1].order.first(made[-1].steps) if made else 0
+        kind, unit = (ByTokens, arranged.length) if portions.by_tokens else (BySequences, 1)
+        order = kind(portions.seed, arranged.sizes, portions.batch_size * unit, before)
+        made.append(Phase(arranged, order, start, steps))
+    return made
+
+
+def shown(made: list[Phase], portions: Portions, steps: int) -> Counter[int]:
+    """Positions -> how many rows of so many positions the first steps of a training show.
+
+    Where steps have equally many sequences, rows count in full, as published costs do; by tokens without padding.
+    """
+    rows: Counter[int] = Counter()
+    for phase in made:
+        lengths = phase.lengths(steps)
+        if portions.by_tokens:
+            rows.update({int(length): int(lengths[length]) for length in np.flatnonzero(lengths)})
+        else:
+            rows[phase.sequences.length] += int(lengths.sum())
+    return rows
+
+
+def real_tokens(made: list[Phase], steps: int) -> int:
+    """The positions that are no padding of all rows that the first steps of a training show."""
+    return sum(int(np.dot(lengths, np.arange(len(lengths)))) for lengths in (phase.lengths(steps) for phase in made))

@@ -1,0 +1,48 @@
+"""The settings of a training that are no optimiser's."""
+
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from lightning_modules.config import Settings, canonical, knob
+
+
+class Training(Settings):
+    """Length, batch size and precision of a training."""
+
+    steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
+    batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1)
+    batch_by: Literal["sequences", "tokens"] = knob(
+        "sequences",
+        "What batch_size counts: sequences, or the tokens of so many full ones (tokens), for which a step shows more "
+        "sequences where they are shorter (Liu et al. 2019, section 4.2).",
+        neutral="sequences",
+    )
+    micro_batch_size: int | None = knob(
+        None, "Sequences per forward pass, to save memory; by default the whole batch.", neutral=None, ge=1
+    )
+    warm_start: tuple[int, ...] = knob(
+        (),
+        "Depths, in ascending order, of shallower runs of this system. Each run starts from the stacked weights of the "
+        "one before, this one from the last (ALBERT, section 4.8).",
+        neutral=(),
+    )
+    start: dict[str, Any] = knob(
+        {},
+        "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here; "
+        "empty for random weights. Both have the same backbone and text; optimiser and schedule start anew.",
+        neutral={},
+    )
+    clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)
+    precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
+
+    def __hash__(self) -> int:
+        return hash(canonical(self.essence()))  # a mapping has no hash of its own
+
+    @model_validator(mode="after")
+    def _whole_micro_batches(self) -> Self:
+        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not a multiple of micro_batch_size {self.micro_batch_size}"
+            )
+        return self

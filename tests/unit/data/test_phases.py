@@ -1,0 +1,225 @@
+"""Steps by tokens and the length curriculum: what each step shows, on any number of ranks, and after any restart."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_modules.batch import Example
+from lightning_modules.config import ConfigError
+from lightning_modules.data import InputFormat
+from lightning_modules.data.order.batches import Batches
+from lightning_modules.data.order.phases import phases, real_tokens, shown
+from lightning_modules.data.order.portions import Portions
+from lightning_modules.data.order.shuffled import BySequences, ByTokens
+from lightning_modules.objectives import MaskedLM, Masking
+from tests.unit.data.test_formats import make_store
+from tests.unit.data.test_loader import hide, samples, seen
+
+SIZES = st.lists(st.integers(3, 12), min_size=1, max_size=30).map(np.array)
+LONGEST = 12
+
+
+def every_presentation(order, steps):
+    """Numbers, sequences and epochs of all presentations of the first steps."""
+    draws = [order.presented(step) for step in range(steps)]
+    return [np.concatenate([getattr(d, name) for d in draws]) for name in ("rows", "sample", "epoch")]
+
+
+def slowly(order, steps):
+    """The reference: one presentation after the other, each in the step in which its first token falls."""
+    epoch = BySequences(order.seed, order.sizes, len(order.sizes))
+    numbers = (n for number in itertools.count() for n in epoch.presented(number).sample.tolist())
+    rows, token = [[] for _ in range(steps)], 0
+    while (step := token // order.batch) < steps:
+        rows[step].append(next(numbers))
+        token += int(order.sizes[rows[step][-1]])
+    return rows
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=SIZES, batch=st.integers(1, 9), steps=st.integers(1, 12), seed=st.integers(0, 5))
+def test_steps_by_tokens_show_what_one_presentation_after_the_other_shows(sizes, batch, steps, seed):
+    order = ByTokens(seed, sizes, batch * LONGEST)
+    assert [order.presented(step).sample.tolist() for step in range(steps)] == slowly(order, steps)
+    backwards = [order.presented(step).sample.tolist() for step in reversed(range(steps))]
+    assert backwards[::-1] == slowly(order, steps), "a step does not depend on those asked for before"
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=SIZES, batch=st.integers(1, 9), steps=st.integers(1, 12))
+def test_steps_by_tokens_are_equal_and_every_sequence_comes_once_an_epoch(sizes, batch, steps):
+    order = ByTokens(0, sizes, batch * LONGEST)
+    rows, sample, epoch = every_presentation(order, steps)
+    assert rows.tolist() == list(range(len(rows)))
+    counts = Counter(zip(epoch.tolist(), sample.tolist(), strict=True))
+    assert set(counts.values()) <= {1}
+    assert all(sum(e == number for e, _ in counts) == len(sizes) for number in range(epoch[-1]))
+    assert abs(sizes[sample].sum() - steps * order.batch) < LONGEST
+    assert all(len(order.presented(step).rows) >= batch for step in range(steps)), "enough for ranks and micro-batches"
+    assert order.lengths(steps).tolist() == np.bincount(sizes[sample], minlength=sizes.max() + 1).tolist()
+
+
+def test_full_sequences_make_steps_of_equally_many_sequences():
+    full = np.full(17, LONGEST)
+    by_tokens, by_sequences = ByTokens(3, full, 4 * LONGEST), BySequences(3, full, 4)
+    for step in range(20):
+        one, other = by_tokens.presented(step), by_sequences.presented(step)
+        assert [one.rows.tolist(), one.sample.tolist()] == [other.rows.tolist(), other.sample.tolist()]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    sizes=st.lists(st.integers(3, LONGEST), min_size=8, max_size=60).map(np.array),
+    micro=st.sampled_from([1, 2, 4, 8, None]),
+)
+def test_the_groups_of_a_step_hold_each_row_once_in_similar_lengths_and_none_is_empty(sizes, micro):
+    portions = Portions(0, 8, 1, micro, by_tokens=True)
+    for world in (1, 2, 4):
+        groups = portions.divided(sizes, world)
+        assert [len(parts) for parts in groups] == [portions.micro_batches(world)] * world
+        in_turn = [rows for parts in zip(*groups, strict=True) for rows in parts]
+        assert min(map(len, in_turn)) > 0
+        assert sorted(np.concatenate(in_turn).tolist()) == list(range(len(sizes)))
+        assert (np.diff(sizes[np.concatenate(in_turn)]) >= 0).all()
+        if len(sizes) > 4 * len(in_turn):
+            assert max(sizes[rows].sum() for rows in in_turn) <= sizes.sum() / len(in_turn) + 2 * LONGEST
+
+
+@pytest.fixture
+def text(tmp_path):
+    lengths = np.random.default_rng(0)
+    return make_store(tmp_path, [lengths.integers(1, 9, lengths.integers(1, 7)).tolist() for _ in range(60)])
+
+
+@pytest.fixture
+def sequences(text):
+    """Sequences of unequal lengths."""
+    return InputFormat(sequence_length=16, break_mode="documents").arrange(text)
+
+
+@pytest.fixture
+def shorter(text):
+    return InputFormat(sequence_length=10, break_mode="documents").arrange(text)
+
+
+BY_TOKENS = Portions(3, 8, 5, micro_batch_size=4, by_tokens=True)
+CURRICULUM = Portions(3, 8, 5, micro_batch_size=4, first_steps=3)
+
+
+def loader(sequences, shorter, portions, **options):
+    return Batches(sequences, portions, hide, first=shorter if portions.first_steps else None, **options)
+
+
+def contents(examples):
+    """What a step shows, whatever the order and the padding of its rows."""
+    rows = []
+    for example in examples:
+        hidden = np.zeros(example.inputs.ids.shape, dtype=bool).reshape(-1)
+        hidden[example.targets["mlm"].where.numpy()] = True
+        for ids, real, chosen in zip(
+            example.inputs.ids, example.inputs.real, hidden.reshape(example.inputs.ids.shape), strict=True
+        ):
+            rows.append((ids[real].tolist(), chosen[real.numpy()].tolist()))
+    return sorted(rows)
+
+
+@pytest.mark.parametrize("portions", [BY_TOKENS, CURRICULUM, replace(CURRICULUM, by_tokens=True)])
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("micro", [None, 1, 2])
+def test_ranks_and_micro_batches_divide_one_batch(sequences, shorter, portions, world, micro):
+    whole = list(loader(sequences, shorter, replace(portions, micro_batch_size=None)))
+    ranks = [
+        list(loader(sequences, shorter, replace(portions, micro_batch_size=micro), rank=rank, world_size=world))
+        for rank in range(world)
+    ]
+    each = len(ranks[0]) // portions.steps
+    for step, example in enumerate(whole):
+        parts = [part for own in ranks for part in own[step * each : step * each + each]]
+        assert contents(parts) == contents([example])
+        assert [part.counts for part in parts] == [example.counts] * (each * world)
+        assert example.counts == {"mlm": example.targets["mlm"].count()}
+
+
+@pytest.mark.parametrize("portions", [BY_TOKENS, CURRICULUM, replace(CURRICULUM, by_tokens=True)])
+@pytest.mark.parametrize("position", range(11))
+def test_resuming_anywhere_in_either_phase_goes_on_exactly(sequences, shorter, portions, position):
+    straight = loader(sequences, shorter, portions)
+    expected, states = [], [straight.state_dict()]
+    for example in straight:
+        expected.append(example)
+        states.append(straight.state_dict())
+    assert len(expected) == 10
+    resumed = loader(sequences, shorter, portions)
+    resumed.load_state_dict(states[position])
+    if position < 10:
+        assert seen(resumed) == seen(expected[position:])
+
+
+def test_rows_are_cut_where_the_longest_of_their_micro_batch_ends_and_hide_the_same(sequences):
+    objective = MaskedLM(masking=Masking(rate=0.4))
+
+    def prepare(tokens, draws, vocabulary):
+        return objective.corrupt(Example.of(tokens), draws, vocabulary)
+
+    portions = Portions(0, 8, 6, micro_batch_size=1, by_tokens=True)
+    padding = []
+    for example in Batches(sequences, portions, prepare):
+        real = example.inputs.real
+        assert real.any(0).all(), "no column is padding alone"
+        padding.append(1 - real.float().mean().item())
+    assert np.mean(padding) < 0.1 < 1 - sequences.fill
+    draws = Batches(sequences, portions).phases[0].presented(0)
+    vocabulary = sequences.store.vocabulary
+    full, cut = (
+        prepare(sequences.batch(draws.sample, n), draws, vocabulary)
+        for n in (None, int(sequences.sizes[draws.sample].max()))
+    )
+    length = cut.inputs.ids.shape[1]
+    assert torch.equal(cut.inputs.ids, full.inputs.ids[:, :length])
+    assert torch.equal(cut.targets["mlm"].ids, full.targets["mlm"].ids)
+    assert (cut.targets["mlm"].where % length).tolist() == (full.targets["mlm"].where % 16).tolist()
+
+
+def test_the_first_steps_show_the_shorter_text_and_no_noise_comes_twice(sequences, shorter):
+    made = phases(sequences, CURRICULUM, shorter)
+    assert [(phase.sequences.length, phase.start, phase.steps) for phase in made] == [(10, 0, 3), (16, 3, 2)]
+    keys = np.concatenate([made[step >= 3].presented(step).rows for step in range(5)])
+    assert keys.tolist() == list(range(40))
+    widths = [
+        example.inputs.ids.shape for example in loader(sequences, shorter, replace(CURRICULUM, micro_batch_size=None))
+    ]
+    assert widths == [(8, 10)] * 3 + [(8, 16)] * 2
+    order = samples(loader(sequences, shorter, CURRICULUM))
+    full = samples(Batches(sequences, Portions(3, 8, 2)))
+    assert order[24:] == full, "the full text begins anew"
+
+
+@pytest.mark.parametrize("portions", [Portions(3, 8, 5), BY_TOKENS, CURRICULUM, replace(CURRICULUM, by_tokens=True)])
+def test_what_is_counted_is_what_was_shown(sequences, shorter, portions):
+    made = phases(sequences, portions, shorter if portions.first_steps else None)
+    for steps in range(6):
+        examples = list(itertools.islice(loader(sequences, shorter, portions), steps * portions.micro_batches()))
+        real = Counter(n for example in examples for n in example.inputs.real.sum(1).tolist())
+        full = Counter(example.inputs.ids.shape[1] for example in examples for _ in example.inputs.ids)
+        assert shown(made, portions, steps) == (real if portions.by_tokens else full)
+        assert real_tokens(made, steps) == sum(size * rows for size, rows in real.items())
+
+
+def test_a_position_of_another_curriculum_is_refused(sequences, shorter):
+    state = loader(sequences, shorter, CURRICULUM).state_dict()
+    for other in (replace(CURRICULUM, first_steps=2), replace(CURRICULUM, by_tokens=True), Portions(3, 8, 5, 4)):
+        with pytest.raises(ConfigError, match="data position"):
+            loader(sequences, shorter, other).load_state_dict(state)
+
+
+def test_positions_of_checkpoints_from_before_there_were_phases_are_understood(sequences):
+    portions = {"seed": 3, "batch_size": 8, "micro_batch_size": None, "world_size": 1, "sequences": len(sequences)}
+    batches = Batches(sequences, Portions(3, 8, 5))
+    batches.load_state_dict({"position": 2, "portions": portions})
+    assert len(list(batches)) == 3

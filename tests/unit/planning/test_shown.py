@@ -1,0 +1,67 @@
+"""What a plan counts of a training whose steps show rows of several lengths, or equally many tokens."""
+
+import pytest
+
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.systems import ROBERTA_BASE, SYSTEMS
+from tests import tiny
+
+FIRST = {"format.first_share": 0.75, "format.first_length": 8}
+
+
+def planned(folder, equal):
+    file = tiny.grid(folder, steps=40)
+    text = file.read_text().replace("  objectives.mlm.masking.rate: [0.15, 0.4]", "  format.first_share: [0.0, 0.75]")
+    text = text.replace("baseline: {objectives.mlm.masking.rate: 0.15}", "baseline: {format.first_share: 0.0}")
+    file.write_text(text.replace("axes:", f"  format.first_length: 8\nbudget: {{equal: {equal}}}\naxes:"))
+    return plan(grids.read(file), "smoke")
+
+
+def test_equal_tokens_give_a_curriculum_more_steps(tmp_path):
+    full, curriculum = planned(tmp_path, "tokens").table().itertuples()
+    assert full.tokens == 40 * 4 * 16
+    assert curriculum.steps == 64  # three quarters of them of half the length
+    assert curriculum.tokens == full.tokens
+
+
+def test_equal_flops_do_so_too(tmp_path):
+    full, curriculum = planned(tmp_path, "flops").table().itertuples()
+    assert curriculum.steps > 60
+    assert curriculum.flops == pytest.approx(full.flops, rel=0.02)
+
+
+def test_equal_steps_show_fewer_tokens(tmp_path):
+    full, curriculum = planned(tmp_path, "steps").table().itertuples()
+    assert (full.steps, curriculum.steps) == (40, 40)
+    assert curriculum.tokens == 4 * (30 * 8 + 10 * 16)
+
+
+def test_a_step_by_tokens_is_planned_as_one_of_full_sequences():
+    by_tokens = ROBERTA_BASE.but(**{"training.batch_by": "tokens", "format.break_mode": "documents"})
+    assert (by_tokens.tokens(), by_tokens.flops()) == (ROBERTA_BASE.tokens(), ROBERTA_BASE.flops())
+    assert identity(by_tokens.essence()) != identity(ROBERTA_BASE.essence())
+
+
+def test_only_berts_recipe_has_a_curriculum():
+    with_one = {name for name, system in SYSTEMS.items() if system.format.first()}
+    assert with_one == {"bert_tiny", "bert_mini", "bert_small", "bert_medium", "bert_base", "bert_large"}
+    assert SYSTEMS["bert_base"].format.phases(1_000_000) == [(128, 900_000), (512, 100_000)]
+
+
+@pytest.mark.parametrize("idle", [{"format.first_length": 8}, {**FIRST, "format.first_length": 512}])
+def test_a_curriculum_without_shorter_sequences_is_none(idle):
+    assert identity(ROBERTA_BASE.but(**idle).essence()) == identity(ROBERTA_BASE.essence())
+    assert ROBERTA_BASE.but(**idle).format.phases(10) == [(512, 10)]
+
+
+def test_held_out_text_has_the_full_length():
+    system = ROBERTA_BASE.but(**FIRST)
+    assert system.format.heldout() == ROBERTA_BASE.format.heldout()
+    assert system.format.heldout().essence() == ROBERTA_BASE.format.heldout().essence()
+
+
+def test_a_share_without_a_length_says_what_is_missing():
+    with pytest.raises(ConfigError, match=r"format: first_share 0\.9 needs first_length"):
+        ROBERTA_BASE.but(**{"format.first_share": 0.9})
