@@ -23,7 +23,7 @@ def stand_ins(grid: Grid, document: Document) -> None:
     for knobs in itertools.chain(*(named.values() for named in grid.variants.values())):
         for path, value in knobs.items():
             values.setdefault(path, []).append(value)
-    for name, scale in grid.scales.items():
+    for name, scale in (grid.scales if values else {}).items():  # a ladder that is wrong has given no variants
         for path, pairs in scale.variants.items():
             where = ("scales", name, "variants", path)
             if path not in values:
