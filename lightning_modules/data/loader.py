@@ -12,7 +12,7 @@ from lightning_modules.data.baselines import bigram, pair_methods
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.input_format import InputFormat, Pairing
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.formats.parts import Arranged, part
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown
@@ -80,15 +80,15 @@ class PretrainingData(pl.LightningDataModule):
         _ = self.sequences, self.first_sequences, self.heldout
 
     @functools.cached_property
-    def sequences(self) -> Sequences | PairSequences:
+    def sequences(self) -> Arranged:
         """The training sequences."""
-        return self.format.arrange(open_store(self.data, "train"))
+        return part(self.format.arrange(open_store(self.data, "train")), self.format.share)
 
     @functools.cached_property
-    def first_sequences(self) -> Sequences | PairSequences | None:
+    def first_sequences(self) -> Arranged | None:
         """The training sequences of the first steps of a length curriculum, if there is one."""
         form = self.format.first()
-        return form.arrange(open_store(self.data, "train")) if form else None
+        return part(form.arrange(open_store(self.data, "train")), form.share) if form else None
 
     @property
     def portions(self) -> Portions:

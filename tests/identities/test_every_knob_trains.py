@@ -59,6 +59,7 @@ ROWS = {
     "objectives.lm.norm_eps": (1e-12, 0.1),
     "format.kind": ("full_sentences", "segment_pairs"),
     "format.sequence_length": (16, 12),
+    "format.share": (1.0, 0.25),
     "format.first_share": (0.5, 0.25),
     "format.first_length": (12, 10),
     "format.break_mode": ("sentences", "none"),

@@ -57,6 +57,14 @@ class InputFormat(Settings):
         neutral="full_sentences",
     )
     sequence_length: int = knob(512, "Positions per sequence, special tokens included.", ge=8, le=1 << 20)
+    share: float = knob(
+        1.0,
+        "Share of the training sequences that are shown, drawn once at random: the same for all seeds; a smaller share "
+        "is within a larger one.",
+        neutral=1.0,
+        gt=0,
+        le=1,
+    )
     first_share: float = knob(
         0.0,
         "Length curriculum: share of the steps, the first ones, that show first_length positions; BERT has 0.9.",
@@ -175,7 +183,8 @@ class InputFormat(Settings):
             blocks: Whether it is cut at a fixed length for full sentences too, as it is for every other format.
         """
         whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
-        shown = {"kind": "full_sentences", "break_mode": "sentences" if whole else "none", "short_sequences": 0.0}
+        shown = {"kind": "full_sentences", "break_mode": "sentences" if whole else "none"}
+        shown |= {"short_sequences": 0.0, "share": 1.0}
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
@@ -206,7 +215,8 @@ class InputFormat(Settings):
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         whole = self._of_one_length(self.sequence_length)
-        whole = whole.model_copy(update={"excerpt": "all"})  # excerpts are taken from the same sequences
+        # excerpts and parts are taken from the same sequences
+        whole = whole.model_copy(update={"excerpt": "all", "share": 1.0})
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,

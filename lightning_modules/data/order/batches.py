@@ -8,8 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_modules.batch import Example
-from lightning_modules.data.formats.pairs import PairSequences
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.order.phases import phases
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
@@ -33,14 +32,14 @@ class Batches(Resumable):
 
     def __init__(
         self,
-        sequences: Sequences | PairSequences,
+        sequences: Arranged,
         portions: Portions,
         prepare: Prepare = uncorrupted,
         *,
         rank: int = 0,
         world_size: int = 1,
         workers: int = 0,
-        first: Sequences | PairSequences | None = None,
+        first: Arranged | None = None,
     ) -> None:
         self.phases, self.portions, self.prepare = phases(sequences, portions, first), portions, prepare
         self.rank, self.world_size, self.workers = rank, world_size, workers

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lightning_modules.batch import Example
-from lightning_modules.data.formats.pairs import PairSequences
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.draws import Draws, permutation
 
@@ -19,9 +18,7 @@ class HeldOut:
     Every rank evaluates all of them, so that each has the complete result.
     """
 
-    def __init__(
-        self, sequences: Sequences | PairSequences, count: int, batch_size: int, prepare: Prepare = uncorrupted
-    ) -> None:
+    def __init__(self, sequences: Arranged, count: int, batch_size: int, prepare: Prepare = uncorrupted) -> None:
         self.sequences, self.batch_size, self.prepare = sequences, batch_size, prepare
         self.chosen = permutation(_SEED, "heldout", 0, len(sequences))[:count]
         self._examples: list[Example] | None = None

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data.formats.pairs import PairSequences
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.shuffled import BySequences, ByTokens
 from lightning_modules.draws import Draws
@@ -24,7 +23,7 @@ class Phase:
         steps: Its steps.
     """
 
-    sequences: Sequences | PairSequences
+    sequences: Arranged
     order: BySequences
     start: int
     steps: int
@@ -38,9 +37,7 @@ class Phase:
         return self.order.lengths(min(max(step - self.start, 0), self.steps))
 
 
-def phases(
-    sequences: Sequences | PairSequences, portions: Portions, first: Sequences | PairSequences | None = None
-) -> list[Phase]:
+def phases(sequences: Arranged, portions: Portions, first: Arranged | None = None) -> list[Phase]:
     """The phases of a training.
 
     Args:
