@@ -116,10 +116,11 @@ class Visibility(_Movable):
 
 @dataclass
 class Target(_Movable):
-    """The predictions of an objective. Its head runs at these positions only."""
+    """The predictions of an objective. Its head runs for these only."""
 
-    where: Int[Tensor, " n"]  # flat positions; of an answer that is read from a whole row, its first
+    where: Int[Tensor, " n"]  # flat positions asked about; of an answer that is read from a whole row, its first
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
+    read: Int[Tensor, "n k"] | None = None  # flat positions whose states answer; None means those at ``where``
 
     def count(self) -> float:
         """The number of predictions, the denominator of this target's mean loss."""
@@ -163,7 +164,8 @@ class Example(_Movable):
         It stays as it is where most positions are read: then full rows are as fast.
         """
         rows, length = self.inputs.ids.shape
-        where = torch.cat([target.where for target in self.targets.values()]).unique()
+        reads = (target.where if target.read is None else target.read.flatten() for target in self.targets.values())
+        where = torch.cat([*reads]).unique()
         row = where // length
         counts = torch.bincount(row, minlength=rows)
         most = max(1, int(counts.max()))

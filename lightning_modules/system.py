@@ -352,7 +352,7 @@ class System(Settings):
         """
         length, size = self.format.sequence_length, self.model.size(self.data.tokenizer.vocab_size)
         forward = self.model.flops_per_sequence(length)
-        forward += sum(objective.flops_per_sequence(length, size) for _, objective in self.objectives.present())
+        forward += self.objectives.flops_per_sequence(length, size)
         return 3.0 * forward * self.training.batch_size * self.objectives.presentations
 
     def flops_per_token(self) -> float:

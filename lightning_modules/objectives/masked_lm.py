@@ -88,6 +88,10 @@ class MaskedLM(Objective):
         """The logits of the hidden tokens."""
         return {"loss": (self.logits(heads, encoded, example), example.targets["mlm"])}
 
+    def expected_hidden(self, length: int) -> float:
+        """Expected hidden positions of a full sequence that are predicted."""
+        return self.masking.expected_predictions(length)
+
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence."""
         e, d, v = size.embedding_size, size.hidden_size, size.vocab_size

@@ -85,6 +85,14 @@ class Objective(Settings, ABC):
         """The logits behind each held-out loss of `measure` that is over tokens, with their targets, by its name."""
         return {}
 
+    def expected_hidden(self, length: int) -> float:
+        """Expected positions of a full sequence that an objective that corrupts hides and predicts, for FLOPs."""
+        return 0.0
+
+    def flops_per_hidden(self, size: Size) -> float:
+        """Multiply-adds x 2 of the head's forward pass for each position that another objective hides."""
+        return 0.0
+
     @abstractmethod
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one sequence."""
