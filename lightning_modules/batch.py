@@ -23,6 +23,8 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 Direction = Literal["both", "left_to_right", "right_to_left", "two_way"]  # in which a model reads
+Tags = Literal["entities", "noun_phrases"]
+Annotation = tuple[str, Tags]  # who annotated a text, and what was tagged
 STEP = {
     "next": 1,
     "previous": -1,
@@ -93,7 +95,7 @@ class Tokens(_Movable):
     tables: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # one embedding table per name
     positions: Int[Tensor, "b t"] | None = None  # None means 0 .. t-1
     labels: dict[str, Int[Tensor, " b"]] = field(default_factory=dict)
-    marks: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # of an annotator: 1 begins a span, 2 is inside
+    marks: dict[Annotation, Int[Tensor, "b t"]] = field(default_factory=dict)  # 1 begins a tagged span, 2 is inside
 
 
 @dataclass

@@ -304,6 +304,7 @@ class System(Settings):
             micro_batch_size=self.training.micro_batch_size,
             heldout_sequences=self.evaluation.sequences,
             pairing=self.evaluation.pairing,
+            reads=self.objectives.reads,
         )
 
     @property

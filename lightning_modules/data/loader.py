@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import pytorch_lightning as pl
 
+from lightning_modules.batch import Annotation
 from lightning_modules.config import ConfigError
+from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.baselines import bigram, pair_methods
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.input_format import InputFormat, Pairing
@@ -39,6 +41,7 @@ class PretrainingData(pl.LightningDataModule):
         heldout_sequences: Maximum number of held-out sequences.
         pairing: The construction of held-out pairs.
         workers: Processes that prepare batches; 0 (in this process) is fastest.
+        reads: Annotations of the training text: annotator and kind of tags.
     """
 
     data: Data
@@ -52,6 +55,7 @@ class PretrainingData(pl.LightningDataModule):
     heldout_sequences: int = 1024
     pairing: Pairing = "released"
     workers: int = 0
+    reads: frozenset[Annotation] = frozenset()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -65,9 +69,9 @@ class PretrainingData(pl.LightningDataModule):
     __repr__ = __str__
 
     def prepare_data(self) -> None:
-        """Builds missing token stores, once per machine."""
-        for split in ("train", "heldout"):
-            open_store(self.data, split)
+        """Builds missing token stores and annotations, once per machine."""
+        open_annotated(self.data, "train", self.reads)
+        open_store(self.data, "heldout")
 
     def setup(self, stage: str) -> None:
         """Opens the stores, so that training time does not include it."""
@@ -76,7 +80,7 @@ class PretrainingData(pl.LightningDataModule):
     @functools.cached_property
     def sequences(self) -> Sequences | PairSequences:
         """The training sequences."""
-        return self.format.arrange(open_store(self.data, "train"))
+        return self.format.arrange(open_annotated(self.data, "train", self.reads))
 
     @functools.cached_property
     def heldout(self) -> HeldOut:

@@ -10,7 +10,7 @@ from typing import Self, get_args
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Unsupported, Vocabulary
+from lightning_modules.batch import Annotation, Encoded, Example, Size, Unsupported, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.language_model import LanguageModel
@@ -95,7 +95,7 @@ class Objectives(Settings):
         return self.corrupter.presentations
 
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotations of the text that are read: annotator and kind of tags."""
         return self.corrupter.reads
 

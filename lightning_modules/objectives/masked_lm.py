@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.batch import Annotation, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
@@ -38,7 +38,7 @@ class MaskedLM(Objective):
         return self.masking.presentations
 
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotations of the text that say what is hidden together."""
         return self.masking.units.reads
 

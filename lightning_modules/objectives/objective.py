@@ -6,7 +6,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.batch import Annotation, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 
@@ -48,7 +48,7 @@ class Objective(Settings, ABC):
         return 1
 
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotations of the text that an objective that corrupts reads: annotator and kind of tags."""
         return frozenset()
 

@@ -47,7 +47,7 @@ ROWS = {
     "objectives.mlm.masking.units.kind": ("pieces", "whole_words"),
     "objectives.mlm.masking.units.longest": (10, 2),
     "objectives.mlm.masking.units.p": (0.2, 0.9),
-    "objectives.mlm.masking.units.tags": None,  # needs an installed annotator
+    "objectives.mlm.masking.units.tags": None,  # this text has no names: tests/unit/data/test_annotations.py
     "objectives.mlm.masking.units.share": None,
     "objectives.mlm.masking.units.annotator": None,
     "objectives.sentence": (None, SentencePair()),
