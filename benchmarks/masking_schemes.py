@@ -23,7 +23,7 @@ import torch
 from lightning_modules.batch import Example
 from lightning_modules.draws import Draws
 from lightning_modules.objectives import MaskedLM, Masking
-from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, Tagged, WholeWords, mark
+from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, Tagged, WholeWords
 from lightning_modules.systems import ROBERTA_BASE
 
 SCHEMES = {
@@ -52,7 +52,7 @@ def batches(value, count: int):
         rows = np.arange(number * size, (number + 1) * size)
         tokens = data.sequences.batch(rows % len(data.sequences))
         tags = torch.multinomial(torch.tensor([0.8, 0.1, 0.1]), tokens.ids.numel(), replacement=True, generator=noise)
-        tokens = replace(tokens, marks={mark("capitalised", "entities"): tags.reshape(tokens.ids.shape)})
+        tokens = replace(tokens, marks={("capitalised", "entities"): tags.reshape(tokens.ids.shape)})
         made.append((Example.of(tokens), Draws(0, rows, rows, np.zeros_like(rows))))
     return made, data.sequences.store.vocabulary
 

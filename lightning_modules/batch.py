@@ -23,6 +23,8 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 Direction = Literal["both", "left_to_right", "right_to_left", "two_way"]  # in which a model reads
+Tags = Literal["entities", "noun_phrases"]
+Annotation = tuple[str, Tags]  # who annotated a text, and what was tagged
 STEP = {
     "next": 1,
     "previous": -1,
@@ -93,7 +95,7 @@ class Tokens(_Movable):
     tables: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # one embedding table per name
     positions: Int[Tensor, "b t"] | None = None  # None means 0 .. t-1
     labels: dict[str, Int[Tensor, " b"]] = field(default_factory=dict)
-    marks: dict[str, Int[Tensor, "b t"]] = field(default_factory=dict)  # of an annotator: 1 begins a span, 2 is inside
+    marks: dict[Annotation, Int[Tensor, "b t"]] = field(default_factory=dict)  # 1 begins a tagged span, 2 is inside
 
 
 @dataclass
@@ -116,10 +118,11 @@ class Visibility(_Movable):
 
 @dataclass
 class Target(_Movable):
-    """The predictions of an objective. Its head runs at these positions only."""
+    """The predictions of an objective. Its head runs for these only."""
 
-    where: Int[Tensor, " n"]  # flat positions; of an answer that is read from a whole row, its first
+    where: Int[Tensor, " n"]  # flat positions asked about; of an answer that is read from a whole row, its first
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
+    read: Int[Tensor, "n k"] | None = None  # flat positions whose states answer; None means those at ``where``
 
     def count(self) -> float:
         """The number of predictions, the denominator of this target's mean loss."""
@@ -163,7 +166,8 @@ class Example(_Movable):
         It stays as it is where most positions are read: then full rows are as fast.
         """
         rows, length = self.inputs.ids.shape
-        where = torch.cat([target.where for target in self.targets.values()]).unique()
+        reads = (target.where if target.read is None else target.read.flatten() for target in self.targets.values())
+        where = torch.cat([*reads]).unique()
         row = where // length
         counts = torch.bincount(row, minlength=rows)
         most = max(1, int(counts.max()))

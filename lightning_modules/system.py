@@ -279,6 +279,7 @@ class System(Settings):
             heldout_sequences=self.evaluation.sequences,
             pairing=self.evaluation.pairing,
             by_tokens=self.training.batch_by == "tokens",
+            reads=self.objectives.reads,
         )
 
     @property
@@ -344,7 +345,7 @@ class System(Settings):
         total = 0.0
         for positions, rows in (self.shown() if shown is None else shown).items():
             forward = self.model.flops_per_sequence(positions)
-            forward += sum(objective.flops_per_sequence(positions, size) for _, objective in self.objectives.present())
+            forward += self.objectives.flops_per_sequence(positions, size)
             total += 3.0 * forward * rows
         return total
 

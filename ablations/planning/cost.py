@@ -46,7 +46,7 @@ def _architecture(system: System) -> tuple[Any, ...]:
 
 @once
 def _shape(part: Settings) -> tuple[Any, ...]:
-    return tuple(leaf for leaf in flat(part).items() if not isinstance(leaf[1], float))
+    return tuple(leaf for leaf in flat(part.resolved()).items() if not isinstance(leaf[1], float))
 
 
 def costs(runs: Sequence[Run]) -> dict[str, Cost]:

@@ -12,7 +12,7 @@ from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
 from ablations.running.local import Local
 from ablations.running.signals import ending
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data import open_store
+from lightning_modules.data import open_annotated, open_store
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks.pins import checked
 
@@ -118,9 +118,9 @@ def _check_writable(plan: Plan, records: Records) -> None:
 def _prepare_text(plan: Plan) -> None:
     """Builds and opens the data of pending and later runs in this process, where the user sees what is missing."""
     ahead = (*plan.pending, *plan.awaited) if plan.pending else ()
-    for data in dict.fromkeys(run.system.data for run in ahead):
-        for split in ("train", "heldout"):
-            open_store(data, split)
+    for data, reads in dict.fromkeys((run.system.data, run.system.objectives.reads) for run in ahead):
+        open_annotated(data, "train", reads)
+        open_store(data, "heldout")
     asked = dict.fromkeys((name, run.system.data) for run in ahead for name in run.system.evaluation.probes)
     for name, data in asked:
         PROBES[name].examples(data)

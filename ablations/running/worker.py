@@ -22,7 +22,7 @@ from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
-from lightning_modules.data import fingerprints, open_store
+from lightning_modules.data import fingerprints, open_annotated, open_store
 from lightning_modules.files import is_full
 from lightning_modules.places import project
 from lightning_modules.probing.table import PROBES
@@ -222,8 +222,8 @@ def _check_text(run: Run) -> None:
             f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"
         )
     try:
-        for split in ("train", "heldout"):
-            open_store(run.system.data, split)
+        open_annotated(run.system.data, "train", run.system.objectives.reads)
+        open_store(run.system.data, "heldout")
         for split in ("train", "dev") if run.task else ():
             checked(run.task, split)
         for name in run.system.evaluation.probes if run.kind == "pretrain" else ():

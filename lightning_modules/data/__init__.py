@@ -6,6 +6,7 @@
 ``loader`` (Lightning's data module), ``baselines`` and ``word_vectors`` are imported by name.
 """
 
+from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.corpora.registry import CORPORA, Corpus
 from lightning_modules.data.formats.input_format import InputFormat
 from lightning_modules.data.formats.pairs import PairSequences
@@ -27,5 +28,6 @@ __all__ = [
     "Tokenizer",
     "Vocabulary",
     "fingerprints",
+    "open_annotated",
     "open_store",
 ]

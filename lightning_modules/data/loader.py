@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import pytorch_lightning as pl
 
+from lightning_modules.batch import Annotation
 from lightning_modules.config import ConfigError
+from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.baselines import bigram, pair_methods
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.input_format import InputFormat, Pairing
@@ -43,6 +45,7 @@ class PretrainingData(pl.LightningDataModule):
         pairing: The construction of held-out pairs.
         by_tokens: Whether a step has as many tokens as ``batch_size`` full sequences, instead of so many sequences.
         workers: Processes that prepare batches; 0 (in this process) is fastest.
+        reads: Annotations of the training text: annotator and kind of tags.
     """
 
     data: Data
@@ -58,6 +61,7 @@ class PretrainingData(pl.LightningDataModule):
     pairing: Pairing = "released"
     by_tokens: bool = False
     workers: int = 0
+    reads: frozenset[Annotation] = frozenset()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -71,9 +75,9 @@ class PretrainingData(pl.LightningDataModule):
     __repr__ = __str__
 
     def prepare_data(self) -> None:
-        """Builds missing token stores, once per machine."""
-        for split in ("train", "heldout"):
-            open_store(self.data, split)
+        """Builds missing token stores and annotations, once per machine."""
+        open_annotated(self.data, "train", self.reads)
+        open_store(self.data, "heldout")
 
     def setup(self, stage: str) -> None:
         """Opens the stores, so that training time does not include it."""
@@ -82,13 +86,13 @@ class PretrainingData(pl.LightningDataModule):
     @functools.cached_property
     def sequences(self) -> Arranged:
         """The training sequences."""
-        return part(self.format.arrange(open_store(self.data, "train")), self.format.share)
+        return part(self.format.arrange(open_annotated(self.data, "train", self.reads)), self.format.share)
 
     @functools.cached_property
     def first_sequences(self) -> Arranged | None:
         """The training sequences of the first steps of a length curriculum, if there is one."""
         form = self.format.first()
-        return part(form.arrange(open_store(self.data, "train")), form.share) if form else None
+        return part(form.arrange(open_annotated(self.data, "train", self.reads)), form.share) if form else None
 
     @property
     def portions(self) -> Portions:

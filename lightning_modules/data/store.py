@@ -11,13 +11,17 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
+import torch
 
 from lightning_modules import cached
+from lightning_modules.batch import Annotation
 from lightning_modules.config import identity
 from lightning_modules.data import pins
 from lightning_modules.data.corpora.registry import Split, corpus
@@ -45,6 +49,7 @@ class TokenStore:
         vocabulary: The pieces.
         words: Number of space-separated words.
         corpora: First document of every corpus after the first.
+        mark_files: Annotation (annotator and kind of tags) -> the file with its marks.
     """
 
     folder: Path
@@ -54,9 +59,10 @@ class TokenStore:
     vocabulary: Vocabulary
     words: int
     corpora: tuple[int, ...] = ()
+    mark_files: Mapping[Annotation, Path] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, folder: Path) -> "TokenStore":
+    def open(cls, folder: Path, mark_files: Mapping[Annotation, Path] = MappingProxyType({})) -> "TokenStore":
         """Opens a store whose files are as they were written: 0.1 s per 100 MB the first time in a process.
 
         Raises:
@@ -82,10 +88,26 @@ class TokenStore:
             vocabulary,
             meta["words"],
             tuple(meta["first_documents"]),
+            mark_files,
         )
 
     def __reduce__(self) -> tuple:
-        return TokenStore.open, (self.folder,)  # a loader's worker maps the files instead of receiving them
+        return TokenStore.open, (
+            self.folder,
+            dict(self.mark_files),
+        )  # a loader's worker maps the files instead of receiving them
+
+    @cached_property
+    def marks(self) -> dict[Annotation, np.ndarray]:
+        """Annotation -> 1 where a span begins, 2 inside, else 0 ``[n]``."""
+        return {name: np.load(path, mmap_mode="r") for name, path in self.mark_files.items()}
+
+    def marks_at(self, source: np.ndarray, text: np.ndarray) -> dict[Annotation, torch.Tensor]:
+        """Annotation -> its marks at some places of the text ``[b t]``, 0 where there is no text."""
+        return {
+            name: torch.from_numpy(np.where(text, marks[np.clip(source, 0, len(marks) - 1)], 0).astype(np.int64))
+            for name, marks in self.marks.items()
+        }
 
     @property
     def document_starts(self) -> np.ndarray:
@@ -162,10 +184,10 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     encoder = Encoder(tokenizer_path, data.tokenizer.kind)
     vocabulary = encoder.vocabulary
     lengths: list[np.ndarray] = []
-    documents, words, progress = [0], 0, _Progress(f"token store of {' + '.join(data.corpora)} ({split})")
+    documents, words, progress = [0], 0, Progress(f"token store of {' + '.join(data.corpora)} ({split})")
     first_documents: dict[str, int] = {}
     with open(building / "ids.bin", "wb") as file:
-        for name, sentences, sizes in _batches(data, split):
+        for name, sentences, sizes in batches(data, split):
             first_documents.setdefault(name, len(documents) - 1)
             ids, counts = encoder(sentences)
             file.write(np.ascontiguousarray(ids, dtype=vocabulary.dtype).data)
@@ -197,7 +219,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     progress.done()
 
 
-def _batches(data: Data, split: Split) -> Iterator[tuple[str, list[str], list[int]]]:
+def batches(data: Data, split: Split) -> Iterator[tuple[str, list[str], list[int]]]:
     """Corpus, sentences and the number of sentences of each document, in batches of whole documents of a corpus.
 
     Raises:
@@ -218,7 +240,7 @@ def _batches(data: Data, split: Split) -> Iterator[tuple[str, list[str], list[in
         sentences, sizes, words = [], [], 0
 
 
-class _Progress:
+class Progress:
     """Prints the progress of a build to standard error: one changing line in a terminal, else a line every 15 s."""
 
     def __init__(self, what: str) -> None:

@@ -10,7 +10,7 @@ from typing import Self, get_args
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Unsupported, Vocabulary
+from lightning_modules.batch import Annotation, Encoded, Example, Size, Unsupported, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.language_model import LanguageModel
@@ -18,8 +18,10 @@ from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking
 from lightning_modules.objectives.objective import Objective, own_heads
 from lightning_modules.objectives.sentence_pair import SentencePair
+from lightning_modules.objectives.span_boundary import SpanBoundary
 
-__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "SentencePair", "own_heads"]
+__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "SentencePair", "SpanBoundary",
+           "own_heads"]  # fmt: skip
 
 
 class Objectives(Settings):
@@ -33,6 +35,10 @@ class Objectives(Settings):
         None, "Language modelling in one direction, or in both by separate stacks.", neutral=None
     )
 
+    sbo: SpanBoundary | None = knob(
+        None, "Span boundary objective: predict hidden spans from the pieces beside them.", neutral=None
+    )
+
     @model_validator(mode="after")
     def _one_corrupter(self) -> Self:
         corrupters = [name for name, objective in self.present() if objective.corrupts]
@@ -44,7 +50,19 @@ class Objectives(Settings):
                 f"{': ' + ', '.join(corrupters) if corrupters else ''}. Set exactly one of: {', '.join(candidates)}."
             )
         self._check_measured(*next(self.present()))
+        units = self.mlm.masking.units if self.mlm else None
+        if "sbo" in dict(self.present()) and not (units and units.spans):
+            given = f"objectives.mlm.masking.units.kind {units.kind} gives" if units else "without masking there are"
+            raise ValueError(
+                f"objectives.sbo predicts hidden spans from the visible pieces beside them, and {given} none: set "
+                "objectives.mlm.masking.units.kind to spans or tagged, or leave objectives.sbo out"
+            )
         return self
+
+    def resolved(self) -> Self:
+        """The objectives in full, without one whose weight is 0."""
+        full = super().resolved()
+        return full.model_copy(update={"sbo": None}) if full.sbo and not full.sbo.weight else full
 
     def _check_measured(self, name: str, objective: Objective) -> None:
         """Checks that the objective that corrupts says how it is measured; else a training ends without a measure."""
@@ -66,9 +84,10 @@ class Objectives(Settings):
         return next(self.present())[1]
 
     def present(self) -> Iterator[tuple[str, Objective]]:
-        """The objectives in use, by name; the one that corrupts comes first."""
+        """The objectives in use, by name; the one that corrupts comes first. A weight of 0 is no use."""
         named = [(name, getattr(self, name)) for name in type(self).model_fields]
-        yield from sorted(((n, o) for n, o in named if o is not None), key=lambda item: not item[1].corrupts)
+        used = ((name, objective) for name, objective in named if objective is not None and objective.weight)
+        yield from sorted(used, key=lambda item: not item[1].corrupts)
 
     @property
     def presentations(self) -> int:
@@ -76,7 +95,7 @@ class Objectives(Settings):
         return self.corrupter.presentations
 
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotations of the text that are read: annotator and kind of tags."""
         return self.corrupter.reads
 
@@ -117,6 +136,14 @@ class Objectives(Settings):
                     )
                 terms[term] = (total, counts[term], objective.weight)
         return terms
+
+    def flops_per_sequence(self, length: int, size: Size) -> float:
+        """Multiply-adds x 2 of all heads' forward pass over one sequence."""
+        hidden = self.corrupter.expected_hidden(length)
+        return sum(
+            objective.flops_per_sequence(length, size) + hidden * objective.flops_per_hidden(size)
+            for _, objective in self.present()
+        )
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out measures of every objective whose target the example carries, as (sum, count)."""

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.batch import Annotation, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
@@ -38,7 +38,7 @@ class MaskedLM(Objective):
         return self.masking.presentations
 
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotations of the text that say what is hidden together."""
         return self.masking.units.reads
 
@@ -87,6 +87,10 @@ class MaskedLM(Objective):
     ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
         """The logits of the hidden tokens."""
         return {"loss": (self.logits(heads, encoded, example), example.targets["mlm"])}
+
+    def expected_hidden(self, length: int) -> float:
+        """Expected hidden positions of a full sequence that are predicted."""
+        return self.masking.expected_predictions(length)
 
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence."""

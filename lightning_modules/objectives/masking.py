@@ -151,16 +151,9 @@ class Masking(Settings):
         Special positions are included, although ``bernoulli`` and ``ceil`` do not count them; so are words that do not
         fit what is left of the budget, and ends of words that are too few.
         """
-        share = min(self.rate, self.predicted or self.rate)
-        return self._expected(length, share)
-
-    def expected_hidden(self, length: int) -> float:
-        """Expected hidden positions of a full sequence in one presentation; as `expected_predictions`."""
-        return self._expected(length, self.rate)
-
-    def _expected(self, length: int, rate: float) -> float:
-        hidden = max(1.0, float(np.rint(rate * length)) if self.count == "round" else rate * length)
-        return hidden if self.cap is None else min(hidden, float(self.cap))
+        rate = min(self.rate, self.predicted or self.rate)
+        predicted = max(1.0, float(np.rint(rate * length)) if self.count == "round" else rate * length)
+        return predicted if self.cap is None else min(predicted, float(self.cap))
 
 
 def dealt(groups: np.ndarray, draws: Draws, hands: int) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.batch import Annotation, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 
@@ -48,7 +48,7 @@ class Objective(Settings, ABC):
         return 1
 
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotations of the text that an objective that corrupts reads: annotator and kind of tags."""
         return frozenset()
 
@@ -84,6 +84,14 @@ class Objective(Settings, ABC):
     ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
         """The logits behind each held-out loss of `measure` that is over tokens, with their targets, by its name."""
         return {}
+
+    def expected_hidden(self, length: int) -> float:
+        """Expected positions of a full sequence that an objective that corrupts hides and predicts, for FLOPs."""
+        return 0.0
+
+    def flops_per_hidden(self, size: Size) -> float:
+        """Multiply-adds x 2 of the head's forward pass for each position that another objective hides."""
+        return 0.0
 
     @abstractmethod
     def flops_per_sequence(self, length: int, size: Size) -> float:

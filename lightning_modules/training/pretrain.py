@@ -64,7 +64,8 @@ class Pretrain(pl.LightningModule):
         share = self.trainer.accumulate_grad_batches * self.trainer.world_size if example.counts else 1
         parts = []
         for name, (total, count, weight) in terms.items():
-            parts.append(total * (weight * share / (example.counts or {name: count})[name]))
+            whole = (example.counts or {name: count})[name] or 1.0  # nothing asked in a step adds nothing
+            parts.append(total * (weight * share / whole))
             self._keep(name, total.detach(), count)
         return torch.stack(parts).sum()
 
@@ -74,7 +75,7 @@ class Pretrain(pl.LightningModule):
 
     def training_loss(self) -> dict[str, float]:
         """Mean loss of each term over the steps since the last call. It synchronises with the device."""
-        means = {name: float(both[0] / both[1]) for name, both in self.running.items()}
+        means = {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in self.running.items()}
         self.running.clear()
         return means
 

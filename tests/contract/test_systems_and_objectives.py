@@ -10,7 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from lightning_modules import objectives
 from lightning_modules.batch import Example, Size
 from lightning_modules.config import ConfigError, diff
-from lightning_modules.objectives import Objectives
+from lightning_modules.objectives import MaskedLM, Masking, Objectives
+from lightning_modules.objectives.choosing import Spans
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
@@ -151,6 +152,14 @@ def test_the_flop_formula_holds_for_language_models(direction):
     assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
 
 
+def corrupted(objective, tokens):
+    """An example with the objective's targets, if need be after words were hidden in spans."""
+    example = Example.of(tokens)
+    if not objective.corrupts:
+        example = MaskedLM(masking=Masking(units=Spans())).corrupt(example, make_draws(), make_vocabulary())
+    return objective.corrupt(example, make_draws(), make_vocabulary())
+
+
 @pytest.mark.parametrize("name", OBJECTIVES)
 class TestObjective:
     @pytest.fixture
@@ -164,7 +173,7 @@ class TestObjective:
 
     def test_corruption_repeats_and_targets_are_real_positions(self, name, objective):
         tokens = make_tokens(padding=4)
-        made = [objective.corrupt(Example.of(tokens), make_draws(), make_vocabulary()) for _ in range(2)]
+        made = [corrupted(objective, tokens) for _ in range(2)]
         for target, again in zip(made[0].targets.values(), made[1].targets.values(), strict=True):
             assert torch.equal(target.where, again.where)
             assert torch.equal(target.ids, again.ids)
@@ -174,7 +183,7 @@ class TestObjective:
     def test_losses_are_finite_sums_with_counts(self, name, objective):
         from lightning_modules.backbones import Transformer
 
-        example = objective.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
+        example = corrupted(objective, make_tokens())
         settings = Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
         encoded, heads = settings.build(50)(example), objective.heads(SIZE)
         losses, counts = objective.loss(heads, encoded, example), objective.counts(example)

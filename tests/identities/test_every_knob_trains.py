@@ -3,7 +3,7 @@
 import pytest
 
 from lightning_modules.config import flat, identity, paths
-from lightning_modules.objectives import SentencePair
+from lightning_modules.objectives import SentencePair, SpanBoundary
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.training.weights import WEIGHTS
@@ -47,11 +47,16 @@ ROWS = {
     "objectives.mlm.masking.units.kind": ("pieces", "whole_words"),
     "objectives.mlm.masking.units.longest": (10, 2),
     "objectives.mlm.masking.units.p": (0.2, 0.9),
-    "objectives.mlm.masking.units.tags": None,  # needs an installed annotator
+    "objectives.mlm.masking.units.tags": None,  # this text has no names: tests/unit/data/test_annotations.py
     "objectives.mlm.masking.units.share": None,
     "objectives.mlm.masking.units.annotator": None,
     "objectives.sentence": (None, SentencePair()),
     "objectives.sentence.weight": (1.0, 0.01),
+    "objectives.sbo": (None, SpanBoundary()),
+    "objectives.sbo.weight": (1.0, 0.01),
+    "objectives.sbo.longest": (15, 1),
+    "objectives.sbo.position_size": (200, 8),
+    "objectives.sbo.norm_eps": (1e-12, 0.1),
     "objectives.lm": None,  # in place of the masked one: one of the two corrupts
     "objectives.lm.weight": (1.0, 0.01),
     "objectives.lm.direction": None,  # that of the model, or refused
@@ -110,8 +115,9 @@ PAIRS = {**LONG, "format.kind": "segment_pairs", "format.short_fraction": 0.3}
 SENTENCE = {**PAIRS, "objectives.sentence.weight": 1.0}
 ONE_WAY = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}
 FIRST = {"format.first_share": 0.5, "format.first_length": 12}
-# path -> what the tiny system must have for the knob to matter
 SPANS = {"objectives.mlm.masking.units.kind": "spans"}
+SPAN_BOUNDARY = {**SPANS, "objectives.sbo.weight": 1.0}
+# path -> what the tiny system must have for the knob to matter
 BASES = {
     "objectives.mlm.masking.replacement": SPANS | {"objectives.mlm.masking.rate": 0.4},
     "objectives.mlm.masking.random_words": {
@@ -124,6 +130,11 @@ BASES = {
     "model.sharing": {"model.num_layers": 2},
     "model.sharing_groups": {"model.num_layers": 2, "model.sharing": "all"},
     "model.rotary_size": {"model.positions": "rotary"},
+    "objectives.sbo": SPANS,
+    "objectives.sbo.weight": SPAN_BOUNDARY,
+    "objectives.sbo.longest": SPAN_BOUNDARY,
+    "objectives.sbo.position_size": SPAN_BOUNDARY,
+    "objectives.sbo.norm_eps": SPAN_BOUNDARY,
     "objectives.sentence": PAIRS,
     "objectives.sentence.weight": SENTENCE,
     "objectives.lm.weight": ONE_WAY,
@@ -168,6 +179,7 @@ def trained(system, folder):
 
 def test_every_knob_has_a_row(tiny):
     everything = {**flat(tiny), **flat(tiny.but(**SENTENCE)), **flat(tiny.but(**ONE_WAY))}
+    everything |= flat(tiny.but(**SPAN_BOUNDARY))
     everything |= {path: None for path, info in paths(System).items() if "kinds" in (info.json_schema_extra or {})}
     assert set(everything) - LABELS == set(ROWS)
 
@@ -201,7 +213,8 @@ def test_a_neutral_value_is_left_out_of_the_identity(tiny, path):
     """So a knob that is added later leaves the records of earlier versions valid."""
     if path == "objectives.mlm":
         pytest.skip("the only objective there is cannot be absent")
-    tiny = tiny.but(**ONE_WAY) if path.startswith("objectives.lm.") else tiny
+    needs = {"objectives.lm.": ONE_WAY, "objectives.sbo.": SPAN_BOUNDARY}
+    tiny = tiny.but(**next((needed for part, needed in needs.items() if path.startswith(part)), {}))
     here = tiny.but(**{path: paths(System)[path].json_schema_extra["neutral"]}).essence()
     *branches, leaf = path.split(".")
     for name in branches:

@@ -36,7 +36,8 @@ class Shuffled(PairSequences):
         order = np.argsort(part + np.where(special, 0, word), axis=1, kind="stable")
         shuffled = np.take_along_axis(ids, order, axis=1)
         assert (np.take_along_axis(segment, order, axis=1) == segment).all()
-        return replace(tokens, ids=torch.from_numpy(shuffled))
+        marks = {name: mark.gather(1, torch.from_numpy(order)) for name, mark in tokens.marks.items()}
+        return replace(tokens, ids=torch.from_numpy(shuffled), marks=marks)
 
 
 def excerpt(pairs: PairSequences, part: Excerpt) -> PairSequences:

@@ -255,4 +255,5 @@ class PairSequences:
             sample=torch.from_numpy(indices),
             tables={"segment": torch.from_numpy((second & real).astype(np.int64))},
             labels={"sentence": torch.from_numpy(label[:, 0].astype(np.int64))},
+            marks=self.store.marks_at(source, ~special),
         )

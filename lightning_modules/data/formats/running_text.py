@@ -149,4 +149,5 @@ class Sequences:
             real=torch.from_numpy(real),
             sample=torch.from_numpy(indices),
             tables={"segment": torch.zeros(ids.shape, dtype=torch.int64)},
+            marks=self.store.marks_at(source, ~special),
         )

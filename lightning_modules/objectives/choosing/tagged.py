@@ -1,14 +1,18 @@
 """Named entities and noun phrases (Joshi et al. 2020, section 6.1, and the released code)."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
+from lightning_modules.batch import Annotation, Tags
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.choosing.spans import Anchored, hide
 from lightning_modules.objectives.choosing.text import Stretches, Text, runs
 from lightning_modules.objectives.choosing.units import Units
+
+RULE = "capitalised"
 
 
 class Tagged(Units):
@@ -22,7 +26,7 @@ class Tagged(Units):
     spans: ClassVar[bool] = True
 
     kind: Literal["tagged"] = knob("tagged", "")
-    tags: Literal["entities", "noun_phrases"] = knob("entities", "What is tagged.")
+    tags: Tags = knob("entities", "What is tagged.")
     share: float = knob(0.5, "Probability that a draw is a tagged span.", ge=0, le=1)
     annotator: str = knob(
         "en_core_web_sm",
@@ -31,15 +35,21 @@ class Tagged(Units):
         min_length=1,
     )
 
+    @model_validator(mode="after")
+    def _rule_for_entities(self) -> Self:
+        if self.annotator == RULE and self.tags != "entities":
+            raise ValueError(f"annotator {RULE} is a rule for entities; for {self.tags} name a pipeline of spaCy")
+        return self
+
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotation that it needs."""
         return frozenset({(self.annotator, self.tags)})
 
     def choose(self, text: Text, budget: np.ndarray, draws: Draws) -> np.ndarray:
         """Each run of hidden positions, a group."""
         columns = text.candidates.shape[1]
-        tagged = text.tagged(mark(self.annotator, self.tags))
+        tagged = text.tagged((self.annotator, self.tags))
         words = Anchored(text, np.ones(text.candidates.shape, dtype=np.int64), draws)
         coin, which = draws.uniform("tagged or word", columns), draws.uniform("which tag", columns)
         hidden, rest = np.zeros_like(text.candidates), budget.copy()
@@ -60,11 +70,6 @@ class Tagged(Units):
             if not rest.any():
                 break
         return runs(hidden)
-
-
-def mark(annotator: str, tags: str) -> str:
-    """The name of an annotation among the marks of tokens."""
-    return f"{tags} by {annotator}"
 
 
 def _visible(stretches: Stretches, hidden: np.ndarray) -> np.ndarray:

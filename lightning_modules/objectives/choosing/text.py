@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from lightning_modules.batch import Tokens, Unsupported, Vocabulary
+from lightning_modules.batch import Annotation, Tokens, Unsupported, Vocabulary
 from lightning_modules.words import beginnings
 
 
@@ -79,16 +79,16 @@ class Text:
         """The words; none crosses a special position."""
         return Stretches.of(self.candidates, self.begins)
 
-    def tagged(self, name: str) -> Stretches:
+    def tagged(self, annotation: Annotation) -> Stretches:
         """The stretches that an annotator found.
 
         Raises:
             Unsupported: When the text was not annotated.
         """
-        if name not in self.tokens.marks:
-            held = ", ".join(self.tokens.marks) or "none"
-            raise Unsupported(f"the text has no annotation '{name}'; it has {held}")
-        marks = self.tokens.marks[name].numpy()
+        if annotation not in self.tokens.marks:
+            held = ", ".join(f"{tags} by {annotator}" for annotator, tags in self.tokens.marks) or "none"
+            raise Unsupported(f"the text has no annotation of {annotation[1]} by {annotation[0]}; it has {held}")
+        marks = self.tokens.marks[annotation].numpy()
         members = (marks > 0) & self.candidates
         begins = members.copy()
         begins[:, 1:] &= (marks[:, 1:] == 1) | ~members[:, :-1]

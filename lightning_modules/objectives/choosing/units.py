@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from lightning_modules.batch import Annotation
 from lightning_modules.config import Settings
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.choosing.text import Text
@@ -20,7 +21,7 @@ class Units(Settings, ABC):
     spans: ClassVar[bool] = False
 
     @property
-    def reads(self) -> frozenset[tuple[str, str]]:
+    def reads(self) -> frozenset[Annotation]:
         """The annotations of the text that it reads: annotator and kind of tags."""
         return frozenset()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightning_modules.batch import Unsupported
 from lightning_modules.data import Vocabulary
 from lightning_modules.objectives import Masking
-from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, Tagged, Text, WholeWords, mark
+from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, Tagged, Text, WholeWords
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 SIZE = 60
@@ -35,7 +35,7 @@ def text(rows=6, length=24, padding=5, seed=0, separators=True):
         tokens.ids[::3, middle], tokens.special[::3, middle] = 3, True
     noise = torch.Generator().manual_seed(seed)
     tags = torch.multinomial(torch.tensor([0.7, 0.15, 0.15]), rows * length, replacement=True, generator=noise)
-    return replace(tokens, marks={mark("capitalised", "entities"): tags.reshape(rows, length)})
+    return replace(tokens, marks={("capitalised", "entities"): tags.reshape(rows, length)})
 
 
 def chosen(units, tokens, draws, **knobs):
@@ -164,7 +164,7 @@ class Row:
         columns = tokens.ids.shape[1]
         self.ids, self.budget = tokens.ids[number].tolist(), int(budget[number])
         self.free = (tokens.real & ~tokens.special)[number].numpy()
-        self.tags = tokens.marks[mark("capitalised", "entities")][number].tolist()
+        self.tags = tokens.marks[("capitalised", "entities")][number].tolist()
         self.choose, self.length = draws.uniform("choose", columns)[number], draws.uniform("length", columns)[number]
         self.coin = draws.uniform("tagged or word", columns)[number]
         self.which = draws.uniform("which tag", columns)[number]
@@ -259,7 +259,7 @@ def test_text_without_an_annotation_is_refused_by_name():
 
 
 def test_text_without_tags_hides_words_alone():
-    tokens = replace(text(), marks={mark("capitalised", "entities"): torch.zeros(6, 24, dtype=torch.int64)})
+    tokens = replace(text(), marks={("capitalised", "entities"): torch.zeros(6, 24, dtype=torch.int64)})
     draws = make_draws(6)
     words = chosen(Spans(longest=1), tokens, draws, rate=0.4)
     for share in (0.5, 1.0):

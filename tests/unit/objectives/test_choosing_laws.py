@@ -13,12 +13,12 @@ import torch
 from lightning_modules.batch import Example, Tokens, Unsupported
 from lightning_modules.data import Vocabulary
 from lightning_modules.objectives import MaskedLM, Masking
-from lightning_modules.objectives.choosing import NGrams, Spans, Tagged, Text, mark
+from lightning_modules.objectives.choosing import NGrams, Spans, Tagged, Text
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 MILLION = 1_000_000
 CLOSE = 0.002
-MARK = mark("capitalised", "entities")
+MARK = ("capitalised", "entities")
 
 
 def bare(rows, length, vocab_size=50, seed=0):

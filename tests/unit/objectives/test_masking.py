@@ -121,6 +121,40 @@ def test_dynamic_masks_differ_between_presentations_and_static_ones_return():
     assert visits[0] != visits[1] != visits[2]
 
 
+MANY = 3000  # sequences
+
+
+def static(copies, epoch):
+    """The hidden positions of every sequence in an epoch under so many fixed masks; 0 for a new one each time."""
+    tokens, draws = make_tokens(MANY, 40), make_draws(MANY, first=epoch * MANY, epoch=epoch)
+    draws = draws.static(copies) if copies else draws
+    return hidden(Masking(rate=0.2), tokens, draws)
+
+
+@pytest.mark.parametrize("copies", [1, 4, 10])
+def test_fixed_masks_return_after_so_many_presentations_and_no_sooner(copies):
+    masks = [static(copies, epoch) for epoch in range(2 * copies)]
+    assert all((masks[n] == masks[n + copies]).all() for n in range(copies))
+    agreeing = [(masks[n] == masks[m]).all(1).mean() for n in range(copies) for m in range(n)]
+    assert max(agreeing, default=0.0) < 0.001
+
+
+def test_as_many_fixed_masks_as_presentations_are_dynamic_masking():
+    """Each presentation has a mask of its own, drawn by the same law: positions and epochs are independent."""
+    fixed, dynamic = ([static(copies, epoch) for epoch in range(5)] for copies in (5, 0))
+    for masks in (fixed, dynamic):
+        assert np.mean([mask.mean(0)[1:-1] for mask in masks], axis=0) == pytest.approx(np.full(38, 8 / 38), abs=0.012)
+        both = np.mean([(masks[n] & masks[n + 1]).sum(1).mean() for n in range(4)])
+        assert both == pytest.approx(8 * 8 / 38, abs=0.05)
+
+
+def test_with_one_presentation_a_sequence_fixed_masks_are_dynamic_masking_whatever_their_number():
+    once = [static(copies, 0) for copies in (0, 1, 10)]
+    for mask in once:
+        assert (mask.sum(1) == 8).all()
+        assert mask.mean(0)[1:-1] == pytest.approx(np.full(38, 8 / 38), abs=0.03)
+
+
 def test_a_cap_at_which_it_does_nothing():
     tokens, draws = make_tokens(4, 64), make_draws(4)
     free, capped = Masking(), Masking(cap=64)
