@@ -1,4 +1,7 @@
-"""``ablations data`` lists the data sets; ``verify`` checks them; ``pairs`` shows what tells the label of pairs."""
+"""``ablations data`` lists the data sets; ``verify`` checks them.
+
+``formats`` shows what input formats make of the text, ``pairs`` what tells the label of pairs.
+"""
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +13,7 @@ from ablations.commands.terminal import USUAL, As, Format, Shown, listing, repor
 if TYPE_CHECKING:
     from ablations.commands.data_sets.audit import Finding
     from ablations.commands.data_sets.inventory import Item
+    from lightning_modules.system import System
 
 app = typer.Typer(help="Corpora and tasks: where they are, and whether they match their published sizes and pins.")
 
@@ -127,9 +131,7 @@ def pairs(
     with reporting_errors():
         pairings = methods.checked("--pairing", pairing or methods.PAIRINGS, methods.PAIRINGS)
         parts = methods.checked("--shown", shown or ["all"], methods.EXCERPTS)
-        system = scales.bert(scale)
-        if length:
-            system = system.but(**{"format.sequence_length": length, "model.max_positions": max(length, 512)})
+        system = _at_length(scales.bert(scale), length)
         rows = list(methods.rows(system, pairings, parts, count))
         if form is Format.table:
             rows = [
@@ -139,3 +141,57 @@ def pairs(
         listing(rows, form, "method")
         for line in methods.notes(system, pairings) if form is Format.table else ():
             typer.echo(line)
+
+
+@app.command()
+def formats(
+    scale: Shown = USUAL,
+    length: Annotated[
+        int | None, typer.Option("--length", help="Positions of a row; by default those of the scale.", min=8)
+    ] = None,
+    pairing: Annotated[
+        str, typer.Option("--pairing", help="How pairs are made: released, or matched; see `ablations data pairs`.")
+    ] = "released",
+    form: As = Format.table,
+) -> None:
+    """Shows what each input format makes of the text of a scale: lengths, padding, documents. Trains no network."""
+    from ablations.commands.data_sets import pairs as methods
+    from ablations.planning import scales
+    from lightning_modules.data import open_store
+    from lightning_modules.data.formats.summary import NAMED, summary
+
+    with reporting_errors():
+        (made,) = methods.checked("--pairing", [pairing], methods.PAIRINGS)
+        system = _at_length(scales.bert(scale), length)
+        store, batch = open_store(system.data, "train"), system.training.batch_size
+        rows = []
+        for name, knobs in NAMED.items():
+            given = system.format.but(**{**knobs, "pairing": made, "duplicates": 1})
+            found = summary(store, given)
+            step = batch * given.sequence_length / found.mean_length
+            rows.append({
+                "format": name, "rows": found.rows, "mean length": found.mean_length, "padding": found.padding,
+                "documents a row": found.documents, "rows a step": step, "documents a step": step * found.documents,
+                "of the text": found.shown,
+            })  # fmt: skip
+        if form is Format.table:
+            rows = [{name: _told(name, value) for name, value in row.items()} for row in rows]
+        listing(rows, form, "format")
+        if form is Format.table:
+            typer.echo(
+                f"Rows of {system.format.sequence_length} positions. A step is that of training.batch_by 'tokens', of "
+                f"as many tokens as {batch} full rows; that of 'sequences' has {batch} rows."
+            )
+
+
+def _told(name: str, value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.1%}" if name in ("padding", "of the text") else f"{value:,.{0 if value >= 1000 else 1}f}"
+
+
+def _at_length(system: "System", length: int | None) -> "System":
+    """A system with another sequence length, if one is asked for."""
+    if length is None:
+        return system
+    return system.but(**{"format.sequence_length": length, "model.max_positions": max(length, 512)})

@@ -212,6 +212,18 @@ class PairSequences:
     def __len__(self) -> int:
         return self.index.shape[1]
 
+    @property
+    def stretches(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Start and end of the stretches of text that each pair shows: those of A, those of B."""
+        a_start, a_end, b_start, b_end = self.index[:4]
+        return [(a_start, a_end), (b_start, b_end)]
+
+    @property
+    def documents(self) -> np.ndarray:
+        """How many documents each pair shows parts of ``[pairs]``."""
+        one, other = (np.searchsorted(self.store.document_starts, start, "right") for start, _ in self.stretches)
+        return 1 + (one != other)
+
     @cached_property
     def sizes(self) -> np.ndarray:
         """Positions of each pair that are no padding ``[pairs]``."""

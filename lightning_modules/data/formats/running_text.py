@@ -106,12 +106,21 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
+    @property
+    def stretches(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Start and end of the stretches of text that each sequence shows."""
+        return [(self.bounds[:-1], self.bounds[1:])]
+
+    @property
+    def documents(self) -> np.ndarray:
+        """How many documents each sequence shows parts of ``[sequences]``."""
+        ((start, end),) = self.stretches
+        return 1 + np.searchsorted(self._starts, end, "left") - np.searchsorted(self._starts, start, "right")
+
     @cached_property
     def sizes(self) -> np.ndarray:
         """Positions of each sequence that are no padding ``[sequences]``."""
-        start, end = self.bounds[:-1], self.bounds[1:]
-        first, stop = np.searchsorted(self._starts, start, "right"), np.searchsorted(self._starts, end, "left")
-        return end - start + stop - first + 2
+        return np.diff(self.bounds) + self.documents + 1  # separators stand between documents
 
     @property
     def fill(self) -> float:
