@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data.text import unigram
 from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.data.text.tokenizer import SPECIALS
 from lightning_modules.training.pretrain import Pretrain
@@ -38,7 +39,7 @@ class WordVectors:
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
         """The words of a pretrained model: pieces that start a word and contain only letters."""
         vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
-        names = [piece.removeprefix("Ġ") for piece in vocabulary.pieces]
+        names = [piece.removeprefix("Ġ").removeprefix(unigram.SPACE) for piece in vocabulary.pieces]
         kept = [
             number
             for number, name in enumerate(names)

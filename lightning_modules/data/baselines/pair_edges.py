@@ -86,7 +86,7 @@ def _piece_classes(store: TokenStore) -> np.ndarray:
 
 
 def _piece_class(piece: str, begins_word: bool) -> int:
-    letters = piece.removeprefix("##").lstrip("Ġ")
+    letters = piece.removeprefix("##").lstrip("Ġ▁")
     tests = (
         piece.startswith("##") or (not begins_word and letters[:1].isalnum()),
         letters[:1].isupper(),

@@ -1,23 +1,24 @@
-"""Tokenizers: WordPiece or byte-level BPE, trained on the train split of a run's corpora and cached by content.
+"""Tokenizers: WordPiece, byte-level BPE or unigram, trained on the train split of a run's corpora, cached by content.
 
 Training is deterministic. The trainer of the ``tokenizers`` package alone is not: it numbers the word-internal letters
 (``##e``) in the order of a randomly seeded hash map and breaks ties between pairs by these numbers. Here the letters
-are counted first and passed to it in a fixed order.
+are counted first and passed to it in a fixed order. Unigram pieces have another trainer (`data.text.unigram`).
 """
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, Settings, identity, knob
+from lightning_modules.data.text import unigram
 from lightning_modules.draws import permutation
 from lightning_modules.places import cache
 
@@ -35,11 +36,11 @@ _LONGEST_WORD = 100  # characters; a longer word is [UNK], as in BERT
 class Tokenizer(Settings):
     """The settings of a tokenizer."""
 
-    kind: Literal["wordpiece", "byte_bpe"] = knob(
-        "wordpiece", "Kind of tokenizer: BERT's WordPiece or GPT-2's byte-level BPE."
+    kind: Literal["wordpiece", "byte_bpe", "unigram"] = knob(
+        "wordpiece", "Kind of tokenizer: BERT's WordPiece, GPT-2's byte-level BPE, or ALBERT's unigram pieces."
     )
     vocab_size: int = knob(4096, "Pieces in the vocabulary, including the five special ones.", ge=64, le=1 << 20)
-    lowercase: bool = knob(True, "Lower-case the text (and, for WordPiece, strip accents).")
+    lowercase: bool = knob(True, "Lower-case the text (and, but for byte-level BPE, strip accents).")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +73,16 @@ class Vocabulary:
 
     @classmethod
     def of(cls, pieces: Iterable[str], kind: str) -> "Vocabulary":
-        """The vocabulary with word starts marked as the kind of tokenizer marks them (``##``, ``Ġ``)."""
-        pieces = tuple(pieces)
-        starts = [
-            p in SPECIALS or (not p.startswith("##") if kind == "wordpiece" else p.startswith("Ġ")) for p in pieces
-        ]
-        return cls(pieces, np.array(starts))
+        """The vocabulary with word starts marked as the kind of tokenizer marks them (``##``, ``Ġ``, ``▁``)."""
+        pieces, begins = tuple(pieces), _BEGINS[kind]
+        return cls(pieces, np.array([piece in SPECIALS or begins(piece) for piece in pieces]))
+
+
+_BEGINS: dict[str, Callable[[str], bool]] = {
+    "wordpiece": lambda piece: not piece.startswith("##"),
+    "byte_bpe": lambda piece: piece.startswith("Ġ"),
+    "unigram": lambda piece: piece.startswith(unigram.SPACE),
+}
 
 
 def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenizer":
@@ -86,31 +91,19 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
     Raises:
         ConfigError: When the text is too small for the vocabulary, with the largest possible size.
     """
-    from tokenizers import models
-
-    sentences = list(sentences)
-    raw, trainer = (_wordpiece if settings.kind == "wordpiece" else _byte_bpe)(settings, sentences)
-    raw.train_from_iterator(sentences, trainer)
-    if raw.get_vocab_size() < settings.vocab_size:
+    found = _shell(settings, _MODELS[settings.kind](settings, list(sentences)))
+    if found.get_vocab_size() < settings.vocab_size:
         raise ConfigError(
             [
-                f"the corpus supports at most {raw.get_vocab_size()} pieces of a {settings.kind} vocabulary, but "
+                f"the corpus supports at most {found.get_vocab_size()} pieces of a {settings.kind} vocabulary, but "
                 f"vocab_size is {settings.vocab_size}. Lower vocab_size or add a corpus."
             ]
         )
-    # Rebuilt from its pieces, so that no piece is matched before the text is split into words: "[MASK]" in an article
-    # is encoded as ordinary pieces.
-    model = json.loads(raw.to_str())["model"]
-    if settings.kind == "wordpiece":
-        return _shell(
-            settings,
-            models.WordPiece(model["vocab"], unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD),
-        )
-    return _shell(settings, models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]]))
+    return found
 
 
-def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "tuple[tokenizers.Tokenizer, Trainer]":
-    """An empty WordPiece tokenizer and its trainer, with its letters in a fixed order."""
+def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "Model":
+    """A WordPiece model, trained with its letters in a fixed order."""
     from tokenizers import models, trainers
 
     letters, inner = _letters(settings, sentences)
@@ -131,11 +124,12 @@ def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "tuple[tokenizers.T
         limit_alphabet=len(letters),
         continuing_subword_prefix="##",
     )
-    return _shell(settings, models.WordPiece(unk_token="[UNK]")), trainer
+    model = _trained(_shell(settings, models.WordPiece(unk_token="[UNK]")), trainer, sentences)
+    return models.WordPiece(model["vocab"], unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)
 
 
-def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "tuple[tokenizers.Tokenizer, Trainer]":
-    """An empty byte-level BPE tokenizer and its trainer; the alphabet includes every byte."""
+def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
+    """A byte-level BPE model; the alphabet includes every byte."""
     from tokenizers import models, trainers
     from tokenizers.pre_tokenizers import ByteLevel
 
@@ -146,7 +140,35 @@ def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "tuple[tokenizers.To
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(ByteLevel.alphabet()),
     )
-    return _shell(settings, models.BPE()), trainer
+    model = _trained(_shell(settings, models.BPE()), trainer, sentences)
+    return models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]])
+
+
+def _unigram(settings: Tokenizer, sentences: list[str]) -> "Model":
+    """A unigram model of the words."""
+    clean = unigram.normalizer(settings.lowercase)
+    words: Counter[str] = Counter()
+    for word, count in _words(sentences).items():
+        for part in clean.normalize_str(word).split():  # a character may be decomposed into a space and another
+            words[part] += count
+    return unigram.train(words, settings.vocab_size, SPECIALS)
+
+
+_MODELS: dict[str, "Callable[[Tokenizer, list[str]], Model]"] = {
+    "wordpiece": _wordpiece,
+    "byte_bpe": _byte_bpe,
+    "unigram": _unigram,
+}
+
+
+def _trained(empty: "tokenizers.Tokenizer", trainer: "Trainer", sentences: list[str]) -> dict[str, Any]:
+    """The model of a trained tokenizer as data.
+
+    A tokenizer is rebuilt from it, so that no piece is matched before the text is split into words: "[MASK]" in an
+    article is encoded as ordinary pieces.
+    """
+    empty.train_from_iterator(sentences, trainer)
+    return json.loads(empty.to_str())["model"]
 
 
 def _shell(settings: Tokenizer, model: "Model") -> "tokenizers.Tokenizer":
@@ -158,6 +180,10 @@ def _shell(settings: Tokenizer, model: "Model") -> "tokenizers.Tokenizer":
         fast.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
         fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         fast.decoder = decoders.WordPiece(prefix="##")
+    elif settings.kind == "unigram":
+        fast.normalizer = unigram.normalizer(settings.lowercase)
+        fast.pre_tokenizer = unigram.pre_tokenizer(SPECIALS)
+        fast.decoder = decoders.Metaspace(replacement=unigram.SPACE, prepend_scheme="always")
     else:
         if settings.lowercase:
             fast.normalizer = normalizers.Lowercase()
@@ -171,11 +197,10 @@ def _letters(settings: Tokenizer, sentences: list[str]) -> tuple[list[str], list
 
     At most a sixteenth of the vocabulary and at most 1,000 (as in BERT) are letters; words with rarer ones are [UNK].
     """
-    words = Counter(word for sentence in sentences for word in sentence.split(" "))
     shell = _shell(settings, _empty_model())
     everywhere: Counter[str] = Counter()
     inside: Counter[str] = Counter()
-    for word, count in words.items():
+    for word, count in _words(sentences).items():
         for piece, _ in shell.pre_tokenizer.pre_tokenize_str(shell.normalizer.normalize_str(word)):
             for letter in piece:
                 everywhere[letter] += count
@@ -184,6 +209,10 @@ def _letters(settings: Tokenizer, sentences: list[str]) -> tuple[list[str], list
     most = max(64, min(1000, settings.vocab_size // 16))
     letters = sorted(sorted(everywhere, key=lambda letter: (-everywhere[letter], letter))[:most])
     return letters, [letter for letter in letters if inside[letter]]
+
+
+def _words(sentences: list[str]) -> Counter[str]:
+    return Counter(word for sentence in sentences for word in sentence.split(" "))
 
 
 def _empty_model() -> "Model":

@@ -8,14 +8,16 @@ import re
 import string
 import unicodedata
 from collections.abc import Callable, Iterator
+from typing import Literal
 
+from lightning_modules.data.text import unigram
 from lightning_modules.data.text.tokenizer import Vocabulary
 
 _MOST_UNKNOWN = 4  # unknown pieces of a word that are aligned
 
 
 class Spelling:
-    """Aligns words with the pieces of a vocabulary, WordPiece or byte-level BPE.
+    """Aligns words with the pieces of a vocabulary: WordPiece, byte-level BPE or unigram.
 
     `get_final_text` of BERT's ``run_squad.py`` does the same by comparing an answer without its spaces with its source
     text. As there, the whole word is used if pieces and characters cannot be matched.
@@ -26,8 +28,11 @@ class Spelling:
 
         bytes_ = byte_letters()
         self._byte_level = set(ByteLevel.alphabet()) <= set(vocabulary.pieces)
+        self._unigram = not self._byte_level and unigram.SPACE in vocabulary.pieces
         self._unknown = vocabulary.unk
-        if self._byte_level:
+        if self._unigram:
+            self._pieces = [piece.replace(unigram.SPACE, " ") for piece in vocabulary.pieces]
+        elif self._byte_level:
             self._pieces = ["".join(bytes_.get(letter, letter) for letter in piece) for piece in vocabulary.pieces]
         else:
             self._pieces = [piece.removeprefix("##") or piece for piece in vocabulary.pieces]
@@ -36,8 +41,8 @@ class Spelling:
     def characters(self, word: str, ids: tuple[int, ...]) -> list[tuple[int, int]]:
         """Start and end of each piece in its word; the whole word for every piece if they cannot be matched.
 
-        An unknown piece covers what its neighbours leave. The space that byte-level BPE puts before a word is not a
-        character of it.
+        An unknown piece covers what its neighbours leave. The space that byte-level BPE and unigram pieces put before
+        a word is not a character of it.
 
         >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "(", ")", "sa", "##o"]
         >>> vocabulary = Vocabulary.of(pieces, "wordpiece")
@@ -50,11 +55,19 @@ class Spelling:
             self._known[key] = next((match for match in matches if match), [(0, len(word))] * len(ids))
         return self._known[key]
 
+    @property
+    def _spaced(self) -> bool:
+        """Whether the first piece of a word holds the space before it."""
+        return self._byte_level or self._unigram
+
     def _changes(self) -> Iterator[Callable[[str], str]]:
         """What a tokenizer may do to a character: keep it, lower-case it, or lower-case it and strip its accents."""
         if self._byte_level:
             yield lambda letter: letter.encode("utf-8", "surrogatepass").decode("latin-1")
             yield lambda letter: letter.lower().encode("utf-8", "surrogatepass").decode("latin-1")
+        elif self._unigram:
+            yield lambda letter: letter
+            yield lambda letter: _without_accents(letter, "NFKD")
         else:
             yield lambda letter: "" if _control(letter) else letter
             yield lambda letter: "" if _control(letter) else _without_accents(letter)
@@ -63,7 +76,7 @@ class Spelling:
         changed = [change(letter) for letter in word]
         owner = [place for place, letters in enumerate(changed) for _ in letters]
         text = "".join(changed)
-        if self._byte_level:
+        if self._spaced:
             text, owner = " " + text, [0, *owner]
         if self._unknown not in ids:
             spelt = [self._pieces[n] for n in ids]
@@ -75,7 +88,7 @@ class Spelling:
             if ids.count(self._unknown) > _MOST_UNKNOWN:
                 return None
             marks = "".join(re.escape(letter) for letter in set(text) if _mark(letter))
-            unknown = f"([{marks}]|[^{marks}]+)" if marks else "(.+)"  # BERT's words: a mark, or letters up to the next
+            unknown = f"([{marks}]|[^{marks}]+)" if marks and not self._spaced else "(.+)"  # BERT's words end at marks
             pattern = "".join(unknown if n == self._unknown else f"({re.escape(self._pieces[n])})" for n in ids)
             if not (match := re.fullmatch(pattern, text, re.DOTALL)):
                 return None
@@ -83,7 +96,7 @@ class Spelling:
         return [self._owned(owner, start, end) for start, end in spans]
 
     def _owned(self, owner: list[int], start: int, end: int) -> tuple[int, int]:
-        if self._byte_level and start == 0:
+        if self._spaced and start == 0:
             start = min(1, end - 1)
         return owner[start], owner[end - 1] + 1
 
@@ -103,9 +116,9 @@ def _mark(letter: str) -> bool:
     return letter in string.punctuation or unicodedata.category(letter).startswith("P")
 
 
-def _without_accents(letter: str) -> str:
-    """Lower-cased and without accents, as in BERT's tokenizer."""
-    decomposed = unicodedata.normalize("NFD", letter)
+def _without_accents(letter: str, form: Literal["NFD", "NFKD"] = "NFD") -> str:
+    """Lower-cased and without accents, as in BERT's tokenizer, or with NFKD as in ALBERT's."""
+    decomposed = unicodedata.normalize(form, letter)
     return "".join(part for part in decomposed if unicodedata.category(part) != "Mn").lower()
 
 

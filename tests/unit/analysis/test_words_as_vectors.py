@@ -10,7 +10,7 @@ from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder, as_example
 
 
-@pytest.fixture(params=[("wordpiece", 64), ("byte_bpe", 300)], ids=str)
+@pytest.fixture(params=[("wordpiece", 64), ("byte_bpe", 300), ("unigram", 64)], ids=str)
 def asked(tiny, request):
     """An untrained model and its tokenizer."""
     kind, size = request.param
@@ -35,7 +35,7 @@ def test_words_are_whole_words_with_their_rows(asked):
     assert words.words
     for word, vector in zip(words.words, words.vectors, strict=True):
         assert word.isalpha()
-        piece = word if word in pieces and encoder.kind == "wordpiece" else f"Ġ{word}"
+        piece = {"wordpiece": "", "byte_bpe": "Ġ", "unigram": "▁"}[encoder.kind] + word
         assert np.array_equal(vector, table[pieces.index(piece)])
     with pytest.raises(ConfigError, match="not whole words of the vocabulary: xyzzy"):
         words.take([words.words[0], "xyzzy"])

@@ -20,7 +20,7 @@ from lightning_modules.places import project
 
 STEMS = ["play", "walk", "talk", "listen", "Émile", "naïve", "paint", "count", "follow", "answer"]
 ENDS = ["", "s", "ed", "ing", "er", "ers"]
-KINDS = [("wordpiece", True), ("wordpiece", False), ("byte_bpe", True), ("byte_bpe", False)]
+KINDS = [(kind, lowercase) for kind in ("wordpiece", "byte_bpe", "unigram") for lowercase in (True, False)]
 
 
 def sentences(count, seed=0):
@@ -32,8 +32,7 @@ def sentences(count, seed=0):
 
 
 def make_data(folder, kind="wordpiece", size=100, lowercase=True):
-    if kind == "byte_bpe":
-        size += 256
+    size += {"wordpiece": 0, "byte_bpe": 256, "unigram": -20}[kind]
     lines = sentences(150)
     documents = ["\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)]
     (folder / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
@@ -52,7 +51,9 @@ def stored(data, split="train"):
 def encoders(tmp_path_factory):
     found = {}
     for kind, lowercase in KINDS:
-        wanted = Tokenizer(kind=kind, vocab_size=120 if kind == "wordpiece" else 300, lowercase=lowercase)
+        wanted = Tokenizer(
+            kind=kind, vocab_size={"wordpiece": 120, "byte_bpe": 300, "unigram": 80}[kind], lowercase=lowercase
+        )
         path = tmp_path_factory.mktemp("tokenizers") / "tokenizer.json"
         path.write_text(tokenizer.train(wanted, sentences(300)).to_str(), encoding="utf-8")
         found[kind, lowercase] = Encoder(path, kind)
@@ -63,7 +64,15 @@ def encoders(tmp_path_factory):
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=5))
 @example(
-    texts=["it 's 'tis don't [MASK] [SEP] ##ing Ġx", "日本語 text", "e\u0301 \u0301x", "ΑΣ ΣΑΣ", "a\x00 \x00 b", "İI"]
+    texts=[
+        "it 's 'tis don't [MASK] [SEP] ##ing Ġx a▁b ▁c",
+        "''a'' ``b ¨ x¨ ¨y ﬁ",
+        "日本語 text",
+        "e\u0301 \u0301x",
+        "ΑΣ ΣΑΣ",
+        "a\x00 \x00 b",
+        "İI",
+    ]
 )
 def test_encoding_words_once_equals_the_librarys_encoding_of_sentences(encoders, form, texts):
     encoder = encoders[form]
@@ -91,7 +100,7 @@ import hashlib, json, sys
 from lightning_modules.data import Tokenizer
 from lightning_modules.data.text import tokenizer
 lines = json.load(sys.stdin)
-for kind, size in (("wordpiece", 110), ("byte_bpe", 290)):
+for kind, size in (("wordpiece", 110), ("byte_bpe", 290), ("unigram", 80)):
     found = tokenizer.train(Tokenizer(kind=kind, vocab_size=size), lines).to_str()
     print(hashlib.sha256(found.encode()).hexdigest())
 """
@@ -111,25 +120,38 @@ for kind, size in (("wordpiece", 110), ("byte_bpe", 290)):
 
 
 def test_vocabulary_has_the_special_pieces_first_and_knows_word_starts(tmp_path):
-    for kind in ("wordpiece", "byte_bpe"):
+    for kind in ("wordpiece", "byte_bpe", "unigram"):
         vocabulary = open_store(make_data(tmp_path, kind), "train").vocabulary
         assert vocabulary.pieces[:5] == tokenizer.SPECIALS
         assert (vocabulary.pad, vocabulary.unk, vocabulary.cls, vocabulary.sep, vocabulary.mask) == (0, 1, 2, 3, 4)
-        assert vocabulary.size == len(set(vocabulary.pieces)) == (100 if kind == "wordpiece" else 356)
+        assert (
+            vocabulary.size == len(set(vocabulary.pieces)) == {"wordpiece": 100, "byte_bpe": 356, "unigram": 80}[kind]
+        )
         assert vocabulary.begins_word[:5].all()
         inner = [p for p, starts in zip(vocabulary.pieces, vocabulary.begins_word, strict=True) if not starts]
-        assert all(piece.startswith("##") for piece in inner) if kind == "wordpiece" else "ing" in inner
+        assert all(piece.startswith("##") for piece in inner) if kind == "wordpiece" else "s" in inner
 
 
-def test_a_vocabulary_that_the_text_does_not_support_says_what_it_supports(tmp_path):
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+def test_a_vocabulary_that_the_text_does_not_support_says_what_it_supports(tmp_path, kind):
     with pytest.raises(ConfigError, match=r"supports at most (\d+) pieces .* vocab_size is 5000"):
-        open_store(make_data(tmp_path, size=5000), "train")
+        open_store(
+            make_data(tmp_path, kind, size=5000 - {"wordpiece": 0, "byte_bpe": 256, "unigram": -20}[kind]), "train"
+        )
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_a_vocabulary_without_room_for_the_letters_says_how_many_pieces_it_needs(kind):
     many = "".join(chr(0x4E00 + n) for n in range(60)) + "abcdefghijklmnopqrstuvwxyz"
-    with pytest.raises(ConfigError, match=r"needs at least \d+"):
-        tokenizer.train(Tokenizer(vocab_size=64), [many, many])
+    with pytest.raises(ConfigError, match=r"needs at least \d+") as caught:
+        tokenizer.train(Tokenizer(kind=kind, vocab_size=64), [many, many])
+    needed = int(str(caught.value).split("at least ")[1].split(".")[0])
+    with pytest.raises(ConfigError, match=r"supports at most|needs at least"):
+        tokenizer.train(Tokenizer(kind=kind, vocab_size=needed - 1), [many, many])
+    assert tokenizer.train(Tokenizer(kind=kind, vocab_size=needed), [many, many]).get_vocab_size() == needed
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe"])
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
 def test_the_store_is_the_text(tmp_path, kind):
     data = make_data(tmp_path, kind)
     for split in ("train", "heldout"):
@@ -144,6 +166,9 @@ def test_the_store_is_the_text(tmp_path, kind):
         expected = [line.lower().replace(" ", "" if kind == "wordpiece" else "Ġ") for d in texts for line in d]
         if kind == "wordpiece":
             assert plain == [line.replace("é", "e").replace("ï", "i") for line in expected]
+        elif kind == "unigram":
+            words = [line.lower().replace("é", "e").replace("ï", "i").split(" ") for d in texts for line in d]
+            assert plain == ["".join(f"▁{word}" for word in line) for line in words]
         else:
             assert [text.count("Ġ") - 1 for text in plain] == [line.count("Ġ") for line in expected]
         assert found.words == sum(line.count(" ") + 1 for d in texts for line in d)

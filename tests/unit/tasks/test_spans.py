@@ -20,12 +20,17 @@ LETTERS = "abcdefghij"
 TEXT = [*LETTERS, *(f"{a}{b}{c} ({c}{a}) {b}." for a in LETTERS for b in LETTERS for c in LETTERS), "São 1990, ß"] * 3
 
 
-@pytest.fixture(scope="module", params=[("wordpiece", True), ("wordpiece", False), ("byte_bpe", False)])
+@pytest.fixture(
+    scope="module",
+    params=[("wordpiece", True), ("wordpiece", False), ("byte_bpe", False), ("unigram", True), ("unigram", False)],
+)
 def encoder(tmp_path_factory, request):
     """Tokenizers of each kind, of simple words and punctuation."""
     kind, lowercase = request.param
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    settings = Tokenizer(kind=kind, vocab_size=96 if kind == "wordpiece" else 300, lowercase=lowercase)
+    settings = Tokenizer(
+        kind=kind, vocab_size={"wordpiece": 96, "byte_bpe": 300, "unigram": 80}[kind], lowercase=lowercase
+    )
     path.write_text(train(settings, TEXT).to_str())
     return Encoder(path, kind)
 
