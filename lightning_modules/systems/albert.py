@@ -3,10 +3,9 @@
 arXiv 1909.11942, section 3 and Table 1, first release: factorised embeddings, one shared layer, sentence-order
 prediction instead of next-sentence prediction, LAMB and large batches.
 
-It differs from the paper in four ways. Pieces are WordPiece, where the paper has SentencePiece's unigram model of the
-same size. Single pieces are masked, where the paper masks n-grams of up to three words. Pairs of one sentence, which
-have no order, are left out; the released code gives them a second segment from another document
-(``format.lone_negatives``). The masked-LM head keeps the exact GELU, which is within 0.0005 of the encoder's.
+It differs from the paper in three ways. Single pieces are masked, where the paper masks n-grams of up to three words.
+Pairs of one sentence, which have no order, are left out; the released code gives them a second segment from another
+document (``format.lone_negatives``). The masked-LM head keeps the exact GELU, which is within 0.0005 of the encoder's.
 
 The released code also allows at most 20 predictions a sequence (``objectives.mlm.masking.cap``), 4 % of 512 positions;
 the paper says 15 %.
@@ -23,6 +22,7 @@ ALBERT_BASE = BERT_BASE.but(
         "model.activation": "gelu_tanh",
         "format.negatives": "swapped",
         "format.duplicates": 40,
+        "data.tokenizer.kind": "unigram",
         "data.tokenizer.vocab_size": 30_000,
         "optimizer.algorithm": "lamb",
         "optimizer.peak_lr": 1.76e-3,
