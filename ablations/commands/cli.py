@@ -25,6 +25,7 @@ from ablations.commands import (
     published,
     read,
     simulate,
+    tokenizer,
 )
 from ablations.commands.terminal import (
     USUAL,
@@ -45,6 +46,7 @@ from ablations.commands.terminal import (
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
+app.add_typer(tokenizer.app, name="tokenizer")
 
 
 def _tell_version(asked: bool) -> None:

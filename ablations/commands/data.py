@@ -8,8 +8,8 @@ import typer
 from ablations.commands.terminal import USUAL, As, Format, Shown, listing, reporting_errors, tell
 
 if TYPE_CHECKING:
-    from ablations.commands.data_audit import Finding
-    from ablations.commands.data_inventory import Item
+    from ablations.commands.data_sets.audit import Finding
+    from ablations.commands.data_sets.inventory import Item
 
 app = typer.Typer(help="Corpora and tasks: where they are, and whether they match their published sizes and pins.")
 
@@ -27,7 +27,7 @@ def data(
         typer.secho(f"warning: {why}", err=True, fg="yellow")
     if context.invoked_subcommand is not None:
         return
-    from ablations.commands.data_inventory import items
+    from ablations.commands.data_sets.inventory import items
 
     with reporting_errors():
         listed = items(hub=hub)
@@ -75,8 +75,8 @@ def verify(
     form: As = Format.table,
 ) -> None:
     """Compares data sets with published sizes and pins. Exits with 1 if anything is wrong."""
-    from ablations.commands.data_audit import examine
-    from ablations.commands.data_inventory import items
+    from ablations.commands.data_sets.audit import examine
+    from ablations.commands.data_sets.inventory import items
 
     with reporting_errors():
         findings = []
@@ -121,21 +121,21 @@ def pairs(
     form: As = Format.table,
 ) -> None:
     """Shows how well simple methods tell the label of segment pairs, by construction. Trains no network."""
-    from ablations.commands import data_pairs
+    from ablations.commands.data_sets import pairs as methods
     from ablations.planning import scales
 
     with reporting_errors():
-        pairings = data_pairs.checked("--pairing", pairing or data_pairs.PAIRINGS, data_pairs.PAIRINGS)
-        parts = data_pairs.checked("--shown", shown or ["all"], data_pairs.EXCERPTS)
+        pairings = methods.checked("--pairing", pairing or methods.PAIRINGS, methods.PAIRINGS)
+        parts = methods.checked("--shown", shown or ["all"], methods.EXCERPTS)
         system = scales.bert(scale)
         if length:
             system = system.but(**{"format.sequence_length": length, "model.max_positions": max(length, 512)})
-        rows = list(data_pairs.rows(system, pairings, parts, count))
+        rows = list(methods.rows(system, pairings, parts, count))
         if form is Format.table:
             rows = [
                 {name: f"{value:.3f}" if isinstance(value, float) else value for name, value in row.items()}
                 for row in rows
             ]
         listing(rows, form, "method")
-        for line in data_pairs.notes(system, pairings) if form is Format.table else ():
+        for line in methods.notes(system, pairings) if form is Format.table else ():
             typer.echo(line)

@@ -44,7 +44,7 @@ def _packages(root: Path, top: str) -> list[str]:
     """A package and the packages in it, parents first."""
     inits = sorted((root / top).rglob("__init__.py"), key=lambda path: path.parts)
     names = [path.parent.relative_to(root).as_posix().replace("/", ".") for path in inits]
-    return [name for name in names if name not in _ON_OTHER_PAGES]
+    return [name for name in names if not name.startswith(_ON_OTHER_PAGES)]
 
 
 def _index(root: Path, packages: list[str]) -> str:

@@ -10,7 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, data_pairs
+from ablations.commands import checkpoints, cli, tokenizer
+from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
 from ablations.inspection import trained
@@ -22,6 +23,7 @@ from lightning_modules.places import project
 from lightning_modules.tasks import TASKS
 from tests.unit.synthetic import make_record
 
+TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a tokenizer
 RUN = "RUN"  # stands for the id of a run below
 
 
@@ -59,6 +61,7 @@ CALLS = {
     "simulate": ["--grids", "10"],
     "systems": [],
     "tables": [],
+    "tokenizer stats": ["--scale", "smoke"],
     "verify": [],
 }
 AGAIN = {  # other forms of the answer
@@ -113,8 +116,9 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr(probes, "fill_mask", lambda *_: [[probes.Filling("cat", 0.5)]])
     monkeypatch.setattr("lightning_modules.data.store.tokenizer_file", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
-    monkeypatch.setattr(data_pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])
-    monkeypatch.setattr(data_pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
+    monkeypatch.setattr(pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])
+    monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
+    monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
     (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')
     monkeypatch.setattr(checkpoints, "evaluated", lambda *_: folder / "evaluated.json")

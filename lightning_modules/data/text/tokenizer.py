@@ -140,6 +140,10 @@ def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(ByteLevel.alphabet()),
     )
+    least = len(SPECIALS) + len(ByteLevel.alphabet())
+    if settings.vocab_size < least:
+        text = f"vocab_size {settings.vocab_size} is too small for the bytes; it needs at least {least}."
+        raise ConfigError([text])
     model = _trained(_shell(settings, models.BPE()), trainer, sentences)
     return models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]])
 

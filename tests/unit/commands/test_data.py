@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ablations.commands import data_inventory
 from ablations.commands.cli import app
+from ablations.commands.data_sets import inventory
 from lightning_modules.data import CORPORA
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.systems import SYSTEMS
@@ -29,7 +29,7 @@ def home(tmp_path, monkeypatch):
 
 
 def rte():
-    (found,) = data_inventory.items(["rte"])
+    (found,) = inventory.items(["rte"])
     return found
 
 
@@ -84,9 +84,9 @@ class TestListing:
     def test_the_hub_is_asked_only_when_told_to(self, monkeypatch):
         asked = []
         monkeypatch.setattr(Origin, "sizes_on_hub", lambda origin: asked.append(str(origin.hub)) or {})
-        assert not [item for item in data_inventory.items() if item.found == "hub"]
+        assert not [item for item in inventory.items() if item.found == "hub"]
         assert asked == []
-        assert {item.name for item in data_inventory.items(hub=True) if item.found == "hub"} >= {"cola", "mnli", "snli"}
+        assert {item.name for item in inventory.items(hub=True) if item.found == "hub"} >= {"cola", "mnli", "snli"}
         assert "nyu-mll/glue (cola)" in asked
 
 
@@ -97,8 +97,8 @@ class TestVerify:
         assert "no corpus or task 'rtee'. Did you mean 'rte'?" in text
 
     def test_absent_data_are_wrong_only_if_they_were_named(self, monkeypatch):
-        monkeypatch.setattr(data_inventory, "CORPORA", {})
-        monkeypatch.setattr(data_inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
+        monkeypatch.setattr(inventory, "CORPORA", {})
+        monkeypatch.setattr(inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
         code, text = call("verify")
         assert (code, text.count("absent ")) == (0, 2)
         assert "0 of 2 data sets are available; wrong: 0" in text

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ablations.commands.data_inventory import NOWHERE, PARTS, Item
+from ablations.commands.data_sets.inventory import NOWHERE, PARTS, Item
 from lightning_modules.config import ConfigError
 from lightning_modules.data import pins as text_pins
 from lightning_modules.tasks import Task, task_named

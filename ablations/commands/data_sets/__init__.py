@@ -1,0 +1,1 @@
+"""What ``ablations data`` lists and measures."""
