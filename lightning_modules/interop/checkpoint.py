@@ -106,7 +106,9 @@ def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
         ConfigError: With every knob that ``transformers`` does not support.
     """
     family = family_of(system)
-    return Checkpoint(family, system, weights, notes=tuple(family.differences(system)))
+    heads = sorted({name.split(".")[1] for name in weights if _foreign(name, family)})
+    left = [f"left out, because transformers has no such head: {', '.join(heads)}"] if heads else []
+    return Checkpoint(family, system, weights, notes=(*family.differences(system), *left))
 
 
 def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = None) -> None:
@@ -117,7 +119,7 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
 
     Args:
         checkpoint: The checkpoint.
-        folder: The destination; it must be empty or not exist.
+        folder: The destination; it must be empty or not exist. Heads that the family lacks are left out.
         tokenizer: The ``tokenizer.json`` that this project trained for the checkpoint's system, to write it too.
 
     Raises:
@@ -128,8 +130,8 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
         raise ConfigError([f"{folder} exists already and is not an empty folder; choose another"])
     model, spelled = system.model.resolved(), {}
     for ours, tensor in checkpoint.weights.items():
-        if ours.rpartition(".")[0] == CLASSIFIER and CLASSIFIER not in family.heads:
-            continue  # RoBERTa has a pooler but no classifier
+        if _foreign(ours, family):
+            continue
         if ours == POSITION:
             tensor = torch.cat([tensor.new_zeros(family.offset(checkpoint.pad), tensor.shape[1]), tensor])
         theirs = family.theirs(ours, model)
@@ -152,6 +154,11 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
     write_atomically(folder / WEIGHTS, lambda file: file.write(data))
     content = json.dumps(config, indent=2, sort_keys=True) + "\n"
     write_atomically(folder / CONFIG, lambda file: file.write(content.encode()))
+
+
+def _foreign(ours: str, family: Family) -> bool:
+    """Whether a weight is of a head that the family lacks: RoBERTa has a pooler but no classifier."""
+    return ours.startswith("heads.") and ours.rpartition(".")[0] not in family.heads
 
 
 def _canonical(stored: Tensors, family: Family) -> dict[str, str]:

@@ -10,7 +10,7 @@ word (``add_prefix_space``), and the two texts of a pair have one separator betw
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
+from lightning_modules.data.text import unigram
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
 from lightning_modules.files import write_atomically
@@ -45,7 +46,7 @@ class _Kind:
 _KINDS = {
     "WordPiece": _Kind("wordpiece", "##", False, "BertPreTokenizer", ("WhitespaceSplit", "Whitespace", "Punctuation")),
     "BPE": _Kind("byte_bpe", "Ġ", True, "ByteLevel"),
-    "Unigram": _Kind("unigram", "▁", True, "Metaspace", ("WhitespaceSplit",)),
+    "Unigram": _Kind("unigram", unigram.SPACE, True, "Metaspace", ("WhitespaceSplit", "Split")),
 }
 _NORMALIZERS = (
     "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Strip", "Replace", "Precompiled",
@@ -68,14 +69,16 @@ def own_encoder(folder: str | Path, family: str, vocab_size: int) -> Encoder:
     settings = _optional(folder / "special_tokens_map.json") | _optional(folder / "tokenizer_config.json")
     source, data = _tokenizer_data(folder, settings)
     added = _pop_added_tokens(source, data)
-    kind = _check(source, data)
+    kind, specials = _check(source, data), _specials(settings, family)
+    if kind.name == "unigram":
+        _part_specials(data, specials.values())
     try:
         numbers = _numbers(data["model"]) | added
         content = json.dumps(data, ensure_ascii=False)
         tokenizers.Tokenizer.from_str(content)
     except Exception as error:  # the package raises bare Exception
         raise ConfigError([f"{source} is not a readable tokenizer: {error}"]) from None
-    vocabulary = _vocabulary(source, kind, numbers, vocab_size, _specials(settings, family))
+    vocabulary = _vocabulary(source, kind, numbers, vocab_size, specials)
     encoder = Encoder(_cached(content), kind.name)
     encoder.vocabulary = vocabulary  # with its own special pieces, whose ids differ from ours
     return encoder
@@ -163,7 +166,11 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
         splits = list(_types(data["pre_tokenizer"], "pretokenizers"))
         types = [step["type"] for step in splits]
         cleans = [step["type"] for step in _types(data.get("normalizer"), "normalizers")]
-        bad = [name for name in types if name not in (kind.needed, *kind.also)]
+        bad = [
+            name
+            for place, name in enumerate(types)
+            if name not in (kind.needed, *kind.also) or (name == "Split" and kind.needed not in types[:place])
+        ]
         bad += [name for name in cleans if name not in _NORMALIZERS]
         if kind.needed not in types:
             bad.append(f"no {kind.needed}")
@@ -183,6 +190,15 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
             [f"{source}: {', '.join(bad)}: not supported, because words must be encoded independently as {kind.name}"]
         )
     return kind
+
+
+def _part_specials(data: dict[str, Any], specials: Iterable[str]) -> None:
+    """Makes sure that a special piece that a text spells out is text; of unigram pieces, scores decide what matches."""
+    fast = tokenizers.Tokenizer(models.Unigram())
+    fast.pre_tokenizer = unigram.apart(specials)
+    cut = json.loads(fast.to_str())["pre_tokenizer"]
+    splits = [step for step in _types(data["pre_tokenizer"], "pretokenizers") if step != cut]
+    data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, cut]}
 
 
 def _numbers(model: dict[str, Any]) -> dict[str, int]:
@@ -243,7 +259,9 @@ def write_tokenizer(folder: Path, path: Path, settings: Tokenizer, max_positions
         special_tokens=[(piece, ids[piece]) for piece in (cls, sep)],
     )
     _write(folder / "tokenizer.json", fast.to_str(pretty=True))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_positions}
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_positions}
+    if settings.kind == "unigram" and second:
+        config |= {"tokenizer_class": "AlbertTokenizer", "keep_accents": not settings.lowercase}
     config |= {f"{name}_token": piece for name, piece in specials.items()} | {"do_lower_case": settings.lowercase}
     config["model_input_names"] = ["input_ids", *["token_type_ids"] * second, "attention_mask"]
     _write(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")

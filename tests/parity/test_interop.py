@@ -188,32 +188,84 @@ def test_our_own_networks_are_loaded_by_transformers(case, tmp_path):
     assert all(torch.equal(back.weights[name], tensor) for name, tensor in checkpoint.weights.items()), family
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe"])
-def test_an_exported_tokenizer_gives_our_pieces(kind, tmp_path):
+TEXTS = ["the cat sees a Dog", "don't stop; it's 12 km!", "old birds hear the young ones under red trees"]
+MORE = [
+    f"{a}{b} {b}{c}ing {c}{a}ed" for a in ("wal", "tal", "par", "lo") for b in ("k", "ms") for c in ("st", "bu", "ve")
+]
+TOKENIZERS = {
+    "wordpiece": ("bert_base", Tokenizer(kind="wordpiece", vocab_size=70)),
+    "byte_bpe": ("roberta_base", Tokenizer(kind="byte_bpe", vocab_size=290, lowercase=False)),
+    "unigram": ("albert_base", Tokenizer(kind="unigram", vocab_size=64)),
+    "unigram, cased": ("albert_base", Tokenizer(kind="unigram", vocab_size=64, lowercase=False)),
+}
+
+
+def exported(name, folder):
+    """The family of a system with a tokenizer that is trained and written, and the tokenizer's file."""
+    base, settings = TOKENIZERS[name]
+    path = folder / "tokenizer.json"
+    path.write_text(train(settings, (TEXTS + MORE) * 40).to_str())
+    system = SYSTEMS[base].but(
+        **SHAPE
+        | {"model.embedding_size": 12 if base == "albert_base" else None}
+        | {"data.tokenizer": settings, "model.max_positions": 64}
+    )
+    interop.write(interop.of_run(system, system.build(0).state_dict()), folder / "out", path)
+    return base.split("_")[0], path
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_an_exported_tokenizer_gives_our_pieces(name, tmp_path):
     """Ids of single texts and pairs are those that we feed, special pieces included, and the model takes them."""
-    texts = ["the cat sees a Dog", "don't stop; it's 12 km!", "old birds hear the young ones under red trees"] * 40
-    settings = Tokenizer(kind=kind, vocab_size=70 if kind == "wordpiece" else 290, lowercase=kind == "wordpiece")
-    path = tmp_path / "tokenizer.json"
-    path.write_text(train(settings, texts).to_str())
-    base = {"wordpiece": "bert_base", "byte_bpe": "roberta_base"}[kind]
-    system = SYSTEMS[base].but(**SHAPE | {"data.tokenizer": settings, "model.max_positions": 64})
-    interop.write(interop.of_run(system, system.build(0).state_dict()), tmp_path / "out", path)
+    (family, path), kind = exported(name, tmp_path), TOKENIZERS[name][1].kind
     fast, ours = AutoTokenizer.from_pretrained(tmp_path / "out"), Encoder(path, kind)
-    ids, counts = ours(texts[:2])
+    ids, counts = ours(TEXTS[:2])
     first, second = ids[: counts[0]].tolist(), ids[counts[0] :].tolist()
-    assert fast(texts[0])["input_ids"] == [2, *first, 3]
-    pair = fast(*texts[:2])
+    assert fast(TEXTS[0])["input_ids"] == [2, *first, 3]
+    pair = fast(*TEXTS[:2])
     assert pair["input_ids"] == [2, *first, 3, *second, 3]
     assert fast.convert_tokens_to_ids(fast.mask_token) == 4
     assert fast("the [MASK] sees")["input_ids"].count(4) == 1
-    if kind == "wordpiece":
+    if kind != "byte_bpe":
         assert pair["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    if kind == "wordpiece":
         assert (tmp_path / "out" / "vocab.txt").read_text().splitlines()[:5] == list(ours.vocabulary.pieces[:5])
     for auto in (AutoModel, AutoModelForMaskedLM):
-        assert auto.from_pretrained(tmp_path / "out")(**fast(*texts[:2], return_tensors="pt"))[0].isfinite().all()
-    own = interop.own_encoder(tmp_path / "out", base.split("_")[0], settings.vocab_size)
-    assert own(texts[:2])[0].tolist() == ids.tolist()
+        assert auto.from_pretrained(tmp_path / "out")(**fast(*TEXTS[:2], return_tensors="pt"))[0].isfinite().all()
+    own = interop.own_encoder(tmp_path / "out", family, TOKENIZERS[name][1].vocab_size)
+    assert own(TEXTS[:2])[0].tolist() == ids.tolist()
     assert [getattr(own.vocabulary, name) for name in ("pad", "unk", "cls", "sep", "mask")] == [0, 1, 2, 3, 4]
+
+
+HARD = ["``Naïve'' CAFÉ ﬁt 1,000, x", "日本 don't; (ÉÉ-1990) ¨ x¨ ¨y", "a\u00a0b  c\td", "ΑΣ ΣΑΣ İI", "e\u0301 \u0301x"]
+
+
+@pytest.mark.parametrize("name", ["unigram", "unigram, cased"])
+def test_unigram_pieces_are_those_of_alberts_own_class(name, tmp_path):
+    """Also where that class is built anew from the vocabulary, with its own normaliser."""
+    _, path = exported(name, tmp_path)
+    theirs, ours = transformers.AlbertTokenizerFast.from_pretrained(tmp_path / "out"), Encoder(path, "unigram")
+    assert isinstance(AutoTokenizer.from_pretrained(tmp_path / "out"), transformers.AlbertTokenizerFast)
+    for text in (*TEXTS, *HARD):
+        words = " ".join(text.split())
+        assert theirs(words, add_special_tokens=False)["input_ids"] == ours([words])[0].tolist(), text
+    theirs.save_pretrained(tmp_path / "again")
+    back = interop.own_encoder(tmp_path / "again", "albert", 64)
+    assert back(TEXTS)[0].tolist() == ours(TEXTS)[0].tolist()
+
+
+def test_a_folder_with_alberts_own_pieces_is_read(tmp_path):
+    """With the names of its special pieces, and its tokenizer.json as transformers writes it."""
+    _, path = exported("unigram", tmp_path)
+    listed = [(piece, score) for piece, score in json.loads(path.read_text())["model"]["vocab"]]
+    listed[:2] = [("<pad>", 0.0), ("<unk>", 0.0)]
+    theirs = transformers.AlbertTokenizerFast(vocab=listed)
+    theirs.save_pretrained(tmp_path / "albert")
+    own = interop.own_encoder(tmp_path / "albert", "albert", 64)
+    for text in (*TEXTS, *HARD):
+        words = " ".join(text.split())
+        assert own([words])[0].tolist() == theirs(words, add_special_tokens=False)["input_ids"], text
+    assert (own.kind, own.vocabulary.pad, own.vocabulary.mask) == ("unigram", 0, 4)
 
 
 def test_a_head_of_another_kind_is_written_and_said(tmp_path):

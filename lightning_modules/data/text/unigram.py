@@ -37,17 +37,24 @@ def normalizer(lowercase: bool) -> "Normalizer":
 
 
 def pre_tokenizer(specials: Iterable[str]) -> "PreTokenizer":
-    """Words with ``▁`` before them; of a special piece that a text spells out, the bracket stands alone."""
-    from tokenizers import Regex, pre_tokenizers
+    """Words with ``▁`` before them, in which no special piece that a text spells out is matched."""
+    from tokenizers import pre_tokenizers
 
-    names = "|".join(re.escape(piece.strip("[]")) for piece in specials)
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.WhitespaceSplit(),
             pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always"),
-            pre_tokenizers.Split(Regex(rf"\[(?=({names})\])"), "isolated"),
+            apart(specials),
         ]
     )
+
+
+def apart(specials: Iterable[str]) -> "PreTokenizer":
+    """Cuts the first letter of a special piece off the rest: with the best score it would be matched everywhere."""
+    from tokenizers import Regex, pre_tokenizers
+
+    spelt = "|".join(f"{re.escape(piece[0])}(?={re.escape(piece[1:])})" for piece in specials)
+    return pre_tokenizers.Split(Regex(spelt), "isolated")
 
 
 def train(words: Mapping[str, int], size: int, specials: Sequence[str]) -> "Model":

@@ -26,6 +26,7 @@ ALBERT = Family(
     | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     specials={"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
     suits=_suits,
+    pieces="unigram",
     negatives="swapped",
     layer="encoder.albert_layer_groups.{}.albert_layers.0",
     parts={

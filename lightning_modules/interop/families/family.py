@@ -69,7 +69,7 @@ class Family:
     specials: Mapping[str, str]
     suits: Callable[[System], bool]
     init: str = "truncated_normal"
-    pieces: Literal["wordpiece", "byte_bpe"] = "wordpiece"
+    pieces: Literal["wordpiece", "byte_bpe", "unigram"] = "wordpiece"
     negatives: Literal["random", "swapped"] = "random"
     head_activation: Activation | None = None
     segment_types: int = 2

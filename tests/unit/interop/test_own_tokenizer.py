@@ -16,6 +16,7 @@ from lightning_modules.tasks.shapes.texts import TextExamples, TextInputs
 
 WORDS = ["the", "cat", "un", "##aff", "##able", "caf", "##e", "##é", "Ca", "!", "'", "t", "don", ",", "中"]
 TEXTS = ["the Cat don't , unaffable !", "cafe Café 中cat", "the [MASK] cat"]
+SPLIT, SPACED = pre_tokenizers.Split("t c", "isolated"), pre_tokenizers.Metaspace()
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
@@ -111,6 +112,17 @@ def test_unigram_pieces(tmp_path):
     assert not own.vocabulary.begins_word[own.vocabulary.pieces.index("a")]
 
 
+@pytest.mark.parametrize("name", ["<pad>", "<unk>", "[MASK]"])
+def test_a_special_piece_that_a_text_spells_out_is_text(tmp_path, name):
+    """Its letters are unknown or dear here, so that the special piece would have the best score."""
+    folder, size = unigram(tmp_path / "albert")
+    data = json.loads((folder / "tokenizer.json").read_text())
+    data["normalizer"] = None
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+    own = interop.own_encoder(folder, "albert", size)
+    assert not np.isin(own([f"the {name} cat{name}"])[0], [0, 2, 3, 4]).any()
+
+
 class TestMisfits:
     def test_none_at_all(self, tmp_path):
         with pytest.raises(ConfigError, match=r"has no tokenizer: neither tokenizer\.json, nor vocab\.txt, nor"):
@@ -156,6 +168,12 @@ class TestMisfits:
         [
             (lambda t: t.add_tokens([AddedToken("New York")]), "'New York' match across word boundaries"),
             (lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Split(" ", "removed")), "Split, no Metaspace"),
+            (
+                lambda t: setattr(
+                    t, "pre_tokenizer", pre_tokenizers.Sequence([SPLIT, pre_tokenizers.WhitespaceSplit(), SPACED])
+                ),
+                "Split: not supported",
+            ),
             (
                 lambda t: setattr(t, "normalizer", normalizers.Prepend("▁")),
                 "Prepend: not supported, because words must be encoded",
