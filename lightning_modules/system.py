@@ -19,6 +19,7 @@ from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, knob, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS, Pairing
+from lightning_modules.data.settings import MOST_STRETCHES
 from lightning_modules.draws import Draws, continued
 from lightning_modules.objectives import MaskedLM, Masking, Objective, Objectives, SentencePair
 from lightning_modules.training.optim import Optimizer, Schedule
@@ -92,6 +93,14 @@ class Evaluation(Settings):
         "released",
         "Construction of the held-out pairs, whatever the input format is; see format.pairing.",
         neutral="released",
+    )
+    words: int = knob(
+        0,
+        "Held-out stretches of text in which the same words are hidden under every tokenizer, for losses per byte; 0 "
+        "disables both.",
+        neutral=0,
+        ge=0,
+        le=MOST_STRETCHES,
     )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",
@@ -211,6 +220,8 @@ class System(Settings):
                 f"evaluation.direction {self.evaluation.direction} restricts a masked model that sees both sides; "
                 "leave it at both for other models"
             )
+        if self.evaluation.words and lm is not None:
+            raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
         if self.training.warm_start and model == "two_way":
             raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
 
@@ -304,6 +315,8 @@ class System(Settings):
             micro_batch_size=self.training.micro_batch_size,
             heldout_sequences=self.evaluation.sequences,
             pairing=self.evaluation.pairing,
+            words_rate=self.evaluation.rate,
+            direction=self.looks,
         )
 
     @property

@@ -164,7 +164,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     documents, words, progress = [0], 0, _Progress(f"token store of {' + '.join(data.corpora)} ({split})")
     first_documents: dict[str, int] = {}
     with open(building / "ids.bin", "wb") as file:
-        for name, sentences, sizes in _batches(data, split):
+        for name, sentences, sizes in batches(data, split):
             first_documents.setdefault(name, len(documents) - 1)
             ids, counts = encoder(sentences)
             file.write(np.ascontiguousarray(ids, dtype=vocabulary.dtype).data)
@@ -196,7 +196,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     progress.done()
 
 
-def _batches(data: Data, split: Split) -> Iterator[tuple[str, list[str], list[int]]]:
+def batches(data: Data, split: Split) -> Iterator[tuple[str, list[str], list[int]]]:
     """Corpus, sentences and the number of sentences of each document, in batches of whole documents of a corpus.
 
     Raises:
