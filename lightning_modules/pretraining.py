@@ -14,6 +14,7 @@ from lightning_modules.data import fingerprints
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOut
+from lightning_modules.measures import per_byte
 from lightning_modules.measures.by_sequence import losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.probing.measure import probe
@@ -111,6 +112,10 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
     fitted.layers = layer_similarity(module, heldout, bf16)
     fitted.sums = _sums(module, heldout, system, bf16)
+    if system.evaluation.words:
+        losses = {name.removeprefix("heldout."): float(value) for name, value in fitted.metrics.items()}
+        fitted.metrics |= _named(per_byte.of_pieces(data, heldout, targets, losses))
+        fitted.metrics |= _named(per_byte.of_words(module, data, system.evaluation.words, bf16))
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
 

@@ -8,20 +8,21 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from torch import nn
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
-from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, knob, label
+from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, label
 from lightning_modules.data import Data, InputFormat
-from lightning_modules.data.formats.input_format import LABELS, Pairing
+from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.draws import Draws, continued
-from lightning_modules.objectives import MaskedLM, Masking, Objective, Objectives, SentencePair
+from lightning_modules.evaluation import Evaluation
+from lightning_modules.objectives import MaskedLM, Objective, Objectives, SentencePair
 from lightning_modules.training.optim import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
@@ -29,75 +30,6 @@ if TYPE_CHECKING:
     from lightning_modules.data.loader import PretrainingData
     from lightning_modules.data.order.prepare import Prepare
     from lightning_modules.training.pretrain import Pretrain
-
-
-ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
-    "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "odd_word", "pronoun_case", "qnli",
-    "snli", "sst2", "stsb", "word_order",
-]  # fmt: skip
-
-
-class Evaluation(Settings):
-    """The held-out evaluation, the same for every variant of a grid whatever its training objective."""
-
-    sequences: int = knob(1024, "Held-out sequences.", ge=1)
-    final_sequences: int | None = knob(
-        None,
-        "Held-out sequences of the measurement at the end, whose noise is part of every comparison; by default as many "
-        "as before.",
-        neutral=None,
-        ge=1,
-    )
-    rate: float = knob(0.15, "Share of their tokens that are predicted, all replaced by [MASK].", gt=0, le=1)
-    pairs: int = knob(
-        0,
-        "Held-out segment pairs of each kind, random and swapped, for sentence accuracies; 0 disables them.",
-        neutral=0,
-        ge=0,
-    )
-    pairing: Pairing = knob(
-        "released",
-        "Construction of the held-out pairs, whatever the input format is; see format.pairing.",
-        neutral="released",
-    )
-    blocks: bool = knob(
-        False,
-        "Held-out text is cut at a fixed length for every input format; by default a training on full sentences is "
-        "measured on full sentences.",
-        neutral=False,
-    )
-    direction: Literal["both", "left_to_right", "right_to_left"] = knob(
-        "both",
-        "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
-        neutral="both",
-    )
-    probes: tuple[ProbeName, ...] = knob(
-        (), "Probes that read the frozen states once, at the end; their order does not matter.", neutral=()
-    )
-    points: int = knob(12, "Number of evaluations during a training, evenly spaced, the last at its end.", ge=1, le=64)
-
-    @field_validator("probes")
-    @classmethod
-    def _each_once(cls, names: tuple[ProbeName, ...]) -> tuple[ProbeName, ...]:
-        if len(set(names)) < len(names):
-            raise ValueError("a probe is named twice; name each once")
-        return tuple(sorted(names))
-
-    def resolved(self) -> Self:
-        """The settings with a construction of pairs only where there are pairs, and no second number that is equal."""
-        pairing = self.pairing if self.pairs else "released"
-        final = None if self.final_sequences == self.sequences else self.final_sequences
-        return self.model_copy(update={"pairing": pairing, "final_sequences": final})
-
-    @property
-    def sequences_at_end(self) -> int:
-        """Held-out sequences of the last measurement."""
-        return self.final_sequences or self.sequences
-
-    @property
-    def objective(self) -> MaskedLM:
-        """The corruption of the held-out text: [MASK] only. Two mixtures never show it: those are at a disadvantage."""
-        return MaskedLM(masking=Masking(rate=self.rate, mask=1.0, same=0.0, random=0.0))
 
 
 class System(Settings):
@@ -184,6 +116,8 @@ class System(Settings):
                 f"evaluation.direction {self.evaluation.direction} restricts a masked model that sees both sides; "
                 "leave it at both for other models"
             )
+        if self.evaluation.words and lm is not None:
+            raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
         if self.training.warm_start and model == "two_way":
             raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
 
@@ -280,6 +214,8 @@ class System(Settings):
             pairing=self.evaluation.pairing,
             by_tokens=self.training.batch_by == "tokens",
             reads=self.objectives.reads,
+            words_rate=self.evaluation.rate,
+            direction=self.looks,
         )
 
     @property

@@ -38,6 +38,18 @@ METRICS: dict[str, str] = {
     "heldout.previous_accuracy": "share of previous tokens predicted correctly, 0 to 1",
     "heldout.previous_unigram_loss": "the same loss of the unigram baseline: word frequencies alone, nats",
     "heldout.previous_bigram_loss": "the same loss of the bigram baseline: counts of right neighbours, nats",
+    "heldout.nats_per_byte": "heldout.loss over the bytes (UTF-8) of the text behind its predictions, nats a byte",
+    "heldout.bigram_nats_per_byte": "the same of the bigram baseline, nats a byte",
+    "heldout.next_nats_per_byte": "heldout.next_loss over the bytes of the text behind its predictions, nats a byte",
+    "heldout.next_bigram_nats_per_byte": "the same of the bigram baseline, nats a byte",
+    "heldout.previous_nats_per_byte": "heldout.previous_loss over the bytes behind its predictions, nats a byte",
+    "heldout.previous_bigram_nats_per_byte": "the same of the bigram baseline, nats a byte",
+    "heldout.word_nats_per_byte": "loss of whole hidden words over their bytes, the same words for every tokenizer: "
+    "their pieces from left to right, and the number of pieces at its entropy, nats a byte",
+    "heldout.word_bigram_nats_per_byte": "the same of the bigram baseline, nats a byte",
+    "heldout.word_length_nats_per_byte": "the part of both that the numbers of pieces cost, nats a byte",
+    "heldout.word_unknown": "share of these words with an unknown piece, 0 to 1",
+    "heldout.words": "number of these words",
     "heldout.pairs_loss": "mean loss of the predictions on held-out pairs of segments of one text, nats",
     "heldout.pairs_accuracy": "share of those predictions that are correct, 0 to 1",
     "heldout.pairs_next_loss": "mean loss of next tokens on the same pairs, nats",
@@ -72,3 +84,8 @@ COSTS = EXACT | {
     "cost.tokens_per_second": "tokens presented per second",
 }
 HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models
+PER_BYTE = "nats_per_byte"  # ending of losses per byte of the original text
+WORDS = (
+    "heldout.word_",
+    "heldout.words",
+)  # beginnings of metrics of hidden words that are the same for every tokenizer

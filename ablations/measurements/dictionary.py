@@ -14,6 +14,8 @@ from lightning_modules.tasks import TASKS
 
 _UNITS = (  # the first matching ending counts
     ("loss", "nats"),
+    ("nats_per_byte", "nats/byte"),
+    (".words", "words"),
     ("plateau", "0 or 1"),
     ("all_equal", "0 or 1"),
     ("parameters", "parameters"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ablations.core.metrics import HELDOUT
+from ablations.core.metrics import HELDOUT, PER_BYTE
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, probe_of
 from ablations.schema.cell import Cell
@@ -10,6 +10,7 @@ from lightning_modules.tasks import TASKS
 
 BIGRAM = "bigram baseline"
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
+_NO_MODEL = (f"bigram_{PER_BYTE}", f"length_{PER_BYTE}")
 PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
     "majority": "majority class",
     "edges": "lengths and edges",
@@ -24,6 +25,8 @@ def references(metric: str) -> dict[str, str]:
     kind, _, name = metric.partition(".")
     if metric in HELDOUT:
         return {BIGRAM: f"{metric.removesuffix('loss')}bigram_loss"}
+    if metric.endswith(PER_BYTE) and not name.endswith(_NO_MODEL):
+        return {BIGRAM: f"{metric.removesuffix(PER_BYTE)}bigram_{PER_BYTE}"}
     if name in ("nsp_accuracy", "sop_accuracy"):
         return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}
     if name in ("nsp_auc", "sop_auc"):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ablations.core.metrics import WORDS
 from ablations.literature.published_values import same
 from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
@@ -71,6 +72,11 @@ def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
     """What determines the held-out text of a cell, or its held-out pairs, and the predictions."""
     system, form = cell.system, cell.system.heldout_format
     text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
+    if metric.startswith(WORDS):
+        return {name: text[name] for name in ("length", "rate")} | {
+            "corpora": system.data.corpora,
+            "words": system.evaluation.words,
+        }
     if metric.startswith(_OF_PAIRS):
         of_words = metric.startswith(_WORDS_OF_PAIRS)  # answers about pairs compare whatever is shown of them
         shown = {"excerpt": system.format.resolved().excerpt} if of_words else {}

@@ -2,12 +2,12 @@
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pytorch_lightning as pl
 
-from lightning_modules.batch import Annotation
+from lightning_modules.batch import Annotation, Direction, Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.baselines import bigram, pair_methods
@@ -20,8 +20,10 @@ from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
+from lightning_modules.data.order.whole_words import WholeWords, hidden_words, stretches
 from lightning_modules.data.settings import Data
-from lightning_modules.data.store import open_store
+from lightning_modules.data.store import open_store, tokenizer_file
+from lightning_modules.data.text.encode import Encoder
 
 # question about a pair -> the pairs that ask it: does the second segment follow (NSP), are both in order (SOP)?
 QUESTIONS: dict[str, Negatives] = {"nsp": "random", "sop": "swapped"}
@@ -44,6 +46,8 @@ class PretrainingData(pl.LightningDataModule):
         heldout_sequences: Maximum number of held-out sequences.
         pairing: The construction of held-out pairs.
         by_tokens: Whether a step has as many tokens as ``batch_size`` full sequences, instead of so many sequences.
+        words_rate: Share of words hidden in `whole_words`.
+        direction: In which held-out text is visible there.
         workers: Processes that prepare batches; 0 (in this process) is fastest.
         reads: Annotations of the training text: annotator and kind of tags.
     """
@@ -60,6 +64,8 @@ class PretrainingData(pl.LightningDataModule):
     heldout_sequences: int = 1024
     pairing: Pairing = "released"
     by_tokens: bool = False
+    words_rate: float = 0.15
+    direction: Direction = "both"
     workers: int = 0
     reads: frozenset[Annotation] = frozenset()
 
@@ -151,6 +157,25 @@ class PretrainingData(pl.LightningDataModule):
             kind="segment_pairs", sequence_length=length, negatives=negatives, pairing=pairing, short_fraction=0.0
         )
 
+    def whole_words(self, count: int) -> WholeWords:
+        """Held-out text with the same words hidden under every tokenizer.
+
+        Args:
+            count: Stretches of text, at most.
+
+        Raises:
+            ConfigError: When the text has no word that can be hidden.
+        """
+        length = self.format.heldout().sequence_length
+        return hidden_words(
+            stretches(self.data, length, count),
+            Encoder(tokenizer_file(self.data), self.data.tokenizer.kind),
+            length=length,
+            rate=self.words_rate,
+            batch_size=self.micro_batch_size or self.batch_size,
+            direction=self.direction,
+        )
+
     def train_dataloader(self) -> Batches:
         """The training batches of this rank."""
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
@@ -163,7 +188,9 @@ class PretrainingData(pl.LightningDataModule):
         """The held-out examples."""
         return self.heldout
 
-    def baselines(self, targets: Sequence[str] = ("mlm",), heldout: HeldOut | None = None) -> dict[str, float]:
+    def baselines(
+        self, targets: Sequence[str] = ("mlm",), heldout: Iterable[Example] | None = None
+    ) -> dict[str, float]:
         """Losses in nats of the bigram baseline (``bigram_loss``) and token frequencies (``unigram_loss``).
 
         For the targets of language models the names start with ``next_`` and ``previous_``.

@@ -6,6 +6,8 @@ from lightning_modules.config import Settings, knob
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.text.tokenizer import Tokenizer
 
+MOST_STRETCHES = 1 << 14  # of held-out text that are kept for hiding whole words
+
 
 class Data(Settings):
     """Corpora and the tokenizer trained on them. The order of corpora does not matter."""

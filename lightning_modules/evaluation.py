@@ -1,0 +1,86 @@
+"""What is measured of every pretraining on held-out text."""
+
+from typing import Literal, Self
+
+from pydantic import field_validator
+
+from lightning_modules.config import Settings, knob
+from lightning_modules.data.formats.input_format import Pairing
+from lightning_modules.data.settings import MOST_STRETCHES
+from lightning_modules.objectives import MaskedLM, Masking
+
+ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
+    "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "odd_word", "pronoun_case", "qnli",
+    "snli", "sst2", "stsb", "word_order",
+]  # fmt: skip
+
+
+class Evaluation(Settings):
+    """The held-out evaluation, the same for every variant of a grid whatever its training objective."""
+
+    sequences: int = knob(1024, "Held-out sequences.", ge=1)
+    final_sequences: int | None = knob(
+        None,
+        "Held-out sequences of the measurement at the end, whose noise is part of every comparison; by default as many "
+        "as before.",
+        neutral=None,
+        ge=1,
+    )
+    rate: float = knob(0.15, "Share of their tokens that are predicted, all replaced by [MASK].", gt=0, le=1)
+    pairs: int = knob(
+        0,
+        "Held-out segment pairs of each kind, random and swapped, for sentence accuracies; 0 disables them.",
+        neutral=0,
+        ge=0,
+    )
+    pairing: Pairing = knob(
+        "released",
+        "Construction of the held-out pairs, whatever the input format is; see format.pairing.",
+        neutral="released",
+    )
+    blocks: bool = knob(
+        False,
+        "Held-out text is cut at a fixed length for every input format; by default a training on full sentences is "
+        "measured on full sentences.",
+        neutral=False,
+    )
+    words: int = knob(
+        0,
+        "Held-out stretches of text in which the same words are hidden under every tokenizer, for losses per byte; 0 "
+        "disables both.",
+        neutral=0,
+        ge=0,
+        le=MOST_STRETCHES,
+    )
+    direction: Literal["both", "left_to_right", "right_to_left"] = knob(
+        "both",
+        "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
+        neutral="both",
+    )
+    probes: tuple[ProbeName, ...] = knob(
+        (), "Probes that read the frozen states once, at the end; their order does not matter.", neutral=()
+    )
+    points: int = knob(12, "Number of evaluations during a training, evenly spaced, the last at its end.", ge=1, le=64)
+
+    @field_validator("probes")
+    @classmethod
+    def _each_once(cls, names: tuple[ProbeName, ...]) -> tuple[ProbeName, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError("a probe is named twice; name each once")
+        return tuple(sorted(names))
+
+    def resolved(self) -> Self:
+        """The settings with a construction of pairs only where there are pairs, and no second number that is equal."""
+        pairing = self.pairing if self.pairs else "released"
+        final = None if self.final_sequences == self.sequences else self.final_sequences
+        return self.model_copy(update={"pairing": pairing, "final_sequences": final})
+
+    @property
+    def sequences_at_end(self) -> int:
+        """Held-out sequences of the last measurement."""
+        return self.final_sequences or self.sequences
+
+    @property
+    def objective(self) -> MaskedLM:
+        """The corruption of the held-out text: [MASK] only. Two mixtures never show it: those are at a disadvantage."""
+        return MaskedLM(masking=Masking(rate=self.rate, mask=1.0, same=0.0, random=0.0))

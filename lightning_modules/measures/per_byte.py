@@ -1,0 +1,58 @@
+"""Held-out losses per byte of text, in which runs with different tokenizers can be compared."""
+
+from collections.abc import Mapping, Sequence
+
+from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.loader import PretrainingData
+from lightning_modules.data.order.heldout import HeldOut
+from lightning_modules.data.order.token_bytes import predicted_bytes, token_bytes
+from lightning_modules.measures.final_metrics import measures
+from lightning_modules.training.pretrain import Pretrain
+
+
+def of_pieces(
+    data: PretrainingData, heldout: HeldOut, targets: Sequence[str], losses: Mapping[str, float]
+) -> dict[str, float]:
+    """The held-out losses and those of the bigram baseline, over the bytes of the text behind the predictions.
+
+    Pieces are hidden at random, so encodings hide different text and half of long words: see `of_words`.
+
+    Args:
+        data: The text.
+        heldout: The examples of the losses.
+        targets: What is predicted.
+        losses: ``<prefix>loss`` and ``<prefix>bigram_loss`` in nats per prediction.
+    """
+    sequences = heldout.sequences
+    assert isinstance(sequences, Sequences), "held-out text is running text"
+    behind, examples, found = token_bytes(data.data, "heldout", sequences.store), list(heldout), {}
+    for target in targets:
+        kind = prefix(target)
+        count = sum(example.targets[target].count() for example in examples)
+        per_byte = count / predicted_bytes(sequences, behind, examples, target)
+        for name in ("loss", "bigram_loss"):
+            found[f"{kind}{name.removesuffix('loss')}nats_per_byte"] = losses[f"{kind}{name}"] * per_byte
+    return found
+
+
+def of_words(module: Pretrain, data: PretrainingData, count: int, bf16: bool) -> dict[str, float]:
+    """The losses of whole hidden words per byte, the same words under every tokenizer; see `data.order.whole_words`.
+
+    Args:
+        module: A masked model.
+        data: The text.
+        count: Stretches of text, at most.
+        bf16: Whether it was trained in bfloat16.
+    """
+    hidden = data.whole_words(count)
+    pieces = sum(example.targets["mlm"].count() for example in hidden.examples)
+    nats = measures(module, hidden.examples, bf16)["loss"] * pieces
+    bigram = data.baselines(("mlm",), hidden.examples)["bigram_loss"] * pieces
+    return {
+        "word_nats_per_byte": (nats + hidden.length_nats) / hidden.bytes,
+        "word_bigram_nats_per_byte": (bigram + hidden.length_nats) / hidden.bytes,
+        "word_length_nats_per_byte": hidden.length_nats / hidden.bytes,
+        "word_unknown": hidden.unknown / hidden.words,
+        "words": float(hidden.words),
+    }
