@@ -228,7 +228,8 @@ def _vocabulary(
     for piece, number in numbers.items():
         pieces[number] = piece
         starts[number] = piece.startswith(kind.mark) == kind.starts or piece in specials.values()
-    return Vocabulary(tuple(pieces), starts, kind.mark, **{name: numbers[piece] for name, piece in specials.items()})
+    special_ids: dict[str, Any] = {name: numbers[piece] for name, piece in specials.items()}
+    return Vocabulary(tuple(pieces), starts, kind.mark, **special_ids)
 
 
 def _cached(content: str) -> Path:

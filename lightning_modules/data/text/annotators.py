@@ -67,7 +67,7 @@ def capitalised(sentence: str) -> Spans:
 def _pipeline(name: str, tags: Tags) -> Annotator:
     how = "python -m pip install 'ablations[annotate]'"
     try:
-        import spacy
+        import spacy  # pyright: ignore[reportMissingImports]  # of the extra 'annotate'
     except ImportError:
         rule = f", or set annotator to {RULE}, a rule for names" if tags == "entities" else ""
         raise ConfigError([f"{tags} by '{name}' need spaCy, which is not installed: {how}{rule}."]) from None

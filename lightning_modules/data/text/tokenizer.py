@@ -83,14 +83,22 @@ class Vocabulary:
         begins = [piece in SPECIALS or piece.startswith(mark) != (mark == "##") for piece in pieces]
         return cls(pieces, np.array(begins), mark)
 
-    @cached_property
+    @property
     def ordinary(self) -> np.ndarray:
         """The ids of all pieces that are not special, in ascending order."""
+        return self._ordinary
+
+    @property
+    def word_edges(self) -> np.ndarray:
+        """Which pieces begin and end words, as flags of `words.edges` ``[v]``."""
+        return self._word_edges
+
+    @cached_property
+    def _ordinary(self) -> np.ndarray:
         return np.setdiff1d(np.arange(self.size), [self.pad, self.unk, self.cls, self.sep, self.mask])
 
     @cached_property
-    def word_edges(self) -> np.ndarray:
-        """Which pieces begin and end words, as flags of `words.edges` ``[v]``."""
+    def _word_edges(self) -> np.ndarray:
         texts = [_letters_of(piece.removeprefix(self.mark_of_words), self.mark_of_words) for piece in self.pieces]
         return edges(texts, self.begins_word)
 

@@ -84,7 +84,7 @@ def test_predictions_own_the_bytes_of_their_tokens(tmp_path, kind):
     behind = token_bytes(data, "heldout", store)
     assert len(behind) == len(store.ids)
     assert np.array_equal(behind, token_bytes(data, "heldout", store)), "the second time from the cache"
-    sequences = Sequences(store, arrange(store, 16, whole_sentences=True), 16)
+    sequences = Sequences(store, arrange(store, 16, "sentences"), 16)
     every = MaskedLM(masking={"rate": 1.0, "mask": 1.0, "same": 0.0, "random": 0.0})
     heldout = HeldOut(
         sequences,
