@@ -3,8 +3,8 @@
 arXiv 1909.11942, section 3 and Table 1, first release: factorised embeddings, one shared layer, sentence-order
 prediction instead of next-sentence prediction, LAMB and large batches.
 
-It differs from the paper in four ways. Pieces are WordPiece, where the paper has SentencePiece's unigram model of the
-same size. Single pieces are masked, where the paper masks n-grams of up to three words. Pairs of one sentence, which
+It differs from the paper in three ways. Pieces are WordPiece, where the paper has SentencePiece's unigram model of the
+same size. Pairs of one sentence, which
 have no order, are left out; the released code gives them a second segment from another document
 (``format.lone_negatives``). The masked-LM head keeps the exact GELU, which is within 0.0005 of the encoder's.
 
@@ -21,6 +21,7 @@ ALBERT_BASE = BERT_BASE.but(
         "model.embedding_size": 128,
         "model.sharing": "all",
         "model.activation": "gelu_tanh",
+        "objectives.mlm.masking.units": {"kind": "ngrams", "longest": 3},
         "format.negatives": "swapped",
         "format.duplicates": 40,
         "data.tokenizer.vocab_size": 30_000,
