@@ -76,8 +76,8 @@ def make_draws(rows: int = 4, seed: int = 0, first: int = 0, epoch: int = 0) -> 
 
 
 def make_vocabulary(size: int = 50) -> Vocabulary:
-    """A vocabulary of whole words."""
-    return Vocabulary(tuple(map(str, range(size))), np.ones(size, dtype=bool))
+    """A vocabulary of whole words, and a text with each of them once."""
+    return Vocabulary(tuple(map(str, range(size))), np.ones(size, dtype=bool), text=np.arange(5, size))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from lightning_modules.systems.bert import BERT_BASE, BERT_LARGE
 from lightning_modules.systems.compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
 from lightning_modules.systems.mask15 import MASK15_LARGE
 from lightning_modules.systems.roberta import ROBERTA_BASE, ROBERTA_LARGE
+from lightning_modules.systems.spanbert import SPANBERT_BASE, SPANBERT_LARGE
 
 SYSTEMS: dict[str, System] = {
     "bert_tiny": BERT_TINY,
@@ -16,6 +17,8 @@ SYSTEMS: dict[str, System] = {
     "bert_large": BERT_LARGE,
     "roberta_base": ROBERTA_BASE,
     "roberta_large": ROBERTA_LARGE,
+    "spanbert_base": SPANBERT_BASE,
+    "spanbert_large": SPANBERT_LARGE,
     "albert_base": ALBERT_BASE,
     "albert_large": ALBERT_LARGE,
     "albert_xlarge": ALBERT_XLARGE,
@@ -37,5 +40,7 @@ __all__ = [
     "MASK15_LARGE",
     "ROBERTA_BASE",
     "ROBERTA_LARGE",
+    "SPANBERT_BASE",
+    "SPANBERT_LARGE",
     "SYSTEMS",
 ]

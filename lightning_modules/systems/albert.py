@@ -3,9 +3,8 @@
 arXiv 1909.11942, section 3 and Table 1, first release: factorised embeddings, one shared layer, sentence-order
 prediction instead of next-sentence prediction, LAMB and large batches.
 
-It differs from the paper in three ways. Single pieces are masked, where the paper masks n-grams of up to three words.
-Pairs of one sentence, which have no order, are left out; the released code gives them a second segment from another
-document (``format.lone_negatives``). The masked-LM head keeps the exact GELU, which is within 0.0005 of the encoder's.
+It is as published. Pairs of one sentence have no order, and the paper has none; the released code gives them a second
+segment from another document and calls that a swap (``format.lone_negatives``).
 
 The released code also allows at most 20 predictions a sequence (``objectives.mlm.masking.cap``), 4 % of 512 positions;
 the paper says 15 %.
@@ -22,6 +21,8 @@ ALBERT_BASE = BERT_BASE.but(
         "model.activation": "gelu_tanh",
         "format.first_share": 0.0,
         "format.first_length": None,
+        "objectives.mlm.activation": "gelu_tanh",
+        "objectives.mlm.masking.units": {"kind": "ngrams", "longest": 3},
         "format.negatives": "swapped",
         "format.duplicates": 40,
         "data.tokenizer.kind": "unigram",

@@ -17,7 +17,7 @@ ROBERTA_BASE = System(
     name="roberta_base",
     paper="Liu et al. 2019, arXiv 1907.11692, Table 9",
     model=Transformer(num_layers=12, hidden_size=768, segment_types=0, norm_eps=1e-5, init="normal"),
-    objectives=Objectives(mlm=MaskedLM(masking=Masking(count="stochastic_round"))),
+    objectives=Objectives(mlm=MaskedLM(masking=Masking(count="stochastic_round", random_words="ordinary"))),
     format=InputFormat(sequence_length=512),
     data=Data(
         corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)

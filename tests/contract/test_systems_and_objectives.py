@@ -61,6 +61,7 @@ class TestSystem:
 PUBLISHED = {
     "roberta_base": 125, "roberta_large": 355, "mask15_large": 354, "bert_base": 110, "bert_large": 340,
     "bert_tiny": 4.4, "bert_mini": 11.3, "bert_small": 29.1, "bert_medium": 41.7,
+    "spanbert_base": 110, "spanbert_large": 340,  # released in BERT's cased sizes
     "albert_base": 12, "albert_large": 18, "albert_xlarge": 59, "albert_xxlarge": 235,
 }  # fmt: skip
 
@@ -206,10 +207,21 @@ CHANGED = {
     ("bert_base", "bert_large"): LARGE,
     ("bert_base", "bert_tiny"): LARGE | {"paper"},
     ("albert_base", "albert_large"): LARGE,
+    ("spanbert_base", "spanbert_large"): LARGE,
+    ("bert_base", "spanbert_base"): {
+        "name", "paper", "objectives.sentence.weight", "objectives.sbo.weight", "objectives.sbo.longest",
+        "objectives.sbo.position_size", "objectives.sbo.norm_eps", "objectives.mlm.masking.units.kind",
+        "objectives.mlm.masking.units.p", "objectives.mlm.masking.units.longest", "objectives.mlm.masking.count",
+        "objectives.mlm.masking.replacement", "objectives.mlm.masking.random_words", "objectives.mlm.masking.copies",
+        "format.kind", "format.short_fraction", "format.duplicates", "data.tokenizer.vocab_size",
+        "data.tokenizer.lowercase", "optimizer.bias_correction", "optimizer.eps", "optimizer.weight_decay",
+        "schedule.warmup_fraction", "training.steps",
+    },
     ("bert_base", "albert_base"): {
         "name", "paper", "model.embedding_size", "model.sharing", "model.activation", "format.negatives",
         "format.first_share", "format.first_length",
-        "format.duplicates", "data.tokenizer.vocab_size", "optimizer.algorithm", "optimizer.peak_lr",
+        "objectives.mlm.masking.units.kind", "objectives.mlm.masking.units.longest",
+        "objectives.mlm.activation", "data.tokenizer.kind", "format.duplicates", "data.tokenizer.vocab_size", "optimizer.algorithm", "optimizer.peak_lr",
         "schedule.warmup_fraction", "training.steps", "training.batch_size",
     },
 }  # fmt: skip

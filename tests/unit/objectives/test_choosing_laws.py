@@ -196,7 +196,9 @@ def test_random_words_come_from_where_they_are_said_to():
 def test_words_by_frequency_need_a_text():
     masking = Masking(mask=0.0, same=0.0, random=1.0, random_words="frequency")
     with pytest.raises(Unsupported, match="frequency"):
-        MaskedLM(masking=masking).corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
+        MaskedLM(masking=masking).corrupt(
+            Example.of(make_tokens()), make_draws(), replace(make_vocabulary(), text=None)
+        )
 
 
 @pytest.mark.parametrize(("length", "rate", "expected"), [(22, 0.15, 3), (23, 0.15, 4), (66, 0.25, 16), (12, 0.3, 3)])
