@@ -87,6 +87,11 @@ def differences(lower: System, upper: System) -> set[str]:
     }
 
 
+def within(path: str, knobs: Iterable[str]) -> set[str]:
+    """The knobs that a rung means by a path: the knob itself, or all those of a part."""
+    return {knob for knob in knobs if knob == path or knob.startswith(f"{path}.")}
+
+
 def _part(lower: System, upper: System, path: str) -> str:
     """The knob, or the outermost part above it that one of the systems lacks."""
     words = path.split(".")
@@ -105,12 +110,13 @@ def _check(lower: System, upper: System, rungs: Mapping[str, Iterable[str]], doc
     for name, knobs in rungs.items():
         for n, path in enumerate(knobs):
             where = (_PLACE, "rungs", name, n)
-            if path in taken:
-                document.complain(where, f"'{path}' belongs to the rung '{taken[path]}' already")
-            elif path not in known:
+            named = within(path, known)
+            if twice := named & taken.keys():
+                document.complain(where, f"'{path}' belongs to the rung '{taken[min(twice)]}' already")
+            elif not named:
                 systems = f"{lower.name} and {upper.name}"
                 document.complain(where, f"'{path}' is no difference of {systems}.{did_you_mean(str(path), known)}")
-            taken.setdefault(path, name)
+            taken |= dict.fromkeys(named - taken.keys(), name)
     if missing := sorted(known - taken.keys()):
         text = f"the rungs leave out {', '.join(missing)}; {lower.name} and {upper.name} differ in these too"
         document.complain((_PLACE, "rungs"), text)

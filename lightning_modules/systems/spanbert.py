@@ -5,10 +5,8 @@ objective, one sequence and no sentence objective, masks drawn anew at each pres
 correction, a smaller epsilon and a larger weight decay, and more steps. The paper trains the large model; the base one
 is released with it.
 
-It differs from the paper and its code in four ways. Sequences cross documents, where the paper's are of one document.
 The mean loss of span boundaries is over their predictions; the code divides by one more. Two segments are known, as in
-BERT, and the first is always used, as in the code. Spans are drawn in a row's texts together, which are one text in
-the paper.
+BERT, and the first is always used, as in the code, which drops sentences longer than a sequence; here they are cut.
 """
 
 from lightning_modules.systems.bert import BERT_BASE
@@ -25,7 +23,9 @@ SPANBERT_BASE = BERT_BASE.but(
         "objectives.mlm.masking.random_words": "frequency",
         "objectives.mlm.masking.copies": 0,
         "format.kind": "full_sentences",
-        "format.short_fraction": 0.0,
+        "format.break_mode": "documents",
+        "format.first_share": 0.0,
+        "format.first_length": None,
         "format.duplicates": 1,
         "data.tokenizer.vocab_size": 28_996,
         "data.tokenizer.lowercase": False,
@@ -34,6 +34,7 @@ SPANBERT_BASE = BERT_BASE.but(
         "optimizer.weight_decay": 0.1,
         "schedule.warmup_fraction": 10_000 / 2_400_000,
         "training.steps": 2_400_000,
+        "training.batch_by": "tokens",  # documents are short: a batch of 256 x 512 tokens has some 390 sequences
     }
 )
 
