@@ -215,13 +215,15 @@ CHANGED = {
         "objectives.mlm.masking.replacement", "objectives.mlm.masking.random_words", "objectives.mlm.masking.copies",
         "format.kind", "format.short_fraction", "format.duplicates", "data.tokenizer.vocab_size",
         "data.tokenizer.lowercase", "optimizer.bias_correction", "optimizer.eps", "optimizer.weight_decay",
-        "schedule.warmup_fraction", "training.steps",
+        "schedule.warmup_fraction", "training.steps", "training.batch_by", "format.break_mode", "format.first_share",
+        "format.first_length",
     },
     ("bert_base", "albert_base"): {
         "name", "paper", "model.embedding_size", "model.sharing", "model.activation", "format.negatives",
         "format.first_share", "format.first_length",
         "objectives.mlm.masking.units.kind", "objectives.mlm.masking.units.longest",
-        "objectives.mlm.activation", "data.tokenizer.kind", "format.duplicates", "data.tokenizer.vocab_size", "optimizer.algorithm", "optimizer.peak_lr",
+        "objectives.mlm.activation", "data.tokenizer.kind",
+        "format.duplicates", "data.tokenizer.vocab_size", "optimizer.algorithm", "optimizer.peak_lr",
         "schedule.warmup_fraction", "training.steps", "training.batch_size",
     },
 }  # fmt: skip
