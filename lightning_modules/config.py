@@ -285,7 +285,7 @@ def problems(error: ValidationError, cls: type[Settings], what: str = "knob") ->
             message = _superfluous(path, holder, paths(cls), what)
         elif item["type"] == "union_tag_invalid":
             path, tag = f"{path}.kind", item.get("ctx", {}).get("tag")
-            message = f"{tag!r} is not allowed.{did_you_mean(tag, kinds)}"
+            message = f"{tag!r} is not allowed.{did_you_mean(str(tag), kinds)}"
         elif item["type"] == "literal_error":
             message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed_words(item))}"
         elif item["type"] == "too_short":
