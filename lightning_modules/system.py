@@ -257,18 +257,18 @@ class System(Settings):
         vocab_size = self.data.tokenizer.vocab_size
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 
-    def shown(self) -> Counter[int]:
-        """Positions -> how many rows of so many positions a training shows; by tokens as if all rows were full."""
-        rows: Counter[int] = Counter()
-        for positions, steps in self.format.phases(self.training.steps):
-            rows[positions] += steps * self.training.batch_size * self.objectives.presentations
-        return rows
+    def shown(self) -> dict[int, float]:
+        """Positions -> how many rows of so many positions a training shows; by tokens as if no row had padding."""
+        full, batch = self.format.sequence_length, self.training.batch_size * self.objectives.presentations
+        by_tokens = self.training.batch_by == "tokens"
+        phases = self.format.phases(self.training.steps)
+        return {length: steps * batch * (full / length if by_tokens else 1) for length, steps in phases}
 
     def tokens(self) -> int:
         """Positions presented in a training: padding included, unless steps are counted by tokens."""
-        return sum(positions * rows for positions, rows in self.shown().items())
+        return round(sum(positions * rows for positions, rows in self.shown().items()))
 
-    def flops(self, shown: Mapping[int, int] | None = None) -> float:
+    def flops(self, shown: Mapping[int, float] | None = None) -> float:
         """Floating-point operations of the matrix products of a training, backward = 2 x forward.
 
         By formula, so that ten thousand cells are planned in seconds; tests compare it with torch's own counter. The

@@ -45,7 +45,7 @@ class PretrainingData(pl.LightningDataModule):
         heldout_format: The format of the held-out text; by default that of ``format``.
         heldout_sequences: Maximum number of held-out sequences.
         pairing: The construction of held-out pairs.
-        by_tokens: Whether a step has as many tokens as ``batch_size`` full sequences, instead of so many sequences.
+        by_tokens: Whether a step has as many tokens as ``batch_size`` sequences of full length, not so many sequences.
         words_rate: Share of words hidden in `whole_words`.
         direction: In which held-out text is visible there.
         workers: Processes that prepare batches; 0 (in this process) is fastest.

@@ -14,8 +14,8 @@ class Training(Settings):
     batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1)
     batch_by: Literal["sequences", "tokens"] = knob(
         "sequences",
-        "What batch_size counts: sequences, or the tokens of so many full ones (tokens), for which a step shows more "
-        "sequences where they are shorter (Liu et al. 2019, section 4.2).",
+        "What batch_size counts: sequences, or the tokens of so many sequences of full length (tokens), for which a "
+        "step shows more where they are shorter (Liu et al. 2019, section 4.2).",
         neutral="sequences",
     )
     micro_batch_size: int | None = knob(

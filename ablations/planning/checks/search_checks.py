@@ -20,7 +20,7 @@ _MEASURING = (
     "data.",
     "evaluation.",
 )  # knobs that change the measurement, so that no metric can choose between their values
-_TOKENS_A_STEP = ("training.batch_size", "format.sequence_length")
+_TOKENS_A_STEP = ("training.batch_size", "format.sequence_length", "format.first_share", "format.first_length")
 _MOST_BUILT = 500  # systems per scale that reading a grid builds; a plan builds all its systems
 
 

@@ -57,7 +57,7 @@ def phases(sequences: Arranged, portions: Portions, first: Arranged | None = Non
                 [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions; add text."]
             )
         before = made[-1].order.first(made[-1].steps) if made else 0
-        kind, unit = (ByTokens, arranged.length) if portions.by_tokens else (BySequences, 1)
+        kind, unit = (ByTokens, sequences.length) if portions.by_tokens else (BySequences, 1)
         order = kind(portions.seed, arranged.sizes, portions.batch_size * unit, before)
         made.append(Phase(arranged, order, start, steps))
     return made

@@ -16,7 +16,7 @@ class Portions:
         batch_size: Sequences per optimiser step, over all ranks and micro-batches.
         steps: Optimiser steps.
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
-        by_tokens: Whether a step has as many tokens as so many full sequences, instead of so many sequences.
+        by_tokens: Whether a step, also one of the first, has as many tokens as so many sequences of full length.
         first_steps: The steps that show a shorter arrangement of the text, before the others.
     """
 

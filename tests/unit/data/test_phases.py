@@ -211,6 +211,13 @@ def test_what_is_counted_is_what_was_shown(sequences, shorter, portions):
         assert real_tokens(made, steps) == sum(size * rows for size, rows in real.items())
 
 
+def test_the_first_steps_by_tokens_show_as_many_tokens_as_the_others(sequences, shorter):
+    portions = Portions(3, 8, 40, by_tokens=True, first_steps=30)
+    tokens = [sum(int(e.inputs.real.sum()) for e in loader(sequences, shorter, portions).step(n)) for n in range(40)]
+    assert max(tokens) - min(tokens) < 2 * 16
+    assert np.mean(tokens) == pytest.approx(8 * 16, rel=0.01)
+
+
 def test_a_position_of_another_curriculum_is_refused(sequences, shorter):
     state = loader(sequences, shorter, CURRICULUM).state_dict()
     for other in (replace(CURRICULUM, first_steps=2), replace(CURRICULUM, by_tokens=True), Portions(3, 8, 5, 4)):

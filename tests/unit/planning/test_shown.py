@@ -44,6 +44,14 @@ def test_a_step_by_tokens_is_planned_as_one_of_full_sequences():
     assert identity(by_tokens.essence()) != identity(ROBERTA_BASE.essence())
 
 
+def test_the_first_steps_by_tokens_have_more_rows_and_as_many_tokens():
+    full = ROBERTA_BASE.but(**{"training.batch_by": "tokens"})
+    curriculum = full.but(**FIRST | {"format.first_length": 128})
+    assert curriculum.shown() == {128: 375_000 * 8192 * 4, 512: 125_000 * 8192}
+    assert curriculum.tokens() == full.tokens()
+    assert curriculum.flops() < full.flops(), "attention is cheaper in short rows"
+
+
 def test_only_berts_recipe_has_a_curriculum():
     with_one = {name for name, system in SYSTEMS.items() if system.format.first()}
     assert with_one == {"bert_tiny", "bert_mini", "bert_small", "bert_medium", "bert_base", "bert_large"}
