@@ -6,6 +6,8 @@ spaCy's pipelines are trained on cased text; corpora are read with their capital
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from lightning_modules.batch import Tags
@@ -72,7 +74,7 @@ def _pipeline(name: str, tags: Tags) -> Annotator:
         rule = f", or set annotator to {RULE}, a rule for names" if tags == "entities" else ""
         raise ConfigError([f"{tags} by '{name}' need spaCy, which is not installed: {how}{rule}."]) from None
     try:
-        nlp = spacy.load(name)
+        nlp = spacy.load(_folder(name) or name)
     except OSError:
         here = ", ".join(spacy.util.get_installed_models()) or "none"
         text = f"spaCy has no pipeline '{name}': python -m spacy download {name}. Installed: {here}."
@@ -84,6 +86,14 @@ def _pipeline(name: str, tags: Tags) -> Annotator:
         raise ConfigError([text])
     version = f"{nlp.meta['name']} {nlp.meta['version']} by spaCy {spacy.__version__}"
     return Annotator(version, lambda sentences: (_found(doc, tags) for doc in nlp.pipe(sentences, batch_size=256)))
+
+
+def _folder(name: str) -> Path | None:
+    """The data of a pipeline inside an installed package of its name, whatever distribution that came with."""
+    package = find_spec(name) if name.isidentifier() else None
+    folders = package.submodule_search_locations if package else None
+    found = (path.parent for folder in folders or () for path in sorted(Path(folder).glob(f"{name}-*/meta.json")))
+    return next(found, None)
 
 
 def _found(doc: Any, tags: Tags) -> Spans:
