@@ -16,7 +16,12 @@ from lightning_modules.config import ConfigError
 Spans = list[tuple[int, int]]  # first letter of each span of a sentence, and the letter after its last; in order
 RULE = "capitalised"
 NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
+_IDLE = {  # parts of pipelines that others do without
+    "entities": ("tagger", "parser", "senter", "attribute_ruler", "lemmatizer", "morphologizer"),
+    "noun_phrases": ("ner", "entity_ruler", "senter", "lemmatizer"),
+}
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
+_LETTER = re.compile(r"\w")
 _OPENS = frozenset("\"'“‘«(:;")
 _I = re.compile(r"I(['’].*)?")
 
@@ -53,11 +58,12 @@ def capitalised(sentence: str) -> Spans:
     ['New York', "John's", 'Mary']
     """
     runs: Spans = []
+    begin = first.start() if (first := _LETTER.search(sentence)) else 0
     after, joins = -1, False  # where the last word ended, and whether it belongs to a run
     for word in _WORD.finditer(sentence):
         start, end = word.span()
-        opens = not re.search(r"\w", sentence[:start]) or bool(_OPENS & set(sentence[max(after, 0) : start].strip()))
-        name = word[0][0].isupper() and not _I.fullmatch(word[0]) and not opens
+        name = word[0][0].isupper() and start != begin and not _I.fullmatch(word[0])
+        name = name and _OPENS.isdisjoint(sentence[max(after, 0) : start])
         if name and joins and sentence[after:start] == " ":
             runs[-1] = (runs[-1][0], end)
         elif name:
@@ -84,6 +90,7 @@ def _pipeline(name: str, tags: Tags) -> Annotator:
         parts = ", ".join(nlp.pipe_names) or "no parts"
         text = f"the pipeline '{name}' does not tag {tags}: it has {parts}, and not {' or '.join(needed)}."
         raise ConfigError([text])
+    nlp.select_pipes(disable=[part for part in nlp.pipe_names if part in _IDLE[tags]])
     version = f"{nlp.meta['name']} {nlp.meta['version']} by spaCy {spacy.__version__}"
     return Annotator(version, lambda sentences: (_found(doc, tags) for doc in nlp.pipe(sentences, batch_size=256)))
 
