@@ -9,11 +9,10 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, Union, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, core_schema
 
 from lightning_modules.problems import ConfigError, Problem, did_you_mean
 
@@ -56,15 +55,15 @@ class ByKind:
     identities stay.
     """
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        kinds = {_kind(cls): handler.generate_schema(cls) for cls in get_args(source)}
-        first = next(iter(kinds))
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        first = _kind(get_args(source)[0])
 
         def chosen(value: Any) -> str:
             given = value.get("kind", first) if isinstance(value, Mapping) else getattr(value, "kind", first)
             return given if isinstance(given, str) else repr(given)
 
-        return core_schema.tagged_union_schema(kinds, discriminator=chosen)
+        tagged = Union[tuple(Annotated[cls, Tag(_kind(cls))] for cls in get_args(source))]  # noqa: UP007
+        return handler.generate_schema(Annotated[tagged, Discriminator(chosen)])
 
 
 def _kind(cls: type["Settings"]) -> str:

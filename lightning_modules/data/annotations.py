@@ -4,7 +4,8 @@ A store holds no text, so that the sentences are read anew, annotated, and align
 each piece there is 0 outside of spans, 1 where a span begins and 2 inside.
 """
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from lightning_modules.config import identity
 from lightning_modules.data.corpora.registry import Split
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import Progress, TokenStore, batches, open_store, tokenizer_file
-from lightning_modules.data.text.annotators import Annotator, Spans, annotator
+from lightning_modules.data.text.annotators import Annotator, annotator
 from lightning_modules.data.text.encode import Encoder
 
 RECIPE = 1  # raise when the same annotator would give other marks
@@ -45,53 +46,48 @@ def open_annotated(data: Data, split: Split, reads: Iterable[Annotation]) -> Tok
 
 
 def _marks(store: TokenStore, data: Data, split: Split, by: Annotator, title: str) -> np.ndarray:
-    marks = np.zeros(len(store.ids), dtype=np.uint8)
-    letters = _Letters(Encoder(tokenizer_file(data), data.tokenizer.kind))
-    progress = Progress(f"annotation of {' + '.join(data.corpora)} ({split}): {title}")
-    number = words = 0
+    """The marks of a store ``[n]``.
+
+    Raises:
+        ValueError: When the text is not that of the store.
+    """
+    parts = []
+    encoder = Encoder(tokenizer_file(data), data.tokenizer.kind)
+    places = functools.cache(lambda word: encoder.fast.encode(word, add_special_tokens=False).offsets)
+    progress, words = Progress(f"annotation of {' + '.join(data.corpora)} ({split}): {title}"), 0
     for _, sentences, _ in batches(data, split):
-        for sentence, spans in zip(sentences, by.spans(sentences), strict=True):
-            start, end = store.sentences[number : number + 2]
-            letters.mark(marks[start:end], sentence, spans)
-            words += sentence.count(" ") + 1
-            number += 1
+        ids, starts, texts = encoder.by_word(sentences)
+        marks = np.zeros(len(ids), dtype=np.uint8)
+        for sentence, spans, first in zip(sentences, by.spans(sentences), texts[:-1].tolist(), strict=True):
+            for span in spans:
+                _mark(marks, starts[first:], sentence, span, places)
+        parts.append(marks)
+        words += int(texts[-1])
         progress(words)
     progress.done()
+    marks = np.concatenate(parts)
+    if len(marks) != len(store.ids):
+        raise ValueError(f"{store.folder} has {len(store.ids)} pieces, and its text {len(marks)}")
     return marks
 
 
-class _Letters:
-    """Which letters of a word each of its pieces stands for."""
+def _mark(
+    marks: np.ndarray, starts: np.ndarray, sentence: str, span: tuple[int, int], places: Callable[[str], list]
+) -> None:
+    """Marks the pieces that have letters of a span, in place.
 
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._known: dict[str, Sequence[tuple[int, int]]] = {}
-
-    def mark(self, marks: np.ndarray, sentence: str, spans: Spans) -> None:
-        """Marks the pieces of a sentence that have letters of a span, in place.
-
-        Raises:
-            ValueError: When the sentence has another number of pieces than marks.
-        """
-        if not spans:
-            return
-        place, ends = [], []  # of pieces, in letters of the sentence
-        at = 0
-        for word in sentence.split(" "):
-            for first, last in self._pieces(word):
-                place.append(at + first)
-                ends.append(at + last)
-            at += len(word) + 1
-        if len(place) != len(marks):
-            raise ValueError(f"a sentence of {len(marks)} pieces has {len(place)} now: {sentence[:60]!r}")
-        first, last = np.array(place), np.array(ends)
-        for start, end in spans:
-            (inside,) = np.nonzero((first < end) & (last > start))
-            marks[inside] = INSIDE
-            marks[inside[:1]] = BEGINS
-
-    def _pieces(self, word: str) -> Sequence[tuple[int, int]]:
-        """First letter of each piece of a word, and the letter after its last."""
-        if word not in self._known:
-            self._known[word] = self._encoder.fast.encode(word, add_special_tokens=False).offsets
-        return self._known[word]
+    Args:
+        marks: The marks of a batch.
+        starts: The first piece of each word of the sentence.
+        sentence: Words separated by single spaces.
+        span: First letter of the span, and the letter after its last.
+        places: Word -> the letters of each of its pieces.
+    """
+    start, end = span
+    at, mark = sentence.rfind(" ", 0, start + 1) + 1, BEGINS
+    for number in range(sentence.count(" ", 0, at), sentence.count(" ", 0, end) + 1):
+        word = sentence[at:].partition(" ")[0]
+        for piece, (first, last) in enumerate(places(word), start=int(starts[number])):
+            if at + first < end and at + last > start:
+                marks[piece], mark = mark, INSIDE
+        at += len(word) + 1

@@ -83,11 +83,16 @@ class Masking(Settings):
     def _whole_presentations(self) -> Self:
         times = (self.predicted or self.rate) / self.rate
         if times > 1 and abs(times - round(times)) > 1e-9:
-            near = max(1, round(times)) * self.rate
+            near = " or ".join(f"{count * self.rate:.6g}" for count in (int(times), int(times) + 1))
             raise ValueError(
-                f"predicted {self.predicted} is more than rate {self.rate} and no multiple of it; {near:.6g} would be"
+                f"predicted {self.predicted} is more than rate {self.rate} and no multiple of it: set it to {near}"
             )
         return self
+
+    def resolved(self) -> Self:
+        """The settings in full; predicting all that is hidden is the default."""
+        full = super().resolved()
+        return full.model_copy(update={"predicted": None}) if full.predicted == full.rate else full
 
     @property
     def presentations(self) -> int:

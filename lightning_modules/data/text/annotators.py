@@ -6,6 +6,8 @@ spaCy's pipelines are trained on cased text; corpora are read with their capital
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from lightning_modules.batch import Tags
@@ -14,7 +16,12 @@ from lightning_modules.config import ConfigError
 Spans = list[tuple[int, int]]  # first letter of each span of a sentence, and the letter after its last; in order
 RULE = "capitalised"
 NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
+_IDLE = {  # parts of pipelines that others do without
+    "entities": ("tagger", "parser", "senter", "attribute_ruler", "lemmatizer", "morphologizer"),
+    "noun_phrases": ("ner", "entity_ruler", "senter", "lemmatizer"),
+}
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
+_LETTER = re.compile(r"\w")
 _OPENS = frozenset("\"'“‘«(:;")
 _I = re.compile(r"I(['’].*)?")
 
@@ -51,11 +58,12 @@ def capitalised(sentence: str) -> Spans:
     ['New York', "John's", 'Mary']
     """
     runs: Spans = []
+    begin = first.start() if (first := _LETTER.search(sentence)) else 0
     after, joins = -1, False  # where the last word ended, and whether it belongs to a run
     for word in _WORD.finditer(sentence):
         start, end = word.span()
-        opens = not re.search(r"\w", sentence[:start]) or bool(_OPENS & set(sentence[max(after, 0) : start].strip()))
-        name = word[0][0].isupper() and not _I.fullmatch(word[0]) and not opens
+        name = word[0][0].isupper() and start != begin and not _I.fullmatch(word[0])
+        name = name and _OPENS.isdisjoint(sentence[max(after, 0) : start])
         if name and joins and sentence[after:start] == " ":
             runs[-1] = (runs[-1][0], end)
         elif name:
@@ -72,7 +80,7 @@ def _pipeline(name: str, tags: Tags) -> Annotator:
         rule = f", or set annotator to {RULE}, a rule for names" if tags == "entities" else ""
         raise ConfigError([f"{tags} by '{name}' need spaCy, which is not installed: {how}{rule}."]) from None
     try:
-        nlp = spacy.load(name)
+        nlp = spacy.load(_folder(name) or name)
     except OSError:
         here = ", ".join(spacy.util.get_installed_models()) or "none"
         text = f"spaCy has no pipeline '{name}': python -m spacy download {name}. Installed: {here}."
@@ -82,8 +90,17 @@ def _pipeline(name: str, tags: Tags) -> Annotator:
         parts = ", ".join(nlp.pipe_names) or "no parts"
         text = f"the pipeline '{name}' does not tag {tags}: it has {parts}, and not {' or '.join(needed)}."
         raise ConfigError([text])
+    nlp.select_pipes(disable=[part for part in nlp.pipe_names if part in _IDLE[tags]])
     version = f"{nlp.meta['name']} {nlp.meta['version']} by spaCy {spacy.__version__}"
     return Annotator(version, lambda sentences: (_found(doc, tags) for doc in nlp.pipe(sentences, batch_size=256)))
+
+
+def _folder(name: str) -> Path | None:
+    """The data of a pipeline inside an installed package of its name, whatever distribution that came with."""
+    package = find_spec(name) if name.isidentifier() else None
+    folders = package.submodule_search_locations if package else None
+    found = (path.parent for folder in folders or () for path in sorted(Path(folder).glob(f"{name}-*/meta.json")))
+    return next(found, None)
 
 
 def _found(doc: Any, tags: Tags) -> Spans:
