@@ -27,6 +27,7 @@ from ablations.schema.grid import Grid
 
 ASSUMED = {
     "nats": 0.012,
+    "nats/byte": 0.003,
     "share": 0.01,
     "correlation": 0.02,
     "mean score": 0.01,

@@ -27,12 +27,13 @@ _TELLING = 10.0  # seconds; the speed of a shorter run is that of its start
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one run, known before it runs."""
+    """The cost of one run, known before it runs; ``embeddings`` are part of the parameters."""
 
     parameters: int
     steps: int
     tokens: int
     flops: float
+    embeddings: int = 0
 
 
 def _architecture(system: System) -> tuple[Any, ...]:
@@ -51,23 +52,25 @@ def _shape(part: Settings) -> tuple[Any, ...]:
 
 def costs(runs: Sequence[Run]) -> dict[str, Cost]:
     """Run id -> cost."""
-    sizes: dict[tuple[Any, ...], int] = {}  # one count per architecture
+    sizes: dict[tuple[Any, ...], dict[str, int]] = {}  # one count per architecture
     pretraining: dict[int, Cost] = {}  # by object: the seeds of a cell share their system
     by_id: dict[str, Cost] = {}
     for run in runs:
         cost = pretraining.get(id(run.system)) or _pretraining(run.system, sizes)
         pretraining[id(run.system)] = cost
         if run.finetuning is not None:
-            cost = Cost(cost.parameters, *expected_work(run.system, run.task, run.finetuning))
+            work = expected_work(run.system, run.task, run.finetuning)
+            cost = Cost(cost.parameters, *work, embeddings=cost.embeddings)
         by_id[run.id] = cost
     return by_id
 
 
-def _pretraining(system: System, sizes: dict[tuple[Any, ...], int]) -> Cost:
+def _pretraining(system: System, sizes: dict[tuple[Any, ...], dict[str, int]]) -> Cost:
     architecture = _architecture(system)
     if architecture not in sizes:
-        sizes[architecture] = system.parameters()
-    return Cost(sizes[architecture], system.training.steps, system.tokens(), system.flops())
+        sizes[architecture] = system.parameters_by_part()
+    parts, steps = sizes[architecture], system.training.steps
+    return Cost(sum(parts.values()), steps, system.tokens(), system.flops(), parts.get("embeddings", 0))
 
 
 def seconds(costs: Iterable[Cost], speed: float, slots: int = 1) -> float:

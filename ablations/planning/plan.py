@@ -178,7 +178,8 @@ class Plan:
             states = Counter(self.states[run.id] for run in cell.work)
             states |= Counter({"to follow": len(cell.awaited)} if cell.awaited else {})
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
-            row |= {"parameters": cost.parameters, "steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
+            row |= {"parameters": cost.parameters, "embeddings": cost.embeddings}
+            row |= {"steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
             row |= {"flops a token": cost.flops / cost.tokens, "flops a step": cost.flops / cost.steps}
             row |= {"seeds": len(cell.planned), "seconds a run": costing.seconds([cost], self.speed)}
             row["tasks"] = ", ".join(cell.tasks)

@@ -13,6 +13,7 @@ from ablations.literature import configurations, parameters
 from ablations.pages import parameters_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.study import Study
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.objectives import Masking
@@ -280,3 +281,12 @@ def test_plans_say_flops_a_token_and_a_step():
     assert (rows["flops"] / rows["tokens"]).equals(rows["flops a token"])
     assert rows["flops a step"].tolist() == pytest.approx((rows["flops"] / rows["steps"]).tolist())
     assert rows.sort_values("objectives.mlm.masking.rate")["flops a token"].is_monotonic_increasing
+
+
+def test_plans_say_how_many_parameters_are_embeddings_where_cells_differ_in_it(tmp_path):
+    study = Study("text_encoding", "laptop", results_dir=tmp_path)
+    rows = study.plan().data
+    sizes = rows["data.tokenizer.vocab_size"]
+    assert (rows["embeddings"] == sizes * 128 + 2 * 128).all(), "the table and its LayerNorm; positions are rotary"
+    assert "of which embeddings" in study.plan().text
+    assert "of which embeddings" not in Study("masking_ratio", "laptop", results_dir=tmp_path).plan().text
