@@ -147,7 +147,7 @@ class Study:
         for name in ("parameters", "flops a token", "flops a step", "tokens a run", "flops a run"):
             source = rows[name.removesuffix(" a run")]
             shown[name.replace("flops", "FLOPs").replace(" a ", " per ")] = source.map(formatting.quantity)
-            if name == "parameters" and rows["embeddings"].nunique() > 1:
+            if name == "parameters" and len(set(rows["embeddings"])) > 1:
                 shown["of which embeddings"] = rows["embeddings"].map(formatting.quantity)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
