@@ -320,7 +320,8 @@ def _superfluous(path: str, holder: type[Settings] | None, known: Mapping[str, F
     if path in known and holder:
         kinds = " or ".join(_extra(known[path])["kinds"])
         here = f"{parent}.kind"
-        return f"is a {what} of {here} {kinds}, and {here} is {_kind(holder)}: set {here}, or leave {name} out"
+        but = f"set {here} to {kinds}, or leave {name} out"
+        return f"is a {what} of {here} {kinds}, and {here} is {_kind(holder)}: {but}"
     siblings = [p.rpartition(".")[2] for p in known if p.rpartition(".")[0] == parent]
     return f"there is no such {what}.{did_you_mean(name, siblings)}"
 
