@@ -28,12 +28,12 @@ from lightning_modules.training.weights import keep_weights, load_weights
 _MOST_SEQUENCES = 1 << 16  # whose losses are kept one by one, beside a record
 
 
-def _course(system: System, data: PretrainingData) -> Course:
+def _course(system: System) -> Course:
     training = system.training
     return Course(
         steps=training.steps,
         every=-(-training.steps // system.evaluation.points),
-        tokens=lambda steps: _positions(_shown(system, data, steps)),
+        tokens=system.tokens,
         measured="heldout.",
         precision=training.precision,
         micro_batches=training.batch_size // (training.micro_batch_size or training.batch_size),
@@ -71,7 +71,7 @@ def fit(
     """
     checkpoint = folder / CHECKPOINT
     module, data = system.build(seed), system.data_module(seed)
-    recorder = Recorder(_course(system, data), checkpoint, on_progress, stop, checkpoint_seconds)
+    recorder = Recorder(_course(system), checkpoint, on_progress, stop, checkpoint_seconds)
     if (ancestor := system.ancestor()) is not None:
         module.load_state_dict(_initial(system, ancestor, start, module))
     lightning = trainer(recorder, folder)
@@ -182,24 +182,16 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     return metrics
 
 
-def _shown(system: System, data: PretrainingData, steps: int) -> dict[int, int]:
-    """Positions -> rows of so many positions that the model reads in the first steps; each presentation is a row."""
-    return {positions: rows * system.objectives.presentations for positions, rows in data.shown(steps).items()}
-
-
-def _positions(shown: Mapping[int, int]) -> int:
-    return sum(positions * rows for positions, rows in shown.items())
-
-
 def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: float) -> Fitted:
-    curve, shown = recorder.curve, _shown(system, data, system.training.steps)
+    again = system.objectives.presentations  # of each sequence in a step
+    curve, steps = recorder.curve, system.training.steps
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
-    tokens = _positions(shown)
+    tokens = system.tokens()
     cost = {
         "seconds": seconds,
         "tokens": float(tokens),
-        "real_tokens": float(data.real_tokens(system.training.steps) * system.objectives.presentations),
-        "flops": system.flops(shown),
+        "real_tokens": float(data.real_tokens(steps) * again),
+        "flops": system.flops({positions: rows * again for positions, rows in data.shown(steps).items()}),
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),
     }

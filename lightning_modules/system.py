@@ -257,16 +257,23 @@ class System(Settings):
         vocab_size = self.data.tokenizer.vocab_size
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 
-    def shown(self) -> dict[int, float]:
-        """Positions -> how many rows of so many positions a training shows; by tokens as if no row had padding."""
-        full, batch = self.format.sequence_length, self.training.batch_size * self.objectives.presentations
-        by_tokens = self.training.batch_by == "tokens"
-        phases = self.format.phases(self.training.steps)
-        return {length: steps * batch * (full / length if by_tokens else 1) for length, steps in phases}
+    def shown(self, steps: int | None = None) -> dict[int, float]:
+        """Positions -> rows of that many in a training, or in its first steps; by tokens as if all were full."""
+        left = self.training.steps if steps is None else steps
+        full, rows = self.format.sequence_length, dict[int, float]()
+        for length, most in self.format.phases(self.training.steps):
+            each = (
+                self.objectives.presentations
+                * self.training.batch_size
+                * (full / length if self.training.batch_by == "tokens" else 1)
+            )
+            rows[length] = min(left, most) * each
+            left -= min(left, most)
+        return rows
 
-    def tokens(self) -> int:
-        """Positions presented in a training: padding included, unless steps are counted by tokens."""
-        return round(sum(positions * rows for positions, rows in self.shown().items()))
+    def tokens(self, steps: int | None = None) -> int:
+        """Positions presented in a training, or in its first steps; by tokens without padding, to one sequence."""
+        return round(sum(positions * rows for positions, rows in self.shown(steps).items()))
 
     def flops(self, shown: Mapping[int, float] | None = None) -> float:
         """Floating-point operations of the matrix products of a training, backward = 2 x forward.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ablations.measurements.sides import one_text
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from lightning_modules.config import ConfigError, identity
@@ -73,3 +74,11 @@ def test_held_out_text_has_the_full_length():
 def test_a_share_without_a_length_says_what_is_missing():
     with pytest.raises(ConfigError, match=r"format: first_share 0\.9 needs first_length"):
         ROBERTA_BASE.but(**{"format.first_share": 0.9})
+
+
+@pytest.mark.parametrize("name", ["input_format", "short_sequences"])
+def test_arms_show_as_many_tokens_and_are_measured_on_one_text(name):
+    cells = plan(grids.read(name), "laptop").cells
+    assert one_text(cells, "heldout.loss")
+    tokens = [cell.system.tokens() for cell in cells]
+    assert max(tokens) - min(tokens) <= 32 * 128, "no more than one step"
