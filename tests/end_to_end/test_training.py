@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -92,6 +93,8 @@ def test_costs_count_what_was_shown(tiny, tmp_path, changes):
         assert system.tokens() == sum(n * b * t for (b, t), n in rows.items())
         assert result.cost["flops"] == system.flops()
         assert real < system.tokens()
+        shown = np.cumsum([example.inputs.ids.numel() for example in examples])
+        assert result.curve["tokens"] == [shown[int(step) - 1] for step in result.curve["step"]]
     assert result.curve["tokens"][-1] == result.cost["tokens"]
 
 
