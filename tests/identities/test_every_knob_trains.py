@@ -43,7 +43,7 @@ ROWS = {
     "objectives.mlm.masking.copies": (0, 1),
     "objectives.mlm.masking.predicted": (0.15, 0.05),
     "objectives.mlm.masking.replacement": ("piece", "group"),
-    "objectives.mlm.masking.random_words": ("uniform", "ordinary"),
+    "objectives.mlm.masking.random_words": ("ordinary", "uniform"),
     "objectives.mlm.masking.units.kind": ("pieces", "whole_words"),
     "objectives.mlm.masking.units.longest": (10, 2),
     "objectives.mlm.masking.units.p": (0.2, 0.9),
