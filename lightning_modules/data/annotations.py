@@ -53,21 +53,26 @@ def _marks(store: TokenStore, data: Data, split: Split, by: Annotator, title: st
     """
     parts = []
     encoder = Encoder(tokenizer_file(data), data.tokenizer.kind)
-    places = functools.cache(lambda word: encoder.fast.encode(word, add_special_tokens=False).offsets)
     progress, words = Progress(f"annotation of {' + '.join(data.corpora)} ({split}): {title}"), 0
     for _, sentences, _ in batches(data, split):
-        ids, starts, texts = encoder.by_word(sentences)
-        marks = np.zeros(len(ids), dtype=np.uint8)
-        for sentence, spans, first in zip(sentences, by.spans(sentences), texts[:-1].tolist(), strict=True):
-            for span in spans:
-                _mark(marks, starts[first:], sentence, span, places)
-        parts.append(marks)
-        words += int(texts[-1])
+        parts.append(marked(encoder, sentences, by))
+        words += sum(sentence.count(" ") + 1 for sentence in sentences)
         progress(words)
     progress.done()
     marks = np.concatenate(parts)
     if len(marks) != len(store.ids):
         raise ValueError(f"{store.folder} has {len(store.ids)} pieces, and its text {len(marks)}")
+    return marks
+
+
+def marked(encoder: Encoder, sentences: list[str], by: Annotator) -> np.ndarray:
+    """The marks of the pieces of some sentences ``[n]``: 0 outside of spans, 1 where a span begins, 2 inside."""
+    places = functools.cache(lambda word: encoder.fast.encode(word, add_special_tokens=False).offsets)
+    ids, starts, texts = encoder.by_word(sentences)
+    marks = np.zeros(len(ids), dtype=np.uint8)
+    for sentence, spans, first in zip(sentences, by.spans(sentences), texts[:-1].tolist(), strict=True):
+        for span in spans:
+            _mark(marks, starts[first:], sentence, span, places)
     return marks
 
 
