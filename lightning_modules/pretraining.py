@@ -18,6 +18,7 @@ from lightning_modules.measures import per_byte
 from lightning_modules.measures.by_sequence import losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.probing.measure import probe
+from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.training.checkpoint import resumable
@@ -76,7 +77,8 @@ def fit(
         module.load_state_dict(_initial(system, ancestor, start, module))
     lightning = trainer(recorder, folder)
     torch.manual_seed(system.data_seed(seed))  # dropout
-    lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
+    with denormals_as_zero():
+        lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
     fitted = _fitted(system, data, recorder, recorder.elapsed())

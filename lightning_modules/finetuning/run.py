@@ -17,6 +17,7 @@ from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
 from lightning_modules.finetuning.finetune import Finetune
 from lightning_modules.layers.bilstm import BiLSTMOnTop
+from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
@@ -214,7 +215,8 @@ def finetune(
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
     torch.manual_seed(run.seed)  # dropout
     lightning = trainer(recorder, folder)
-    lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module))
+    with denormals_as_zero():
+        lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
         lightning.validate(module, run.data, verbose=False)
     scored = module.scored

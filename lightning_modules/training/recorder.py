@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import pytorch_lightning as pl
-import torch
 
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 
@@ -130,12 +129,7 @@ class Recorder(pl.Callback):
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Starts the clock, and rounds numbers too small for full precision to zero.
-
-        Words that the model all but rules out have such numbers for shares and gradients, and CPUs multiply them up to
-        five times slower than others.
-        """
-        torch.set_flush_denormal(True)
+        """Starts the clock."""
         self.on_validation_start(trainer, module)
         self._since = self._saved = time.monotonic()
         self._first_step = self._step = trainer.global_step

@@ -42,6 +42,7 @@ CALLS = {
     "claims": [],
     "clean": [],
     "data": [],
+    "data formats": ["--scale", "smoke"],
     "data pairs": ["--scale", "smoke", "--pairing", "matched"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
