@@ -21,6 +21,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
 _FEW = 4  # ticks of a small panel
+_LEGEND = 100  # letters beside each other in a legend
 
 
 class _KnobAxis:
@@ -147,6 +148,8 @@ def _legend(panel: Axes, columns: int) -> None:
     """Puts a legend above the first panel if there are several lines; one wider than the panel would widen it."""
     lines, names = panel.get_legend_handles_labels()
     if len(names) > 1:
+        fitting = int(_LEGEND / (max(map(len, names)) + 7))  # a line's sample and the space around it: 7 letters
+        columns = max(1, min(columns, fitting))
         panel.legend(
             lines, names, loc="lower left", bbox_to_anchor=(0, 1.05), ncols=columns, borderaxespad=0.2, fontsize=9
         )

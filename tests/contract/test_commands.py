@@ -18,6 +18,7 @@ from ablations.inspection import trained
 from ablations.planning import grids
 from ablations.study import Study
 from lightning_modules.analysis import probes
+from lightning_modules.data.formats.summary import Summary
 from lightning_modules.finetuning import run as finetuning
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS
@@ -119,6 +120,8 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
     monkeypatch.setattr(pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
+    monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
+    monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
     monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
     (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')
