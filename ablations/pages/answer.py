@@ -48,7 +48,7 @@ def holds(measured: Measurements) -> str:
     after = f" after a trunk of {_span(trunks, quantity)}," if trunks else ""
     return (
         f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens{after} of "
-        f"{markdown_text(text)} in sequences of {length}; {runs} runs a cell."
+        f"{markdown_text(text)} in sequences of {length}; {runs} run{'s' * (runs != '1')} a cell."
     )
 
 
