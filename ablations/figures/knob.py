@@ -259,16 +259,22 @@ def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: s
 
 
 def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis) -> None:
-    """Notes above each value of the knob: whether it is the baseline, and how many runs finished if not all did."""
+    """Notes above each value of the knob: whether it is the baseline, and how many runs finished if not all did.
+
+    Where each value lacks as many runs, the small print says how many there are, and the notes would overlap.
+    """
     baseline = measured.grid.baseline
-    for value in axis.values:
-        members = [cell for cell in cells if same(cell.values[axis.path], value)]
+    groups = [[cell for cell in cells if same(cell.values[axis.path], value)] for value in axis.values]
+    counts = [
+        (sum(len(measured.finished(cell)) for cell in group), sum(len(cell.planned) for cell in group))
+        for group in groups
+    ]
+    are_alike = len(counts) > 1 and len(set(counts)) == 1
+    for value, members, (finished, planned) in zip(axis.values, groups, counts, strict=True):
         is_baseline = axis.path in baseline and any(
             same(baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
         )
-        finished = sum(len(measured.finished(cell)) for cell in members)
-        planned = sum(len(cell.planned) for cell in members)
-        notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned)
+        notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned and not are_alike)
         position = axis.at(value)
         if position is not None and notes:
             at = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8, "color": FAINT}

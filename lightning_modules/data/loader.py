@@ -20,7 +20,7 @@ from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
-from lightning_modules.data.order.whole_words import WholeWords, hidden_words, stretches
+from lightning_modules.data.order.whole_words import HiddenWords, hidden_words, stretches
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import open_store, tokenizer_file
 from lightning_modules.data.text.encode import Encoder
@@ -157,7 +157,7 @@ class PretrainingData(pl.LightningDataModule):
             kind="segment_pairs", sequence_length=length, negatives=negatives, pairing=pairing, short_fraction=0.0
         )
 
-    def whole_words(self, count: int) -> WholeWords:
+    def whole_words(self, count: int) -> HiddenWords:
         """Held-out text with the same words hidden under every tokenizer.
 
         Args:

@@ -43,7 +43,7 @@ _WORD = re.compile(rf"[A-Za-z0-9]*[A-Za-z](?=$|[{re.escape(string.punctuation)}]
 
 
 @dataclass(frozen=True)
-class WholeWords:
+class HiddenWords:
     """The hidden words of a text and their examples.
 
     Attributes:
@@ -112,7 +112,7 @@ def hidden_words(
     rate: float,
     batch_size: int,
     direction: Direction = "both",
-) -> WholeWords:
+) -> HiddenWords:
     """The examples of some stretches of text.
 
     Args:
@@ -140,7 +140,7 @@ def hidden_words(
         spelt = [(pieces.of(word), pieces.inside(word, size)) for word, size in zip(words, sizes, strict=True)]
         rows += _rows(n, spelt, length - 2)
     unknown = encoder.vocabulary.unk
-    return WholeWords(
+    return HiddenWords(
         examples=tuple(_examples(rows, encoder.vocabulary, length, batch_size, direction)),
         words=len(hidden),
         bytes=sum(size + 1 for _, size in hidden),

@@ -108,19 +108,19 @@ def _letters_of(piece: str, mark: str) -> str:
     if mark != "Ġ":
         return piece
     try:
-        return bytes(_BYTES[letter] for letter in piece).decode()
+        return "".join(_BYTES[letter] for letter in piece).encode("latin-1").decode()
     except (KeyError, UnicodeDecodeError):
         return piece
 
 
-def _byte_letters() -> dict[str, int]:
-    """The letters of byte-level BPE and the bytes they stand for (Radford et al. 2019)."""
-    own = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = [byte for byte in range(256) if byte not in own]
-    return {chr(byte): byte for byte in own} | {chr(256 + n): byte for n, byte in enumerate(others)}
+def byte_letters() -> dict[str, str]:
+    """The letter by which byte-level BPE writes each byte (Radford et al. 2019) -> the character of that number."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [number for number in range(256) if number not in shown]
+    return {chr(n): chr(n) for n in shown} | {chr(256 + place): chr(n) for place, n in enumerate(hidden)}
 
 
-_BYTES = _byte_letters()
+_BYTES = byte_letters()
 _MARKS = {"wordpiece": "##", "byte_bpe": "Ġ", "unigram": unigram.SPACE}  # "##" marks what begins no word
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from lightning_modules.data.text import unigram
-from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.data.text.tokenizer import Vocabulary, byte_letters
 
 _MOST_UNKNOWN = 4  # unknown pieces of a word that are aligned
 
@@ -99,13 +99,6 @@ class Spelling:
         if self._spaced and start == 0:
             start = min(1, end - 1)
         return owner[start], owner[end - 1] + 1
-
-
-def byte_letters() -> dict[str, str]:
-    """The letter by which byte-level BPE writes each byte (Radford et al. 2019) -> the character of that number."""
-    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    hidden = [number for number in range(256) if number not in shown]
-    return {chr(n): chr(n) for n in shown} | {chr(256 + place): chr(n) for place, n in enumerate(hidden)}
 
 
 def _control(letter: str) -> bool:

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 
 from lightning_modules.data import Tokenizer, Vocabulary
 from lightning_modules.data.text.encode import Encoder
-from lightning_modules.data.text.tokenizer import train
+from lightning_modules.data.text.tokenizer import byte_letters, train
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.reading.spelling import Spelling, byte_letters
+from lightning_modules.tasks.reading.spelling import Spelling
 from lightning_modules.tasks.reading.windows import SpanInputs
 from lightning_modules.tasks.shapes.span import SpanHead, Spans
 
