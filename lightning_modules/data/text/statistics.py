@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from lightning_modules.data.text import unigram
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 
@@ -89,8 +88,4 @@ def _share(part: float, whole: float) -> float:
 
 def _bare(vocabulary: Vocabulary) -> list[str]:
     """The pieces that are not special, without the marks of word starts and of pieces inside words."""
-    marks = ("##", "Ġ", unigram.SPACE)
-    names = list(vocabulary.pieces[len(SPECIALS) :])
-    for mark in marks:
-        names = [piece.removeprefix(mark) or piece for piece in names]
-    return names
+    return [piece.removeprefix(vocabulary.mark_of_words) or piece for piece in vocabulary.pieces[len(SPECIALS) :]]
