@@ -7,6 +7,7 @@ _PAIRS = {  # ending of a metric of held-out pairs -> whose share of correct ans
     "starts": "a linear classifier of which segment begins or ends a document",
     "corpora": "a linear classifier of the corpora of both segments",
     "overlap": "the shared words of both segments",
+    "boundary": "the words shared across the boundary, next to it and at the far ends",
     "bow": "a linear classifier of word counts",
     "together": "a linear classifier of all of these",
     "best_simple": "the best of these simple methods",

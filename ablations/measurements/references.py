@@ -15,6 +15,7 @@ PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is c
     "majority": "majority class",
     "edges": "lengths and edges",
     "overlap": "TF-IDF + logistic regression, shared words",
+    "boundary": "words shared across the boundary",
     "bow": "TF-IDF + logistic regression",
     "best_simple": "best simple method",
 }

@@ -1,4 +1,4 @@
-"""Simple methods that answer a question about segment pairs, without a network and without word order.
+"""Simple methods that answer a question about segment pairs, without a network and without grammar.
 
 Each is a logistic regression on features of its own; cross-validation on the training pairs chooses its
 regularisation. What they reach is what a pair's label can be told by; only what a model reaches beyond the best of them
@@ -24,7 +24,7 @@ from lightning_modules.draws import permutation
 MOST_PAIRS = 20_000  # maximum training pairs, drawn from all of the training text
 _STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0)  # inverse regularisation strengths
 _FOLDS = 3
-_RECIPE = 3  # raise when the same pairs would give different numbers
+_RECIPE = 4  # raise when the same pairs would give different numbers
 
 _SHOWN: dict[str, Callable[[PairSequences], np.ndarray]] = {
     "lengths": pair_edges.lengths,
@@ -39,8 +39,9 @@ METHODS: dict[str, tuple[str, ...]] = {  # method -> its groups of features
     "starts": ("starts",),
     "corpora": ("corpora",),
     "overlap": ("shared words",),
+    "boundary": ("words across",),
     "bow": ("words",),
-    "together": ("words", "lengths", "edges", "starts", "corpora"),
+    "together": ("words", "words across", "lengths", "edges", "starts", "corpora"),
 }
 BEST = "best_simple"
 
@@ -115,7 +116,7 @@ class _Features:
         from sklearn.preprocessing import StandardScaler
 
         self.weights: Any = TfidfTransformer(sublinear_tf=True).fit(sparse.vstack([train.counted.a, train.counted.b]))
-        self.scalers: Any = {name: StandardScaler().fit(columns) for name, columns in train.shown.items()}
+        self.scalers: Any = {name: StandardScaler().fit(columns) for name, columns in self._columns(train).items()}
 
     def of(self, pairs: Described, groups: tuple[str, ...]) -> sparse.csr_matrix:
         """Some groups of features, side by side."""
@@ -126,7 +127,11 @@ class _Features:
             return bag_of_words.words(self.weights, pairs.counted)
         if name == "shared words":
             return bag_of_words.shared_words(self.weights, pairs.counted)
-        return sparse.csr_matrix(self.scalers[name].transform(pairs.shown[name]))
+        return sparse.csr_matrix(self.scalers[name].transform(self._columns(pairs)[name]))
+
+    def _columns(self, pairs: Described) -> dict[str, np.ndarray]:
+        """The groups of few features ``[pairs k]``."""
+        return pairs.shown | {"words across": bag_of_words.shared_across(self.weights, pairs.counted)}
 
 
 def cached_scores(train: PairSequences, heldout: PairSequences, chosen: np.ndarray) -> dict[str, Score]:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from ablations.commands.cli import app
 from ablations.commands.data_sets import inventory
 from lightning_modules.data import CORPORA
+from lightning_modules.data.baselines.pair_methods import METHODS
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, pins
@@ -192,7 +193,7 @@ class TestPairs:
         assert "of label 1" in text
         assert "no neighbour that fits" in text
         rows = json.loads(call("pairs", "--length", "48", "--count", "40", "--format", "json")[1])
-        assert len(rows) == 2 * 2 * 8
+        assert len(rows) == 2 * 2 * len(METHODS)
         matched = {row["accuracy"] for row in rows if (row["pairs"], row["method"]) == ("matched", "majority class")}
         assert matched == {0.5}
 

@@ -68,6 +68,36 @@ def test_topics_give_random_negatives_away_and_swapped_ones_not(folders):
         assert found["majority"].auc == 0.5
 
 
+def drifting(folder, seed):
+    """Swapped pairs of a text that repeats each word within a few sentences."""
+    pairs = make_pairs(folder, "swapped", seed, documents=200)
+    draw, store = np.random.default_rng(seed), pairs.store
+    place = np.arange(len(store.ids))
+    topic = 5 + (place // 8 + draw.integers(0, 3, len(place))) % 80
+    ids = np.where(draw.random(len(place)) < 0.5, topic, 5 + draw.integers(0, 80, len(place))).astype(np.uint16)
+    store = TokenStore(folder, ids, store.sentences, store.documents, store.vocabulary, len(ids))
+    return described(PairSequences(store, pairs.index, pairs.length))
+
+
+def test_words_repeated_across_the_boundary_tell_the_order_and_counts_do_not(folders):
+    found = scores(*(drifting(folder, n) for n, folder in enumerate(folders)))
+    assert found["boundary"].auc > 0.7
+    assert found["together"].auc > 0.7
+    for blind in ("bow", "overlap"):
+        assert found[blind].auc < 0.5 + 4 * found[blind].auc_error
+
+
+def test_words_across_the_boundary_are_those_next_to_it_and_at_the_far_ends(tmp_path):
+    store = make_store(tmp_path, [[30, 30]])
+    ids = np.arange(60, dtype=np.uint16) % 40 + 5
+    ids[29], ids[30], ids[0], ids[59] = 50, 50, 51, 51
+    store = TokenStore(tmp_path, ids, store.sentences, store.documents, store.vocabulary, len(ids))
+    across = counted(PairSequences(store, np.array([[0], [30], [30], [60], [0], [2]]), 64)).across
+    near, far = across[0].toarray()[0], across[1].toarray()[0]
+    assert np.flatnonzero(near).tolist() == [50]
+    assert np.flatnonzero(far).tolist() == [51]
+
+
 def relabelled(pairs, labels):
     index = pairs.index.copy()
     index[4] = labels
