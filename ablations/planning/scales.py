@@ -17,10 +17,11 @@ from typing import Any
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
+from ablations.planning import trunks
 from ablations.planning.cells import finetuning, has_part, varied
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.planning.shapes import keyed, shaped
-from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
+from ablations.schema.grid import FINETUNING, START, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import own
@@ -139,7 +140,8 @@ def _check_names(file: ScaleFile, document: Document) -> None:
     if file.like and file.like not in available():
         document.complain(("like",), f"there is no scale '{file.like}'.{did_you_mean(file.like, available())}")
     known = known_knobs()
-    for section, knobs in (("set", file.set), ("pins", file.pins), ("checkpoints", file.checkpoints or {})):
+    sections = {"set": file.set, "pins": file.pins, "trunk": file.trunk, "checkpoints": file.checkpoints or {}}
+    for section, knobs in sections.items():
         for path in knobs:
             if path not in known:
                 document.complain((section, path), f"there is no such knob.{did_you_mean(path, known)}")
@@ -158,13 +160,15 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
     Raises:
         ConfigError: If there are any problems.
     """
-    try:
-        _bert(knobs)
-    except ConfigError as error:
-        for problem in error.problems:
-            section = next((name for name in ("set", "pins") if problem.path in getattr(file, name)), None)
-            place = ("set",) if section is None else (section, problem.path)
-            document.complain(place, problem.message if section else str(problem))
+    for sections, tried in ((("set", "pins"), knobs), (("trunk", "set", "pins"), {**knobs, **file.trunk})):
+        try:
+            _bert(tried)
+        except ConfigError as error:
+            for problem in error.problems:
+                section = next((name for name in sections if problem.path in getattr(file, name)), None)
+                place = ("set",) if section is None else (section, problem.path)
+                document.complain(place, problem.message if section else str(problem))
+            break
     for section, every in (("set", knobs), ("checkpoints", file.checkpoints or {})):
         own = {path: value for path, value in every.items() if path.startswith(FINETUNING)}
         tasks = {path.split(".")[1] for path in own} & TASKS.keys()
@@ -213,7 +217,26 @@ def _entry(grid: Grid, files: list[ScaleFile]) -> Scale:
     knobs = {path: value for path, value in taken.set.items() if path not in newer}
     described = taken.description if place == 0 else ""
     own = taken.model_copy(update={"description": described or files[0].description, "set": knobs})
+    if knobs.get(START) == trunks.NAME:
+        own = own.model_copy(update={"set": {**knobs, START: _start(grid, own, files)}})
     return own.model_copy(update={"base": _base(grid, own, _merged(files, pinned=SYSTEM_AXIS not in grid.axes))})
+
+
+def _start(grid: Grid, entry: Scale, files: list[ScaleFile]) -> dict[str, Any]:
+    """What describes the trunk of a scale to the cells of a grid.
+
+    Raises:
+        ConfigError: If no file of the line has one.
+    """
+    described = next((file.trunk for file in files if file.trunk), None)
+    if described is None:
+        able = ", ".join(name for name in available() if any(file.trunk for file, _ in lineage(name)))
+        text = f"the file of '{files[0].name}' has no 'trunk:'; scales with one: {able}. Or describe it here."
+        raise ConfigError([Problem(f"scales.{files[0].name}.set.{START}", text)])
+    system = SYSTEMS.get(grid.base, SYSTEMS[_TRIED])
+    own = {path: value for path, value in _merged(files).items() if not path.startswith(FINETUNING)}
+    own = {path: value for path, value in own.items() if has_part(system, path)}
+    return trunks.start(grid, entry, system.but(**{**own, **described}), described)
 
 
 def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:

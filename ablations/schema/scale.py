@@ -54,6 +54,9 @@ class ScaleFile(Settings):
         "Knob -> value in place of the base system's, so that a later correction of a system changes no run; where a "
         "grid compares whole systems, each keeps its own.",
     )
+    trunk: dict[str, Any] = knob(
+        {}, "Knob -> value of the pretraining from which cells continue where a grid sets ``training.start: trunk``."
+    )
     checkpoints: dict[str, Any] | None = knob(
         None, "Fine-tuning knob -> value for `ablations evaluate`, which needs this section."
     )

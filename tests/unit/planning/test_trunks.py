@@ -2,11 +2,12 @@
 
 import pytest
 
-from ablations.planning import grids
+from ablations.planning import grids, scales
 from ablations.planning.plan import plan
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, diff, identity
 from lightning_modules.systems import SYSTEMS
+from tests import tiny
 from tests.unit.run_graphs import RATE, planned, read
 
 START, PEAK = "training.start", "optimizer.peak_lr"
@@ -133,3 +134,56 @@ def test_grids_of_fine_tunings_start_from_the_trunks_of_another_grid(name):
         assert [run.id for run in cell.planned] == [run.id for run in trunk]
     searched = {run.id for run in found.runs if run.kind == "pretrain" and run.seed >= 1000}
     assert len(searched) == (name == "transfer")
+
+
+# --- the trunk of a scale
+
+FILE = "description: x\nset: {model.dropout: 0.3, format.sequence_length: 16}\ntrunk: {training.steps: 25}\n"
+
+
+@pytest.fixture
+def scale(monkeypatch, tmp_path):
+    folder = tmp_path / "scales"
+    folder.mkdir()
+    (folder / "smoke.yaml").write_text(FILE)
+    monkeypatch.setattr(scales, "FOLDER", folder)
+    return folder / "smoke.yaml"
+
+
+def named(folder, *, knobs="", **options):
+    """The tiny grid, whose entry for the scale names its trunk."""
+    file = tiny.grid(folder, **options)
+    entry = f"  smoke: {{set: {{{START}: trunk{knobs}}}}}\n"
+    file.write_text(file.read_text().replace("  smoke: {description: seconds}\n", entry))
+    return grids.read(file)
+
+
+def test_a_scales_trunk_is_its_system_whatever_a_grid_varies(scale, tmp_path):
+    extra = "variants: {by: {both: {}, one: {model.segment_types: 0, objectives.mlm.masking.units.kind: spans}}}\n"
+    varied = named(tmp_path, rates="[0.15, 0.4]\n  by: [both, one]", seeds=1, extra=extra)
+    knobs = ", optimizer.peak_lr: 0.1, model.dropout: 0.0"
+    other = named(tmp_path, rates="[0.15]", seeds=1, knobs=knobs)
+    varied, other = (plan(grid, "smoke") for grid in (varied, other))
+    (trunk,), (same,) = varied.trunks, other.trunks
+    assert len(varied.cells) == 4
+    assert trunk.id == same.id
+    system = trunk.system
+    assert (system.training.steps, system.model.dropout, system.get(RATE)) == (25, 0.3, 0.15)
+    assert system.model.hidden_size == 16, "what shapes the weights is the grid's"
+
+
+def test_a_trunk_that_a_scale_does_not_have_is_refused(scale, tmp_path):
+    scale.write_text("description: x\nset: {format.sequence_length: 16}\n")
+    with pytest.raises(ConfigError, match=r"training\.start: the file of 'smoke' has no 'trunk:'; .*Or describe it"):
+        named(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("knob", "message"),
+    [("training.stepz: 25", "Did you mean 'training.steps'?"), ("training.steps: 0", "greater than")],
+)
+def test_a_bad_trunk_is_refused_at_its_line(scale, knob, message):
+    scale.write_text(FILE.replace("training.steps: 25", knob))
+    with pytest.raises(ConfigError, match=r"smoke\.yaml:3: trunk\.") as raised:
+        scales.read("smoke")
+    assert message in str(raised.value)
