@@ -40,7 +40,7 @@ class Baseline:
 class Bigrams:
     """Counts of a text: pairs of adjacent tokens ``[left right]`` within documents, and single tokens ``[v]``.
 
-    Where ends of documents are predicted, they are counted too, with the tokens before and after them.
+    Where ends of documents are predicted, they are tokens as all others.
     """
 
     pairs: sparse.csr_matrix
@@ -94,14 +94,17 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bo
         sides: Whether the left neighbour is seen, and the right one.
         marked: Whether documents end with a ``[SEP]`` that is predicted.
     """
+    starts = np.unique(store.document_starts)
     ids, size = store.ids, store.vocabulary.size
+    if marked:  # one text, whose documents are parted by pieces of their own
+        ids, starts = np.insert(ids, starts[1:], store.vocabulary.sep), starts[:0]
     stretches = -(-len(ids) // _STRETCH)
     most = min(stretches, -(-MOST_TOKENS // _STRETCH))
     chosen = np.unique(np.linspace(0, stretches - 1, most).astype(np.int64))
     kept = chosen[_KEPT // 2 :: _KEPT]
     counted = np.setdiff1d(chosen, kept)
     ends = np.zeros(len(ids) + 1, dtype=bool)  # where a document starts
-    ends[store.document_starts] = True
+    ends[starts] = True
     pairs = sparse.csr_matrix((size, size), dtype=np.int64)
     tokens = np.zeros(size, dtype=np.int64)
     for group in np.array_split(counted, max(1, len(counted) // 64)):  # a million tokens per group
@@ -109,15 +112,7 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bo
         first = places[(places + 1 < len(ids)) & ~ends[places + 1]]
         first = first[first % _STRETCH != _STRETCH - 1]  # both tokens in the same stretch
         left, right = ids[first].astype(np.int32), ids[first + 1].astype(np.int32)
-        if marked:
-            last = places[ends[places + 1]]
-            sep = np.full(len(last), store.vocabulary.sep, np.int32)
-            follow = last + 1 < len(ids)
-            after = ids[last[follow] + 1].astype(np.int32)
-            left = np.concatenate([left, ids[last].astype(np.int32), sep[follow]])
-            right = np.concatenate([right, sep, after])
-            tokens[store.vocabulary.sep] += len(last)
-        pairs = pairs + sparse.coo_matrix((np.ones(len(left), np.int64), (left, right)), shape=(size, size)).tocsr()
+        pairs = pairs + sparse.coo_matrix((np.ones(len(first), np.int64), (left, right)), shape=(size, size)).tocsr()
         tokens += np.bincount(ids[places], minlength=size)
     model = Bigrams(pairs, tokens)
     places = _places(kept, len(ids))
