@@ -29,6 +29,7 @@ STEP = {
     "next": 1,
     "previous": -1,
 }  # target -> step from predicting to predicted position; else 0
+WIDE_TABLE = "word embeddings as wide as its states"  # what a backbone may support and an objective need
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
@@ -96,6 +97,7 @@ class Tokens(_Movable):
     positions: Int[Tensor, "b t"] | None = None  # None means 0 .. t-1
     labels: dict[str, Int[Tensor, " b"]] = field(default_factory=dict)
     marks: dict[Annotation, Int[Tensor, "b t"]] = field(default_factory=dict)  # 1 begins a tagged span, 2 is inside
+    ends: Bool[Tensor, "b t"] | None = None  # the special ones that end a document, which a language model predicts
 
 
 @dataclass

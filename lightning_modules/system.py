@@ -288,7 +288,7 @@ class System(Settings):
         total = 0.0
         for positions, rows in (self.shown() if shown is None else shown).items():
             forward = self.model.flops_per_sequence(positions)
-            forward += self.objectives.flops_per_sequence(positions, size)
+            forward += self.objectives.flops_per_sequence(positions, size, self.format.special_positions)
             total += 3.0 * forward * rows
         return total
 

@@ -21,14 +21,17 @@ def is_punctuation(letter: str) -> bool:
     return unicodedata.category(letter).startswith("P")
 
 
-def edges(texts: Sequence[str], begins_word: np.ndarray) -> np.ndarray:
+def edges(texts: Sequence[str], begins_word: np.ndarray, ends_word: np.ndarray | None = None) -> np.ndarray:
     """Flags of pieces ``[v]``, from which `beginnings` knows where words begin.
 
     Args:
         texts: The letters of each piece, without marks of word starts.
         begins_word: Whether a piece has such a mark ``[v]``, or begins a word for want of a mark of continuation.
+        ends_word: Whether a piece has a mark of a word's end ``[v]``; None where ends have none.
     """
     flags = np.where(begins_word, OPENS, np.uint8(0))
+    if ends_word is not None:
+        flags |= np.where(ends_word, CLOSES, np.uint8(0))
     for number, text in enumerate(texts):
         if not text:
             flags[number] |= SPACE

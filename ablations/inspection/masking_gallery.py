@@ -131,7 +131,7 @@ class Gallery:
         rows = zip(self._tokens.ids[0].tolist(), seen, groups[0].tolist(), begins.tolist(), strict=True)
         placed, left, line = list[_Piece](), 0.0, 0
         for old, new, group, opens in list(rows)[1:-1]:
-            word = shown(vocabulary.pieces[new].removeprefix(vocabulary.mark_of_words), 16)
+            word = shown(vocabulary.bare(vocabulary.pieces[new]), 16)
             colour = None if group < 0 else _MASK if new == vocabulary.mask else _SAME if new == old else _RANDOM
             left += 0.8 * opens
             if left + len(word) + 1 > _LINE:

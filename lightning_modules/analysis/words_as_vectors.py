@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data.text import unigram
 from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.data.text.tokenizer import SPECIALS
 from lightning_modules.training.pretrain import Pretrain
@@ -37,13 +36,14 @@ class WordVectors:
 
     @classmethod
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
-        """The words of a pretrained model: pieces that start a word and contain only letters."""
+        """The words of a pretrained model: pieces that start a word, or end one, and contain only letters."""
         vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
-        names = [piece.removeprefix("Ġ").removeprefix(unigram.SPACE) for piece in vocabulary.pieces]
+        marked = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word
+        names = [vocabulary.bare(piece) for piece in vocabulary.pieces]
         kept = [
             number
             for number, name in enumerate(names)
-            if vocabulary.begins_word[number] and name.isalpha() and vocabulary.pieces[number] not in SPECIALS
+            if marked[number] and name.isalpha() and vocabulary.pieces[number] not in SPECIALS
         ]
         return cls(tuple(names[number] for number in kept), table.detach().float().numpy()[kept])
 

@@ -12,8 +12,8 @@ from lightning_modules.layers.positions import sinusoids
 class Embeddings(nn.Module):
     """Word + position + segment embeddings, LayerNorm, dropout, and a projection if they are narrower than the stream.
 
-    Tables, LayerNorm and dropout have width e; the projection has a bias and no activation (ALBERT's released code,
-    ``embedding_hidden_mapping_in``).
+    LayerNorm may be left out (GPT). Tables, LayerNorm and dropout have width e; the projection has a bias and no
+    activation (ALBERT's released code, ``embedding_hidden_mapping_in``).
     """
 
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
@@ -28,7 +28,7 @@ class Embeddings(nn.Module):
         fixed = sinusoids(settings.max_positions, e) if settings.positions == "sinusoidal" else None
         self.fixed: Tensor | None
         self.register_buffer("fixed", fixed, persistent=False)
-        self.norm = nn.LayerNorm(e, eps=settings.norm_eps)
+        self.norm = nn.LayerNorm(e, eps=settings.norm_eps) if settings.embedding_norm else nn.Identity()
         self.dropout = Dropout(settings.embedding_dropout)
         self.projection = nn.Identity() if e == d else nn.Linear(e, d)
 

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from lightning_modules.batch import Direction, Size
+from lightning_modules.batch import WIDE_TABLE, Direction, Size
 from lightning_modules.config import Settings, knob, once
 from lightning_modules.layers.activations import Activation
 
@@ -54,6 +54,7 @@ class StackSettings(Settings):
     )
     max_positions: int = knob(512, "Rows of the position table (learned or sinusoidal).", ge=1)
     segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
+    embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings; GPT and GPT-2 have none.", neutral=True)
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
     dropout: float = knob(0.1, "Dropout on the output of each sub-layer.", ge=0, lt=1)
     attention_dropout: float = knob(0.1, "Dropout on attention weights.", ge=0, lt=1)
@@ -61,7 +62,19 @@ class StackSettings(Settings):
     init_std: float = knob(0.02, "Standard deviation of the initial weights.", gt=0)
     init: Literal["truncated_normal", "normal"] = knob(
         "truncated_normal",
-        "Initialisation; truncated_normal is cut at two standard deviations (BERT), normal is fairseq's.",
+        "Initialisation; truncated_normal is cut at two standard deviations (BERT), normal is fairseq's and GPT's.",
+    )
+    position_init_std: float | None = knob(
+        None,
+        "Standard deviation of initial learned positions, 0.01 in GPT-2's released code; by default init_std.",
+        neutral=None,
+        gt=0,
+    )
+    residual_init: Literal["plain", "scaled"] = knob(
+        "plain",
+        "Initial weights of the last projection of each sub-layer, whose output is added to the stream: as all others "
+        "(plain), or divided by the square root of the number of sub-layers (scaled; GPT-2, section 2.3).",
+        neutral="plain",
     )
 
     @model_validator(mode="after")
@@ -107,11 +120,17 @@ class StackSettings(Settings):
                 "num_heads": self.heads,
                 "ffn_size": self.inner_size,
                 "max_positions": self.max_positions if self.positions in ("learned", "sinusoidal") else 0,
+                "position_init_std": self._position_init_std(),
                 "rotary_size": (self.rotary_size or self.hidden_size // self.heads)
                 if self.positions == "rotary"
                 else None,
             }
         )
+
+    def _position_init_std(self) -> float | None:
+        """That of learned positions where it is not that of all weights."""
+        own = self.positions == "learned" and self.position_init_std != self.init_std
+        return self.position_init_std if own else None
 
     @property
     def heads(self) -> int:
@@ -147,7 +166,8 @@ class StackSettings(Settings):
         """
         blind = self.direction == "left_to_right"
         first = frozenset() if blind else frozenset({"a first position that sees the text"})
-        return first | {f"direction {self.direction}", "segment table"}
+        wide = frozenset({WIDE_TABLE}) if self.embedding_size in (None, self.hidden_size) else frozenset()
+        return first | wide | {f"direction {self.direction}", "segment table"}
 
     def size(self, vocab_size: int) -> Size:
         """The widths that heads need."""

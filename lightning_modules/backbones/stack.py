@@ -1,5 +1,6 @@
 """One stack of layers over embeddings: attention, then feed-forward, each with residual connection and LayerNorm."""
 
+import math
 from typing import Any
 
 import torch
@@ -89,6 +90,17 @@ class TransformerEncoder(nn.Module):
         self.rotary_size, self.head_size = settings.rotary_size, settings.hidden_size // settings.heads
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
+        self._rescale(settings)
+
+    @torch.no_grad()
+    def _rescale(self, settings: StackSettings) -> None:
+        """Gives some initial weights another standard deviation: the same draws, multiplied."""
+        if settings.position_init_std is not None and self.embeddings.position is not None:
+            self.embeddings.position.weight.mul_(settings.position_init_std / settings.init_std)
+        if settings.residual_init == "scaled":
+            for name, weight in self.blocks.named_parameters():
+                if name.endswith(("function.output.weight", "function.contract.weight")):
+                    weight.div_(math.sqrt(2 * settings.num_layers))
 
     def forward(self, example: Example) -> Encoded:
         example.check_readable(self.supports)

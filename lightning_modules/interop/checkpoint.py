@@ -1,6 +1,7 @@
 """Conversion of checkpoint folders to our settings and weights, and the reverse."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data import Vocabulary
 from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import (
     CLASSIFIER,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 12  # bad tensors that an error lists
 _PARTS = {MLM: "masked-LM head", POOLER: "pooler", CLASSIFIER: "classifier of segment pairs"}
-_IGNORED = ("embeddings.position_ids", "embeddings.token_type_ids")  # counters that old versions saved
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,7 @@ class Checkpoint:
             are known.
         weights: Our names -> float32 tensors, as in the file of `fit`; without missing parts.
         pad: Id of the padding piece.
+        end: Id of the piece that ends documents, if the family has one.
         notes: Missing parts and differences from ``transformers``, one line each.
     """
 
@@ -51,6 +53,7 @@ class Checkpoint:
     system: System
     weights: Mapping[str, Tensor]
     pad: int = 0
+    end: int | None = None
     notes: tuple[str, ...] = ()
 
     def build(self, seed: int = 0) -> "Pretrain":
@@ -76,7 +79,8 @@ def read(folder: str | Path) -> Checkpoint:
         names = _canonical(stored, family)
         present = {part for part in _PARTS if _has(part, family, names)}
         system = family.system(config, POOLER in present, folder.resolve().name)
-        pad = {**family.defaults, **config}["pad_token_id"] or 0
+        told = {**family.defaults, **config}
+        pad, end = told["pad_token_id"] or 0, told.get("eos_token_id")
         expected_weights = {
             ours: (family.theirs(ours, system.model), shape)
             for ours, shape in _shapes(system).items()
@@ -88,15 +92,16 @@ def read(folder: str | Path) -> Checkpoint:
             return stored[names[name]]
 
         weights = {ours: _joined(ours, map(get, theirs), family, pad) for ours, (theirs, _) in expected_weights.items()}
-        _check_ties(family, {name: get(name) for name in names if ".decoder." in name}, weights)
+        _check_ties(family, {name: get(name) for name in names if _is_output(name)}, weights)
         if family.factorised and system.model.embedding_size == system.model.hidden_size:
             _check_identity(*map(get, _projection(family)))
     system, weights = _without_empty_segments(system, weights)
     lacking = [f"it has no {what}" for part, what in _PARTS.items() if part not in present and part in family.heads]
     used = {name for theirs, _ in expected_weights.values() for name in theirs}
-    others = sorted(n for n in names if n not in used and not n.startswith(f"{family.name}.") and ".decoder." not in n)
+    others = sorted(n for n in names if n not in used and not _of_backbone(n, family) and not _is_output(n))
     left = [f"left out: {', '.join(others[:6])}{' ...' if len(others) > 6 else ''}"] if others else []
-    return Checkpoint(family, system, weights, pad, (*lacking, *left))
+    end = end if type(end) is int and family.objective == "lm" else None
+    return Checkpoint(family, system, weights, pad, end, (*lacking, *left))
 
 
 def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
@@ -108,7 +113,8 @@ def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
     family = family_of(system)
     heads = sorted({name.split(".")[1] for name in weights if _foreign(name, family)})
     left = [f"left out, because transformers has no such head: {', '.join(heads)}"] if heads else []
-    return Checkpoint(family, system, weights, notes=(*family.differences(system), *left))
+    end = Vocabulary.sep if system.format.frame == "document_ends" else None
+    return Checkpoint(family, system, weights, end=end, notes=(*family.differences(system), *left))
 
 
 def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = None) -> None:
@@ -135,9 +141,10 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
         if ours == POSITION:
             tensor = torch.cat([tensor.new_zeros(family.offset(checkpoint.pad), tensor.shape[1]), tensor])
         theirs = family.theirs(ours, model)
+        tensor = tensor.T if family.turned(ours) else tensor
         spelled |= dict(zip(theirs, tensor.chunk(len(theirs)), strict=True))
     width, segments = model.embedding_size or model.hidden_size, model.segment_types
-    if not segments:
+    if not segments and family.segment_types:
         segments = family.segment_types
         (name,) = family.theirs(SEGMENT, model)
         spelled[name] = torch.zeros(segments, width)
@@ -147,10 +154,11 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
     both, mlm, encoder = family.architectures
     has = {part for part in _PARTS if any(ours.startswith(part) for ours in checkpoint.weights)}
     chosen = (both if both and CLASSIFIER in has else mlm) if MLM in has else encoder
-    config = {"architectures": [chosen], **family.config(system, checkpoint.pad, segments)}
+    config = {"architectures": [chosen], **family.config(system, checkpoint.pad, segments, checkpoint.end)}
     data = save({name: tensor.float().contiguous() for name, tensor in spelled.items()}, metadata={"format": "pt"})
     if tokenizer is not None:
-        write_tokenizer(folder, tokenizer, system.data.tokenizer, model.max_positions, segments)
+        framed = system.format.frame == "cls_sep"
+        write_tokenizer(folder, tokenizer, system.data.tokenizer, model.max_positions, segments, framed=framed)
     write_atomically(folder / WEIGHTS, lambda file: file.write(data))
     content = json.dumps(config, indent=2, sort_keys=True) + "\n"
     write_atomically(folder / CONFIG, lambda file: file.write(content.encode()))
@@ -164,13 +172,13 @@ def _foreign(ours: str, family: Family) -> bool:
 def _canonical(stored: Tensors, family: Family) -> dict[str, str]:
     """The tensors' names in the family's largest class -> names in the file.
 
-    Folders of the bare encoder omit the family's name; old ones call LayerNorm's parameters gamma and beta.
+    Folders of the bare backbone omit its prefix; old ones call LayerNorm's parameters gamma and beta.
     """
     names: dict[str, str] = {}
     for actual in stored.shapes:
         name = actual.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-        if name.split(".")[0] in ("embeddings", "encoder", "pooler"):
-            name = f"{family.name}.{name}"
+        if name.split(".")[0] in family.bare:
+            name = f"{family.stem}{name}"
         if name in names:
             raise ConfigError([f"{stored.path} has {name} twice: as {names[name]} and as {actual}"])
         names[name] = actual
@@ -204,7 +212,8 @@ def _compare(
     expected = {}
     for ours, (theirs, (rows, *rest)) in expected_weights.items():
         rows = rows + family.offset(pad) if ours == POSITION else rows // len(theirs)
-        expected |= dict.fromkeys(theirs, (rows, *rest))
+        shape = (rows, *rest)
+        expected |= dict.fromkeys(theirs, shape[::-1] if family.turned(ours) else shape)
     if family.factorised and system.model.embedding_size == system.model.hidden_size:
         weight, bias = _projection(family)
         expected |= {weight: (system.model.hidden_size,) * 2, bias: (system.model.hidden_size,)}
@@ -214,19 +223,34 @@ def _compare(
         for name, shape in expected.items()
         if shapes.get(name, shape) != shape
     ]
-    known = {*expected, *(f"{family.name}.{name}" for name in _IGNORED)}
     wrong += [
         f"{name} is a part of an unsupported encoder"
         for name in shapes
-        if name.startswith(f"{family.name}.") and name not in known
+        if _of_backbone(name, family) and name not in expected and not _is_ignored(name, family)
     ]
     if wrong:
         more = [f"{len(wrong) - _MOST_NAMED} more tensors are wrong"] if len(wrong) > _MOST_NAMED else []
         raise ConfigError(f"{WEIGHTS}: {problem}" for problem in wrong[:_MOST_NAMED] + more)
 
 
+def _of_backbone(name: str, family: Family) -> bool:
+    """Whether a tensor is a part of the backbone."""
+    return name.startswith(family.stem)
+
+
+def _is_ignored(name: str, family: Family) -> bool:
+    """Whether a tensor is no weight."""
+    return re.fullmatch(re.escape(family.stem) + family.ignored, name) is not None
+
+
+def _is_output(name: str) -> bool:
+    """Whether a tensor is the output layer, which is tied."""
+    return ".decoder." in name or name == "lm_head.weight"
+
+
 def _joined(ours: str, theirs: Any, family: Family, pad: int) -> Tensor:
     joined = torch.cat(list(theirs))
+    joined = joined.T.contiguous() if family.turned(ours) else joined
     return joined[family.offset(pad) :].clone() if ours == POSITION else joined
 
 
@@ -235,7 +259,7 @@ def _check_ties(family: Family, decoder: Mapping[str, Tensor], weights: Mapping[
     tied = {"weight": weights["backbone.embeddings.word.weight"], "bias": weights.get(f"{MLM}.bias")}
     for name, tensor in decoder.items():
         ours = tied[name.rpartition(".")[2]]
-        if name.startswith(family.heads[MLM]) and (ours is None or not torch.equal(ours, tensor)):
+        if name.startswith(family.heads.get(MLM, "lm_head")) and (ours is None or not torch.equal(ours, tensor)):
             raise ConfigError(
                 [f"{WEIGHTS}: {name} is not tied (tie_word_embeddings); other output layers are unsupported"]
             )

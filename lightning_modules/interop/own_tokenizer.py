@@ -1,11 +1,11 @@
 """The tokenizers of checkpoints: read from their folders, and written for our models.
 
 Text is encoded word by word (`data.text.encode`), so only tokenizers with independent words are supported: BERT's
-WordPiece, GPT-2's byte-level BPE as in RoBERTa, and ALBERT's unigram pieces. Special pieces are inserted by id and
-never matched in the text.
+WordPiece, byte-level BPE of GPT-2 and RoBERTa, GPT's BPE of letters, and ALBERT's unigram pieces. Special pieces are
+inserted by id and never matched in the text.
 
-It differs from RoBERTa's released code in two ways: the first word of a text gets a leading space like every other
-word (``add_prefix_space``), and the two texts of a pair have one separator between them, not two.
+It differs from the released code of GPT-2 and RoBERTa in two ways: the first word of a text gets a leading space like
+every other word (``add_prefix_space``), and the two texts of a pair have one separator between them, not two.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text import unigram
 from lightning_modules.data.text.encode import Encoder
-from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
+from lightning_modules.data.text.tokenizer import END, Tokenizer, Vocabulary
 from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import FAMILIES
 from lightning_modules.interop.folder import json_object, text
@@ -46,6 +46,7 @@ class _Kind:
 _KINDS = {
     "WordPiece": _Kind("wordpiece", "##", False, "BertPreTokenizer", ("WhitespaceSplit", "Whitespace", "Punctuation")),
     "BPE": _Kind("byte_bpe", "Ġ", True, "ByteLevel"),
+    END: _Kind("letter_bpe", END, True, "BertPreTokenizer"),
     "Unigram": _Kind("unigram", unigram.SPACE, True, "Metaspace", ("WhitespaceSplit", "Split")),
 }
 _NORMALIZERS = (
@@ -130,7 +131,7 @@ def _byte_bpe(path: Path, merges: Path) -> dict[str, Any]:
         fast = tokenizers.Tokenizer(models.BPE(json_object(path), pairs))
     except Exception as error:  # the package raises bare Exception
         raise ConfigError([f"{path} and {merges.name} do not match: {error}"]) from None
-    fast.pre_tokenizer = pre_tokenizers.ByteLevel()
+    fast.pre_tokenizer, fast.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
     return json.loads(fast.to_str())
 
 
@@ -162,7 +163,8 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
     """Checks that a tokenizer encodes words independently, makes it add leading spaces, and returns its kind."""
     try:
         model = data["model"]
-        kind = _KINDS[model.get("type", "BPE" if "merges" in model else "WordPiece")]
+        ends = model.get("end_of_word_suffix") == END
+        kind = _KINDS[END if ends else model.get("type", "BPE" if "merges" in model else "WordPiece")]
         splits = list(_types(data["pre_tokenizer"], "pretokenizers"))
         types = [step["type"] for step in splits]
         cleans = [step["type"] for step in _types(data.get("normalizer"), "normalizers")]
@@ -227,7 +229,7 @@ def _vocabulary(
     pieces, starts = [""] * vocab_size, np.zeros(vocab_size, dtype=bool)
     for piece, number in numbers.items():
         pieces[number] = piece
-        starts[number] = piece.startswith(kind.mark) == kind.starts or piece in specials.values()
+        starts[number] = kind.mark == END or piece.startswith(kind.mark) == kind.starts or piece in specials.values()
     special_ids: dict[str, Any] = {name: numbers[piece] for name, piece in specials.items()}
     return Vocabulary(tuple(pieces), starts, kind.mark, **special_ids)
 
@@ -239,7 +241,9 @@ def _cached(content: str) -> Path:
     return cached.kept(path, lambda file: file.write(content.encode()), lambda path: path)
 
 
-def write_tokenizer(folder: Path, path: Path, settings: Tokenizer, max_positions: int, segment_types: int) -> None:
+def write_tokenizer(
+    folder: Path, path: Path, settings: Tokenizer, max_positions: int, segment_types: int, *, framed: bool = True
+) -> None:
     """Writes one of our tokenizers for ``transformers``, with special pieces and layout.
 
     Args:
@@ -248,22 +252,26 @@ def write_tokenizer(folder: Path, path: Path, settings: Tokenizer, max_positions
         settings: Its settings.
         max_positions: Rows of the position table.
         segment_types: Rows of the segment table; with one row, both texts of a pair use it.
+        framed: Whether ``[CLS]`` stands before a text and ``[SEP]`` after it; else ``[SEP]`` is the end of a document,
+            which is also where a text begins.
     """
     fast, specials = tokenizers.Tokenizer.from_file(str(path)), FAMILIES["bert"].specials
     ids = {piece: fast.token_to_id(piece) for piece in specials.values()}
     fast.add_special_tokens(list(ids))
     second = int(segment_types > 1)
     cls, sep = specials["cls"], specials["sep"]
-    fast.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {sep} $B:{second} {sep}:{second}",
-        special_tokens=[(piece, ids[piece]) for piece in (cls, sep)],
-    )
+    if framed:
+        fast.post_processor = processors.TemplateProcessing(
+            single=f"{cls} $A {sep}",
+            pair=f"{cls} $A {sep} $B:{second} {sep}:{second}",
+            special_tokens=[(piece, ids[piece]) for piece in (cls, sep)],
+        )
     _write(folder / "tokenizer.json", fast.to_str(pretty=True))
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_positions}
     if settings.kind == "unigram" and second:
         config |= {"tokenizer_class": "AlbertTokenizer", "keep_accents": not settings.lowercase}
     config |= {f"{name}_token": piece for name, piece in specials.items()} | {"do_lower_case": settings.lowercase}
+    config |= {} if framed else {"bos_token": sep, "eos_token": sep}
     config["model_input_names"] = ["input_ids", *["token_type_ids"] * second, "attention_mask"]
     _write(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
     if settings.kind == "wordpiece":

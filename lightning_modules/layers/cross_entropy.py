@@ -18,7 +18,7 @@ _ENTRIES = 1 << 17  # of the logits that are in work at a time: half a MiB in fp
 
 
 def summed_cross_entropy(
-    states: Float[Tensor, "n e"], table: Float[Tensor, "v e"], bias: Float[Tensor, " v"], ids: Int[Tensor, " n"]
+    states: Float[Tensor, "n e"], table: Float[Tensor, "v e"], bias: Float[Tensor, " v"] | None, ids: Int[Tensor, " n"]
 ) -> Float[Tensor, ""]:
     """The summed cross-entropy in nats of predicting ``ids`` from the logits ``states table^T + bias``.
 
@@ -28,12 +28,13 @@ def summed_cross_entropy(
     Args:
         states: States at the predicted positions.
         table: One row for each word.
-        bias: One number for each word.
+        bias: One number for each word, or None.
         ids: The right words.
     """
     if states.device.type == "cpu":
         return _SummedCrossEntropy.apply(*_in_one_precision(states, table), bias, ids)
-    return F.cross_entropy((F.linear(states, table) + bias).float(), ids, reduction="sum")
+    logits = F.linear(states, table)
+    return F.cross_entropy((logits if bias is None else logits + bias).float(), ids, reduction="sum")
 
 
 def _in_one_precision(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,27 +47,31 @@ def _in_one_precision(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
 
 class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, table: Tensor, bias: Tensor, ids: Tensor) -> Tensor:
+    def forward(ctx: Any, states: Tensor, table: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
         slopes = states @ table.T  # logits at first, in the end the gradient of the loss by them
-        total, by_bias = bias.new_zeros(()), torch.zeros_like(bias)
+        wider = torch.promote_types(slopes.dtype, torch.float32) if bias is None else bias.dtype
+        total = slopes.new_zeros((), dtype=wider)
+        by_bias = None if bias is None else torch.zeros_like(bias)
         rows = max(1, _ENTRIES // len(table))
-        work = None if slopes.dtype == bias.dtype else bias.new_empty(rows, len(table))
+        work = None if slopes.dtype == wider else slopes.new_empty(rows, len(table), dtype=wider)
         for part, right in zip(slopes.split(rows), ids[:, None].split(rows), strict=True):
             wide = part if work is None else work[: len(part)].copy_(part)
-            wide += bias
+            if bias is not None:
+                wide += bias
             total += (wide.amax(-1, keepdim=True) - wide.gather(1, right)).sum()
             torch.softmax(wide, -1, out=wide)
             total -= wide.amax(-1).log().sum()  # the largest share, which is never 0; that of the right word may be
             wide.scatter_add_(1, right, wide.new_full(right.shape, -1.0))
-            by_bias += wide.sum(0)
+            if by_bias is not None:
+                by_bias += wide.sum(0)
             part.copy_(wide)
         ctx.save_for_backward(states, table, slopes, by_bias)
         return total
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
         (factor,) = gradients
         states, table, slopes, by_bias = ctx.saved_tensors
         by_states, by_table = slopes @ table, slopes.T @ states
-        return by_states.mul_(factor), by_table.mul_(factor), by_bias * factor, None
+        return by_states.mul_(factor), by_table.mul_(factor), None if by_bias is None else by_bias * factor, None

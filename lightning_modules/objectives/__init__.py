@@ -137,11 +137,11 @@ class Objectives(Settings):
                 terms[term] = (total, counts[term], objective.weight)
         return terms
 
-    def flops_per_sequence(self, length: int, size: Size) -> float:
-        """Multiply-adds x 2 of all heads' forward pass over one sequence."""
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
+        """Multiply-adds x 2 of all heads' forward pass over one sequence with so many special positions."""
         hidden = self.corrupter.expected_hidden(length)
         return sum(
-            objective.flops_per_sequence(length, size) + hidden * objective.flops_per_hidden(size)
+            objective.flops_per_sequence(length, size, special) + hidden * objective.flops_per_hidden(size)
             for _, objective in self.present()
         )
 

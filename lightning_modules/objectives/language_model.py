@@ -5,18 +5,18 @@ that of ELMo (Peters et al. 2018, section 3.1).
 """
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import STEP, Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.batch import STEP, WIDE_TABLE, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives.objective import Objective
-from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, vocabulary_head
+from lightning_modules.objectives.vocabulary_head import HeadTransform, VocabularyHead, measured, vocabulary_head
 
 NEXT, PREVIOUS = "next", "previous"  # targets, and prefixes of the names of their held-out measures
 _TARGETS = {"left_to_right": (NEXT,), "right_to_left": (PREVIOUS,), "two_way": (NEXT, PREVIOUS)}
@@ -29,6 +29,8 @@ class LanguageModel(Objective):
 
         ids        [CLS]  the  cat  sat [SEP]
         target      the   cat  sat   -    -      special tokens and padding are never predicted
+
+    In blocks without ``[CLS]`` the first token is not predicted, and ends of documents (`Tokens.ends`) are.
 
     No input is replaced: the visibility hides the answer. With two directions, the loss is the sum of two mean losses;
     the first half of a state predicts the next token, the second half the previous one, through one head, as ELMo's
@@ -44,13 +46,27 @@ class LanguageModel(Objective):
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right", "Direction of reading; model.direction must be the same."
     )
+    transform: HeadTransform = knob(
+        "bert",
+        "What states go through before they are multiplied by the word table: dense, activation and LayerNorm (bert), "
+        "or nothing (none), as in GPT.",
+        neutral="bert",
+    )
+    bias: bool = knob(True, "A bias for each word in the head; GPT has none.", neutral=True)
     activation: Activation = knob("gelu", "Activation function of the head.", neutral="gelu")
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
+    def resolved(self) -> Self:
+        """The settings without what only a transform has where there is none."""
+        return self if self.transform == "bert" else self.model_copy(update={"activation": "gelu", "norm_eps": 1e-12})
+
     @property
     def needs(self) -> dict[str, str]:
-        """A model that reads in this direction, or the answers would be visible."""
-        return {f"direction {self.direction}": f"set model.direction to {self.direction}, or change lm.direction"}
+        """A model that reads in this direction, or the answers would be visible; and states as wide as the table."""
+        needed = {f"direction {self.direction}": f"set model.direction to {self.direction}, or change lm.direction"}
+        if self.transform == "none":
+            needed[WIDE_TABLE] = "set model.embedding_size to null, or objectives.lm.transform to bert"
+        return needed
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -58,8 +74,9 @@ class LanguageModel(Objective):
         return _TARGETS[self.direction]
 
     def heads(self, size: Size) -> nn.ModuleDict:
-        """The head, which is that of masked language models; both directions share it."""
-        return nn.ModuleDict({"vocabulary": VocabularyHead(self._read(size), self.activation, self.norm_eps)})
+        """The head, by default that of masked language models; both directions share it."""
+        form = {"transform": self.transform, "bias": self.bias}
+        return nn.ModuleDict({"vocabulary": VocabularyHead(self._read(size), self.activation, self.norm_eps, **form)})
 
     def _read(self, size: Size) -> Size:
         """The widths for one direction, which reads its part of concatenated states."""
@@ -69,6 +86,8 @@ class LanguageModel(Objective):
         """Adds the neighbours as targets and hides them by visibility; the input is unchanged."""
         tokens = example.inputs
         predicted = tokens.real & ~tokens.special
+        if tokens.ends is not None:
+            predicted = predicted | tokens.ends
         targets = dict(example.targets)
         for name in self.targets:
             where = (
@@ -115,10 +134,14 @@ class LanguageModel(Objective):
         named = ((name, self.logits(heads, encoded, example, name)) for name in self.targets)
         return {f"{name}_loss": (logits, example.targets[name]) for name, logits in named}
 
-    def flops_per_sequence(self, length: int, size: Size) -> float:
-        """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment."""
-        e, d, v = size.embedding_size, self._read(size).hidden_size, size.vocab_size
-        return len(self.targets) * (length - 2) * 2.0 * e * (d + v)
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
+        """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment.
+
+        Without a special position there is nothing from which the first token is predicted.
+        """
+        e, v = size.embedding_size, size.vocab_size
+        d = self._read(size).hidden_size if self.transform == "bert" else 0
+        return len(self.targets) * (length - max(special, 1)) * 2.0 * e * (d + v)
 
 
 def _inside(like: Tensor, step: int) -> Tensor:

@@ -92,7 +92,7 @@ class MaskedLM(Objective):
         """Expected hidden positions of a full sequence that are predicted."""
         return self.masking.expected_predictions(length)
 
-    def flops_per_sequence(self, length: int, size: Size) -> float:
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence."""
         e, d, v = size.embedding_size, size.hidden_size, size.vocab_size
         return self.masking.expected_predictions(length) * 2.0 * e * (d + v)

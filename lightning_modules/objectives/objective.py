@@ -94,5 +94,5 @@ class Objective(Settings, ABC):
         return 0.0
 
     @abstractmethod
-    def flops_per_sequence(self, length: int, size: Size) -> float:
-        """Multiply-adds x 2 of the head's forward pass over one sequence."""
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
+        """Multiply-adds x 2 of the head's forward pass over one sequence with so many special positions."""

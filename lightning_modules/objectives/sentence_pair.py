@@ -69,6 +69,6 @@ class SentencePair(Objective):
         right = (logits.argmax(-1) == target.ids).sum().float()
         return {"sentence_accuracy": (right, torch.tensor(target.count()))}
 
-    def flops_per_sequence(self, length: int, size: Size) -> float:
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """Multiply-adds x 2 of the head's forward pass over one sequence."""
         return 2.0 * size.hidden_size * (size.hidden_size + 2)

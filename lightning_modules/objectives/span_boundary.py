@@ -116,7 +116,7 @@ class SpanBoundary(Objective):
         assert isinstance(head, SpanHead)
         return head
 
-    def flops_per_sequence(self, length: int, size: Size) -> float:
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """None but for hidden positions: see `flops_per_hidden`."""
         return 0.0
 

@@ -1,5 +1,7 @@
 """The output layer of all language models, and its summed losses and measures."""
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -9,28 +11,38 @@ from lightning_modules.batch import Encoded, Size, Target
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.cross_entropy import summed_cross_entropy
 
+HeadTransform = Literal["bert", "none"]  # what states go through before they are multiplied by the word table
+
 
 class VocabularyHead(nn.Module):
-    """BERT's output layer: dense, activation, LayerNorm, the tied word table, and a bias for each word.
+    """The output layer over the tied word table, with or without a transform before it and a bias for each word.
 
-    It runs at the predicted positions only. The table belongs to the backbone and comes with `Encoded`.
+    BERT's transform is dense, activation and LayerNorm; GPT has neither transform nor bias. The head runs at the
+    predicted positions only. The table belongs to the backbone and comes with `Encoded`.
     """
 
-    def __init__(self, size: Size, activation: str, norm_eps: float) -> None:
+    def __init__(
+        self, size: Size, activation: str, norm_eps: float, *, transform: HeadTransform = "bert", bias: bool = True
+    ) -> None:
         super().__init__()
-        self.dense = nn.Linear(size.hidden_size, size.embedding_size)
+        self.dense = self.norm = None
+        if transform == "bert":
+            self.dense = nn.Linear(size.hidden_size, size.embedding_size)
+            self.norm = nn.LayerNorm(size.embedding_size, eps=norm_eps)
+            nn.init.trunc_normal_(self.dense.weight, std=0.02, a=-0.04, b=0.04)
+            nn.init.zeros_(self.dense.bias)
         self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(size.embedding_size, eps=norm_eps)
-        self.bias = nn.Parameter(torch.zeros(size.vocab_size))
-        nn.init.trunc_normal_(self.dense.weight, std=0.02, a=-0.04, b=0.04)
-        nn.init.zeros_(self.dense.bias)
+        self.bias = nn.Parameter(torch.zeros(size.vocab_size)) if bias else None
 
     def forward(self, hidden: Float[Tensor, "n d"], encoded: Encoded) -> Float[Tensor, "n v"]:
         """Logits for hidden states (tied weights: Press and Wolf 2017)."""
-        return F.linear(self.below(hidden), encoded.table) + self.bias
+        logits = F.linear(self.below(hidden), encoded.table)
+        return logits if self.bias is None else logits + self.bias
 
     def below(self, hidden: Float[Tensor, "n d"]) -> Float[Tensor, "n e"]:
         """What is multiplied by the word table."""
+        if self.dense is None or self.norm is None:
+            return hidden
         return self.norm(self.activation(self.dense(hidden)))
 
     def summed_loss(self, hidden: Float[Tensor, "n d"], encoded: Encoded, target: Target) -> Tensor:

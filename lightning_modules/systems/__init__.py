@@ -4,6 +4,8 @@ from lightning_modules.system import System
 from lightning_modules.systems.albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
 from lightning_modules.systems.bert import BERT_BASE, BERT_LARGE
 from lightning_modules.systems.compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
+from lightning_modules.systems.gpt import GPT
+from lightning_modules.systems.gpt2 import GPT2, GPT2_MEDIUM
 from lightning_modules.systems.mask15 import MASK15_LARGE
 from lightning_modules.systems.roberta import ROBERTA_BASE, ROBERTA_LARGE
 from lightning_modules.systems.spanbert import SPANBERT_BASE, SPANBERT_LARGE
@@ -24,6 +26,9 @@ SYSTEMS: dict[str, System] = {
     "albert_xlarge": ALBERT_XLARGE,
     "albert_xxlarge": ALBERT_XXLARGE,
     "mask15_large": MASK15_LARGE,
+    "gpt": GPT,
+    "gpt2": GPT2,
+    "gpt2_medium": GPT2_MEDIUM,
 }
 
 __all__ = [
@@ -37,6 +42,9 @@ __all__ = [
     "BERT_MINI",
     "BERT_SMALL",
     "BERT_TINY",
+    "GPT",
+    "GPT2",
+    "GPT2_MEDIUM",
     "MASK15_LARGE",
     "ROBERTA_BASE",
     "ROBERTA_LARGE",

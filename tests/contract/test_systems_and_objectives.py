@@ -63,6 +63,7 @@ PUBLISHED = {
     "bert_tiny": 4.4, "bert_mini": 11.3, "bert_small": 29.1, "bert_medium": 41.7,
     "spanbert_base": 110, "spanbert_large": 340,  # released in BERT's cased sizes
     "albert_base": 12, "albert_large": 18, "albert_xlarge": 59, "albert_xxlarge": 235,
+    "gpt": 117, "gpt2": 124.4, "gpt2_medium": 354.8,  # GPT-2's paper prints 117 and 345, an erratum
 }  # fmt: skip
 
 
@@ -73,6 +74,14 @@ def test_published_parameter_counts(name):
     tolerance = 0.06 if name == "albert_xxlarge" else 0.015
     counted = SYSTEMS[name].parameters() / 1e6
     assert abs(counted - published) <= max(tolerance * published, 0.5 if isinstance(published, int) else 0.05)
+
+
+@pytest.mark.parametrize(
+    ("layers", "width", "released"),
+    [(12, 768, 124_439_808), (24, 1024, 354_823_168), (36, 1280, 774_030_080), (48, 1600, 1_557_611_200)],
+)
+def test_gpt2_has_as_many_parameters_as_the_released_models(layers, width, released):
+    assert SYSTEMS["gpt2"].but(**{"model.num_layers": layers, "model.hidden_size": width}).parameters() == released
 
 
 def _encoder(pooler: bool, **model):

@@ -26,9 +26,9 @@ EXPECTED = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["wordpiece", "byte_bpe"])
+@pytest.fixture(scope="module", params=["wordpiece", "byte_bpe", "letter_bpe"])
 def encoder(request, tmp_path_factory):
-    size = 130 if request.param == "wordpiece" else 330  # so small that most words are cut
+    size = {"wordpiece": 130, "byte_bpe": 330, "letter_bpe": 130}[request.param]  # so small that most words are cut
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     path.write_text(tokenizer.train(Tokenizer(kind=request.param, vocab_size=size), SENTENCES + OFTEN).to_str())
     return Encoder(path, request.param)
@@ -41,6 +41,9 @@ def words(encoder, sentence):
     parts = np.split(pieces, np.flatnonzero(begins)[1:])
     if encoder.kind == "wordpiece":
         return ["".join(part).replace("##", "") for part in parts]
+    if encoder.kind == "letter_bpe":
+        assert all("</w>" not in piece for part in parts for piece in part[:-1])
+        return ["".join(part).removesuffix("</w>") for part in parts]
     return [encoder.fast.decoder.decode(list(part)).strip() for part in parts]
 
 

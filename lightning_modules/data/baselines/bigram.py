@@ -38,7 +38,10 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Bigrams:
-    """Counts of a text: pairs of adjacent tokens ``[left right]`` within documents, and single tokens ``[v]``."""
+    """Counts of a text: pairs of adjacent tokens ``[left right]`` within documents, and single tokens ``[v]``.
+
+    Where ends of documents are predicted, they are tokens as all others.
+    """
 
     pairs: sparse.csr_matrix
     tokens: np.ndarray
@@ -83,16 +86,25 @@ def _at(pairs: sparse.csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.n
     return np.asarray(pairs[rows, columns], dtype=np.float64).ravel()
 
 
-def count(store: TokenStore, sides: tuple[bool, bool] = (True, True)) -> Bigrams:
-    """The bigram model of a store's text, with weights fitted for left and right neighbours, or for one side."""
+def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bool = False) -> Bigrams:
+    """The bigram model of a store's text, with weights fitted for left and right neighbours, or for one side.
+
+    Args:
+        store: The text.
+        sides: Whether the left neighbour is seen, and the right one.
+        marked: Whether documents end with a ``[SEP]`` that is predicted.
+    """
+    starts = np.unique(store.document_starts)
     ids, size = store.ids, store.vocabulary.size
+    if marked:  # one text, whose documents are parted by pieces of their own
+        ids, starts = np.insert(ids, starts[1:], store.vocabulary.sep), starts[:0]
     stretches = -(-len(ids) // _STRETCH)
     most = min(stretches, -(-MOST_TOKENS // _STRETCH))
     chosen = np.unique(np.linspace(0, stretches - 1, most).astype(np.int64))
     kept = chosen[_KEPT // 2 :: _KEPT]
     counted = np.setdiff1d(chosen, kept)
     ends = np.zeros(len(ids) + 1, dtype=bool)  # where a document starts
-    ends[store.document_starts] = True
+    ends[starts] = True
     pairs = sparse.csr_matrix((size, size), dtype=np.int64)
     tokens = np.zeros(size, dtype=np.int64)
     for group in np.array_split(counted, max(1, len(counted) // 64)):  # a million tokens per group
@@ -124,6 +136,8 @@ def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarr
     """
     inputs, sides = example.inputs, _sides(target, example.visible)
     known = inputs.real & ~inputs.special & (inputs.ids != mask)
+    if inputs.ends is not None:
+        known = known | inputs.ends
     visible = np.where(known.numpy(), inputs.ids.numpy(), _UNKNOWN)
     padded = np.pad(visible, ((0, 0), (1, 1)), constant_values=_UNKNOWN)
     row, column = np.divmod(example.targets[target].where.numpy(), visible.shape[1])
@@ -133,6 +147,11 @@ def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarr
         for shift, used in zip((0, 2), sides, strict=True)
     )
     return example.targets[target].ids.numpy(), left, right
+
+
+def _marked(examples: Iterable[Example]) -> bool:
+    """Whether examples have ends of documents that are predicted."""
+    return any(example.inputs.ends is not None for example in examples)
 
 
 def _sides(target: str, visible: Visibility) -> tuple[bool, bool]:
@@ -157,7 +176,7 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
     examples = list(heldout)
     seen_parts = [seen(example, target, train.vocabulary.mask) for example in examples]
     word, left, right = (np.concatenate(part) for part in zip(*seen_parts, strict=True))
-    model = count(train, _sides(target, examples[0].visible))
+    model = count(train, _sides(target, examples[0].visible), marked=_marked(examples))
     alone = (model.tokens[word] + 1) / (model.tokens.sum() + len(model.tokens))
     return Baseline(
         bigram=float(-np.log(model.probability(word, left, right)).mean()),
@@ -170,6 +189,8 @@ def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "ml
     digest = hashlib.sha256(repr([_RECIPE, MOST_TOKENS]).encode())
     if not all(sides := _sides(target, heldout[0].visible)):
         digest.update(repr((target, sides)).encode())
+    if _marked(heldout):
+        digest.update(b"ends of documents")
     for example in heldout:
         predicted = example.targets[target]
         for tensor in (example.inputs.ids, example.inputs.special, predicted.where, predicted.ids):

@@ -27,7 +27,7 @@ class Shuffled(PairSequences):
         tokens = super().batch(indices, length)
         sample = tokens.sample.numpy()
         ids, special, segment = (part.numpy() for part in (tokens.ids, tokens.special, tokens.tables["segment"]))
-        begins = self.store.vocabulary.begins_word[ids] | special | (np.diff(special, axis=1, prepend=True) != 0)
+        begins = self.store.vocabulary.begins(ids) | special | (np.diff(special, axis=1, prepend=True) != 0)
         keys = Draws(_SEED, sample, sample, np.zeros_like(sample), "shuffled words").uniform("order", ids.shape[1])
         word = np.take_along_axis(keys, np.cumsum(begins, axis=1) - 1, axis=1)
         column = np.arange(ids.shape[1])
@@ -63,6 +63,6 @@ def _after_words(pairs: PairSequences, start: np.ndarray, end: np.ndarray) -> np
     column = np.arange((end - start).max(initial=1))
     source = start[:, None] + column
     ids = pairs.store.ids[np.minimum(source, len(pairs.store.ids) - 1)]
-    begins = pairs.store.vocabulary.begins_word[ids] | (column == 0)
+    begins = pairs.store.vocabulary.begins(ids) | (column == 0)
     later = (np.cumsum(begins, axis=1) > FIRST_WORDS) & (source < end[:, None])
     return np.where(later.any(axis=1), start + later.argmax(axis=1), end)

@@ -9,7 +9,8 @@ from pydantic import model_validator
 
 from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob, once
-from lightning_modules.data.formats import matched, pairs, running_text
+from lightning_modules.data.formats import blocks, matched, pairs, running_text
+from lightning_modules.data.formats.blocks import Blocks, Frame
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.running_text import BreakMode, Sequences
@@ -43,7 +44,7 @@ class InputFormat(Settings):
     longer than a sequence is split; nothing is dropped. SpanBERT's single sequence is that of ``documents``, but its
     released code drops sentences that are longer than a sequence. With ``break_mode="none"`` (fairseq's name; used by
     Wettig et al. 2023) text is cut at fixed lengths instead: this needs no padding, where short sequences of whole
-    sentences are a fifth padding.
+    sentences are a fifth padding. Only then can ``frame`` leave out ``[CLS]`` and ``[SEP]``, as GPT and GPT-2 do.
 
     ``segment_pairs`` is ``[CLS] A [SEP] B [SEP]``: cut and drawn as by the released code of BERT and ALBERT (see
     `pairs`), or so that nothing but the text gives a label away (see `matched`). In ``sentence_pairs`` both segments
@@ -84,6 +85,12 @@ class InputFormat(Settings):
         "Running text: sequences end at sentence boundaries (sentences), also wherever a document ends (documents), or "
         "at a fixed length (none).",
         neutral="sentences",
+    )
+    frame: Frame = knob(
+        "cls_sep",
+        "Running text: special tokens of a sequence: [CLS] before and [SEP] after it, and [SEP] between documents "
+        "(cls_sep); a [SEP] after each document, which a language model predicts (document_ends, GPT-2); none (GPT).",
+        neutral="cls_sep",
     )
     negatives: Negatives = knob(
         "random",
@@ -137,6 +144,17 @@ class InputFormat(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _only_blocks_lack_a_frame(self) -> Self:
+        needed = {"kind": "full_sentences", "break_mode": "none"} if self.frame != "cls_sep" else {}
+        wrong = [f"set {name} to {value}" for name, value in needed.items() if getattr(self, name) != value]
+        if wrong:
+            raise ValueError(
+                f"frame {self.frame} is of running text that is cut at a fixed length: {' and '.join(wrong)}, or frame "
+                "to cls_sep"
+            )
+        return self
+
     @once
     def resolved(self) -> Self:
         """The settings with knobs that have no effect set to their neutral values."""
@@ -161,6 +179,11 @@ class InputFormat(Settings):
     def labels(self) -> frozenset[str]:
         """The labels of sequences that its batches hold, which objectives may read."""
         return LABELS[self.kind]
+
+    @property
+    def special_positions(self) -> int:
+        """Positions of a sequence with one segment and of one document that are no text."""
+        return 2 if self.frame == "cls_sep" else 0
 
     def _of_one_length(self, length: int) -> Self:
         return self.model_copy(update={"sequence_length": length, "first_share": 0.0, "first_length": None})
@@ -192,6 +215,10 @@ class InputFormat(Settings):
         if self.kind != "full_sentences":
             return excerpt(self.arrange_pairs(store), self.excerpt)
         length = self.sequence_length
+        if self.frame != "cls_sep":
+            ends = self.frame == "document_ends"
+            cut = functools.partial(blocks.arrange, store, length, ends, self.short_sequences)
+            return Blocks.of(store, self._cached(store, "blocks", blocks.RECIPE, cut), length, ends)
         make = functools.partial(running_text.arrange, store, length, self.break_mode, self.short_sequences)
         return Sequences(store, self._cached(store, "sequences", running_text.RECIPE, make), length)
 

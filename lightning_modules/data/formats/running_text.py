@@ -57,13 +57,17 @@ def _fixed(store: TokenStore, room: int, short: float) -> np.ndarray:
     """
     starts = _inner_starts(store)
     separators = starts + np.arange(len(starts))  # their positions in the text with separators
-    total = len(store.ids) + len(starts)
-    edges = np.arange(0, total, room)
-    if short:
-        edges = np.cumsum(np.append(0, _rooms(room, short, -(-total // 2))))  # the shortest has two tokens
-        edges = edges[edges < total]
+    edges = stretches(len(store.ids) + len(starts), room, short)
     bounds = edges - np.searchsorted(separators, edges, side="left")
     return np.unique(np.append(bounds, len(store.ids)))
+
+
+def stretches(total: int, room: int, short: float) -> np.ndarray:
+    """Starts of stretches of ``room`` tokens of so many in total, a share of them shorter."""
+    if not short:
+        return np.arange(0, total, room)
+    edges = np.cumsum(np.append(0, _rooms(room, short, -(-total // 2))))  # the shortest has two tokens
+    return edges[edges < total]
 
 
 def _packed(store: TokenStore, room: int, short: float, *, within_documents: bool) -> np.ndarray:

@@ -31,7 +31,7 @@ def token_bytes(data: Data, split: Split, store: TokenStore) -> np.ndarray:
 
 
 def predicted_bytes(sequences: Sequences, behind: np.ndarray, examples: Iterable[Example], target: str) -> int:
-    """The bytes behind all predictions of a target.
+    """The bytes behind all predictions of a target; there are none behind the end of a document.
 
     Args:
         sequences: The running text of the examples.
@@ -44,7 +44,10 @@ def predicted_bytes(sequences: Sequences, behind: np.ndarray, examples: Iterable
         inputs = example.inputs
         row, column = np.divmod(example.targets[target].where.numpy(), inputs.ids.shape[1])
         column = column + STEP.get(target, 0)
-        before = np.cumsum(inputs.special.numpy(), axis=1)[row, column]  # special pieces are not in the store
+        special = inputs.special.numpy()
+        text = ~special[row, column]
+        row, column = row[text], column[text]
+        before = np.cumsum(special, axis=1)[row, column]  # special pieces are not in the store
         start = sequences.bounds[inputs.sample.numpy()[row]]
         total += int(behind[start + column - before].sum(dtype=np.int64))
     return total

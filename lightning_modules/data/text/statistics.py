@@ -88,4 +88,4 @@ def _share(part: float, whole: float) -> float:
 
 def _bare(vocabulary: Vocabulary) -> list[str]:
     """The pieces that are not special, without the marks of word starts and of pieces inside words."""
-    return [piece.removeprefix(vocabulary.mark_of_words) or piece for piece in vocabulary.pieces[len(SPECIALS) :]]
+    return [vocabulary.bare(piece) or piece for piece in vocabulary.pieces[len(SPECIALS) :]]

@@ -1,8 +1,9 @@
-"""Tokenizers: WordPiece, byte-level BPE or unigram, trained on the train split of a run's corpora, cached by content.
+"""Tokenizers: WordPiece, BPE of bytes or of letters, or unigram, trained on the train split of a run's corpora.
 
-Training is deterministic. The trainer of the ``tokenizers`` package alone is not: it numbers the word-internal letters
-(``##e``) in the order of a randomly seeded hash map and breaks ties between pairs by these numbers. Here the letters
-are counted first and passed to it in a fixed order. Unigram pieces have another trainer (`data.text.unigram`).
+They are cached by content. Training is deterministic. The trainer of the ``tokenizers`` package alone is not: it
+numbers letters with a mark (``##e``, ``e</w>``) in the order of a randomly seeded hash map and breaks ties between
+pairs by these numbers. Here the letters are counted first and passed to it in a fixed order. Unigram pieces have
+another trainer (`data.text.unigram`).
 """
 
 import hashlib
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tokenizers.models import Model
     from tokenizers.trainers import Trainer
 
+END = "</w>"  # marks the last piece of a word in BPE of letters (Sennrich et al. 2016)
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 .. 4 of every vocabulary
 TRAINING_WORDS = 6_000_000  # approximate maximum words for training a tokenizer
 _RECIPE = 1  # raise when the same text and settings would give a different vocabulary
@@ -37,11 +39,12 @@ _LONGEST_WORD = 100  # characters; a longer word is [UNK], as in BERT
 class Tokenizer(Settings):
     """The settings of a tokenizer."""
 
-    kind: Literal["wordpiece", "byte_bpe", "unigram"] = knob(
-        "wordpiece", "Kind of tokenizer: BERT's WordPiece, GPT-2's byte-level BPE, or ALBERT's unigram pieces."
+    kind: Literal["wordpiece", "byte_bpe", "unigram", "letter_bpe"] = knob(
+        "wordpiece",
+        "Kind of tokenizer: BERT's WordPiece, GPT-2's byte-level BPE, ALBERT's unigram pieces, GPT's BPE of letters.",
     )
     vocab_size: int = knob(4096, "Pieces in the vocabulary, including the five special ones.", ge=64, le=1 << 20)
-    lowercase: bool = knob(True, "Lower-case the text (and, but for byte-level BPE, strip accents).")
+    lowercase: bool = knob(True, "Lower-case the text (and, but for either BPE, strip accents).")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +53,9 @@ class Vocabulary:
 
     Attributes:
         pieces: The pieces as strings ``[v]``.
-        begins_word: Whether a piece starts a word ``[v]``; true for special pieces.
-        mark_of_words: What marks the pieces that continue words (``##``) or begin them (``Ġ``, ``▁``).
+        begins_word: Whether a piece starts a word ``[v]``; true for special pieces. Where the mark is of ends, all may.
+        mark_of_words: What marks the pieces that continue words (``##``), begin them (``Ġ``, ``▁``) or end them
+            (``</w>``).
         text: The ids of a text in these pieces, if there is one.
     """
 
@@ -78,10 +82,25 @@ class Vocabulary:
 
     @classmethod
     def of(cls, pieces: Iterable[str], kind: str) -> "Vocabulary":
-        """The vocabulary with word starts marked as the kind of tokenizer marks them (``##``, ``Ġ``, ``▁``)."""
+        """The vocabulary with words marked as the kind of tokenizer marks them (``##``, ``Ġ``, ``▁``, ``</w>``)."""
         pieces, mark = tuple(pieces), _MARKS[kind]
-        begins = [piece in SPECIALS or piece.startswith(mark) != (mark == "##") for piece in pieces]
+        begins = [mark == END or piece in SPECIALS or piece.startswith(mark) != (mark == "##") for piece in pieces]
         return cls(pieces, np.array(begins), mark)
+
+    def begins(self, ids: np.ndarray) -> np.ndarray:
+        """Whether each piece of some rows starts a word, by its own mark or that of the piece before it ``[... t]``."""
+        if self.mark_of_words != END:
+            return self.begins_word[ids]
+        return np.concatenate([np.ones_like(ids[..., :1], dtype=bool), self.ends_word[ids[..., :-1]]], axis=-1)
+
+    def bare(self, piece: str) -> str:
+        """A piece without its mark."""
+        return piece.removesuffix(END) if self.mark_of_words == END else piece.removeprefix(self.mark_of_words)
+
+    @cached_property
+    def ends_word(self) -> np.ndarray:
+        """Whether a piece has the mark of a word's end ``[v]``."""
+        return np.array([self.mark_of_words == END and piece.endswith(END) for piece in self.pieces])
 
     @property
     def ordinary(self) -> np.ndarray:
@@ -99,8 +118,9 @@ class Vocabulary:
 
     @cached_property
     def _word_edges(self) -> np.ndarray:
-        texts = [_letters_of(piece.removeprefix(self.mark_of_words), self.mark_of_words) for piece in self.pieces]
-        return edges(texts, self.begins_word)
+        texts = [_letters_of(self.bare(piece), self.mark_of_words) for piece in self.pieces]
+        begins = np.zeros(self.size, dtype=bool) if self.mark_of_words == END else self.begins_word
+        return edges(texts, begins, self.ends_word)
 
 
 def _letters_of(piece: str, mark: str) -> str:
@@ -121,7 +141,8 @@ def byte_letters() -> dict[str, str]:
 
 
 _BYTES = byte_letters()
-_MARKS = {"wordpiece": "##", "byte_bpe": "Ġ", "unigram": unigram.SPACE}  # "##" marks what begins no word
+# "##" marks what begins no word
+_MARKS = {"wordpiece": "##", "byte_bpe": "Ġ", "unigram": unigram.SPACE, "letter_bpe": END}
 
 
 def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenizer":
@@ -146,14 +167,7 @@ def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "Model":
     from tokenizers import models, trainers
 
     letters, inner = _letters(settings, sentences)
-    room = settings.vocab_size - len(SPECIALS) - len(letters) - len(inner)
-    if room < 0:
-        raise ConfigError(
-            [
-                f"vocab_size {settings.vocab_size} is too small for the letters of the text; "
-                f"it needs at least {settings.vocab_size - room}."
-            ]
-        )
+    _check_room(settings, len(letters) + len(inner))
     trainer = trainers.WordPieceTrainer(
         vocab_size=settings.vocab_size,
         min_frequency=2,
@@ -165,6 +179,34 @@ def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "Model":
     )
     model = _trained(_shell(settings, models.WordPiece(unk_token="[UNK]")), trainer, sentences)
     return models.WordPiece(model["vocab"], unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)
+
+
+def _letter_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
+    """A BPE model of letters, of which the last of a word has a mark and is another one."""
+    from tokenizers import models, trainers
+
+    letters, last = _letters(settings, sentences, ends=True)
+    _check_room(settings, len(letters) + len(last))
+    trainer = trainers.BpeTrainer(
+        vocab_size=settings.vocab_size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[*SPECIALS, *letters, *(letter + END for letter in last)],
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        end_of_word_suffix=END,
+    )
+    model = _trained(_shell(settings, models.BPE(unk_token="[UNK]", end_of_word_suffix=END)), trainer, sentences)
+    merges = [tuple(pair) for pair in model["merges"]]
+    return models.BPE(model["vocab"], merges, unk_token="[UNK]", end_of_word_suffix=END)
+
+
+def _check_room(settings: Tokenizer, letters: int) -> None:
+    """Checks that so many letters fit a vocabulary."""
+    least = len(SPECIALS) + letters
+    if settings.vocab_size < least:
+        text = f"vocab_size {settings.vocab_size} is too small for the letters of the text; it needs at least {least}."
+        raise ConfigError([text])
 
 
 def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
@@ -201,6 +243,7 @@ _MODELS: dict[str, "Callable[[Tokenizer, list[str]], Model]"] = {
     "wordpiece": _wordpiece,
     "byte_bpe": _byte_bpe,
     "unigram": _unigram,
+    "letter_bpe": _letter_bpe,
 }
 
 
@@ -223,6 +266,10 @@ def _shell(settings: Tokenizer, model: "Model") -> "tokenizers.Tokenizer":
         fast.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
         fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         fast.decoder = decoders.WordPiece(prefix="##")
+    elif settings.kind == "letter_bpe":
+        fast.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase, strip_accents=False)
+        fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        fast.decoder = decoders.BPEDecoder(suffix=END)
     elif settings.kind == "unigram":
         fast.normalizer = unigram.normalizer(settings.lowercase)
         fast.pre_tokenizer = unigram.pre_tokenizer(SPECIALS)
@@ -235,23 +282,28 @@ def _shell(settings: Tokenizer, model: "Model") -> "tokenizers.Tokenizer":
     return fast
 
 
-def _letters(settings: Tokenizer, sentences: list[str]) -> tuple[list[str], list[str]]:
-    """The letters of the vocabulary, and those that occur inside words, each in a fixed order.
+def _letters(settings: Tokenizer, sentences: list[str], *, ends: bool = False) -> tuple[list[str], list[str]]:
+    """The letters of the vocabulary, and those that also occur with a mark, each in a fixed order.
 
     At most a sixteenth of the vocabulary and at most 1,000 (as in BERT) are letters; words with rarer ones are [UNK].
+
+    Args:
+        settings: Kind and size.
+        sentences: The text.
+        ends: Whether the last letter of a word has a mark; else all but the first have one.
     """
     shell = _shell(settings, _empty_model())
     everywhere: Counter[str] = Counter()
-    inside: Counter[str] = Counter()
+    marked: Counter[str] = Counter()
     for word, count in _words(sentences).items():
         for piece, _ in shell.pre_tokenizer.pre_tokenize_str(shell.normalizer.normalize_str(word)):
             for letter in piece:
                 everywhere[letter] += count
-            for letter in piece[1:]:
-                inside[letter] += count
+            for letter in piece[-1:] if ends else piece[1:]:
+                marked[letter] += count
     most = max(64, min(1000, settings.vocab_size // 16))
     letters = sorted(sorted(everywhere, key=lambda letter: (-everywhere[letter], letter))[:most])
-    return letters, [letter for letter in letters if inside[letter]]
+    return letters, [letter for letter in letters if marked[letter]]
 
 
 def _words(sentences: list[str]) -> Counter[str]:

@@ -1,6 +1,6 @@
 """Families of checkpoints: one file each with names of weights and settings, and a shared base.
 
-BERT, RoBERTa and ALBERT as in ``transformers``: ``config.json`` and the names in ``model.safetensors``.
+BERT, RoBERTa, ALBERT and GPT-2 as in ``transformers``: ``config.json`` and the names in ``model.safetensors``.
 """
 
 from lightning_modules.interop.families.family import CLASSIFIER, MLM, POOLER, POSITION, SEGMENT, Family

@@ -20,6 +20,8 @@ ACTIVATIONS: dict[str, Activation] = {
 # knob -> key of config.json
 KNOBS = {
     "num_layers": "num_hidden_layers",
+    "activation": "hidden_act",
+    "max_positions": "max_position_embeddings",
     "hidden_size": "hidden_size",
     "num_heads": "num_attention_heads",
     "ffn_size": "intermediate_size",
@@ -30,40 +32,56 @@ KNOBS = {
     "norm_eps": "layer_norm_eps",
     "init_std": "initializer_range",
 }
-# key of config.json -> the only supported value
-_FIXED = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
+# key of config.json -> the only supported value, in every family
+_ALWAYS = {
     "is_encoder_decoder": False,
     "add_cross_attention": False,
-    "inner_group_num": 1,
     "pruned_heads": {},
     "quantization_config": None,
     "auto_map": None,
 }
+# the same of encoders
+FIXED = _ALWAYS | {"position_embedding_type": "absolute", "is_decoder": False, "inner_group_num": 1}
+# and of GPT-2
+DECODER_FIXED = _ALWAYS | {
+    "tie_word_embeddings": True,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "reorder_and_upcast_attn": False,
+}
 _WHY = {"auto_map": "it names custom code, which is never run, so its weights may mean something else"}
-_MOST = {"num_hidden_layers": 1000, "hidden_size": 1 << 16, "intermediate_size": 1 << 20, "embedding_size": 1 << 16,
-         "vocab_size": 1 << 20, "max_position_embeddings": 1 << 20, "type_vocab_size": 1 << 10}  # fmt: skip
+# knob, or key where there is none -> the largest number
+_MOST = {"num_layers": 1000, "hidden_size": 1 << 16, "ffn_size": 1 << 20, "embedding_size": 1 << 16,
+         "vocab_size": 1 << 20, "max_positions": 1 << 20, "segment_types": 1 << 10}  # fmt: skip
 
 
-def checked(config: Mapping[str, Any], *, needs_padding: bool) -> int:
+def checked(
+    config: Mapping[str, Any], knobs: Mapping[str, str], fixed: Mapping[str, Any], *, needs_padding: bool
+) -> int:
     """Checks the settings and returns the id of the padding piece.
 
     Args:
         config: The settings, including defaults.
+        knobs: Knob -> its key in this family.
+        fixed: Key -> the only value that this family supports.
         needs_padding: Whether the family's positions start after that id.
 
     Raises:
         ConfigError: With every setting that is malformed or unsupported.
     """
-    wrong = [_fixed(key, config[key], value) for key, value in _FIXED.items() if config.get(key) not in (value, None)]
-    wrong += [_large(key, config[key], most) for key, most in _MOST.items() if not _counts(config.get(key, 1), most)]
-    if not isinstance(config["hidden_act"], str) or config["hidden_act"] not in ACTIVATIONS:
-        wrong.append(unknown("hidden_act", config["hidden_act"], ACTIVATIONS))
+    wrong = [_fixed(key, config[key], value) for key, value in fixed.items() if config.get(key) not in (value, None)]
+    most = {knobs.get(name, name): number for name, number in _MOST.items()}
+    wrong += [
+        _large(key, config[key], number) for key, number in most.items() if not _counts(config.get(key, 1), number)
+    ]
+    activation = config[knobs["activation"]]
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        wrong.append(unknown(knobs["activation"], activation, ACTIVATIONS))
     pad = config["pad_token_id"]
     if pad is None and not needs_padding:
         pad = 0
-    if not wrong and not _counts(pad, config["max_position_embeddings"] - 1, least=0):
+    rows = "max_positions" if needs_padding else "vocab_size"
+    if not wrong and not _counts(pad, config[knobs.get(rows, rows)] - 1, least=0):
         wrong.append(Problem(f"{CONFIG}: pad_token_id", f"must be a small whole number, not {str(pad)[:80]}"))
     if wrong:
         raise ConfigError(wrong)

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError, Problem
-from lightning_modules.interop.families.config_json import ACTIVATIONS, KNOBS, checked
+from lightning_modules.interop.families.config_json import ACTIVATIONS, FIXED, KNOBS, checked
 from lightning_modules.interop.folder import CONFIG
 from lightning_modules.layers.activations import Activation
-from lightning_modules.objectives import MaskedLM, Objectives, SentencePair
+from lightning_modules.objectives import LanguageModel, MaskedLM, Objectives, SentencePair
 from lightning_modules.system import System
 
 MLM, POOLER, CLASSIFIER = "heads.mlm.vocabulary", "heads.sentence.pair.pooler", "heads.sentence.pair.classifier"
@@ -22,12 +22,12 @@ SHARED = {
     "pad_token_id": 0,
 }  # fmt: skip
 BASE = SHARED | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
-_EMBEDDINGS = {
-    "word": "embeddings.word_embeddings",
-    "position": "embeddings.position_embeddings",
-    "tables.segment": "embeddings.token_type_embeddings",
-    "norm": "embeddings.LayerNorm",
-    "projection": "encoder.embedding_hidden_mapping_in",
+_AROUND = {
+    "embeddings.word": "embeddings.word_embeddings",
+    "embeddings.position": "embeddings.position_embeddings",
+    "embeddings.tables.segment": "embeddings.token_type_embeddings",
+    "embeddings.norm": "embeddings.LayerNorm",
+    "embeddings.projection": "encoder.embedding_hidden_mapping_in",
 }
 _LAYER = {
     "attention.function.qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
@@ -37,6 +37,10 @@ _LAYER = {
     "ffn.function.contract": ("output.dense",),
     "ffn.norm": ("output.LayerNorm",),
 }
+_ENCODER = {
+    "positions": ("learned",), "norm": ("post",), "sharing": ("none", "all"), "direction": ("both",),
+    "embedding_norm": (True,),
+}  # fmt: skip
 _OURS = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<part>.+)\.(?P<kind>weight|bias)")
 
 
@@ -45,7 +49,7 @@ class Family:
     """A family of checkpoints.
 
     Attributes:
-        name: Its ``model_type``, which is also the prefix of the encoder's weights.
+        name: Its ``model_type``.
         heads: Our part of a head -> its name in ``transformers``.
         architectures: Classes of ``transformers`` with both heads (empty if there is none), with the masked-LM head,
             and without heads.
@@ -60,6 +64,15 @@ class Family:
         positions_after_padding: Whether the first position's row comes after the row of the padding id.
         layer: Format of a layer's name.
         parts: Our part of a layer -> its names in ``transformers``, several if ours is one matrix.
+        around: Our part of the backbone outside of its layers -> its name in ``transformers``.
+        prefix: What stands before the names of the backbone's weights; by default ``name``.
+        bare: How these names begin in folders of the backbone alone, which lack the prefix.
+        ignored: Names of tensors that are no weights, as a regular expression.
+        inputs_first: Whether the matrices of layers are stored with their inputs first.
+        knobs: Knob of the backbone -> key of ``config.json``.
+        fixed: Key of ``config.json`` -> the only supported value.
+        form: Knob of the backbone -> the values that its models can have.
+        objective: The objective of its models, without and beside a head of their own.
     """
 
     name: str
@@ -76,6 +89,25 @@ class Family:
     positions_after_padding: bool = False
     layer: str = "encoder.layer.{}"
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _LAYER)
+    around: Mapping[str, str] = field(default_factory=lambda: _AROUND)
+    prefix: str = ""
+    bare: tuple[str, ...] = ("embeddings", "encoder", "pooler")
+    ignored: str = r"embeddings\.(position_ids|token_type_ids)"  # counters that old versions saved
+    inputs_first: bool = False
+    knobs: Mapping[str, str] = field(default_factory=lambda: KNOBS)
+    fixed: Mapping[str, Any] = field(default_factory=lambda: FIXED)
+    form: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: _ENCODER)
+    objective: Literal["mlm", "lm"] = "mlm"
+
+    @property
+    def stem(self) -> str:
+        """What stands before the names of the backbone's weights."""
+        return f"{self.prefix or self.name}."
+
+    def turned(self, ours: str) -> bool:
+        """Whether one of our weights is the transpose of the stored one."""
+        layer = _OURS.fullmatch(ours)
+        return self.inputs_first and layer is not None and ".function." in ours and layer["kind"] == "weight"
 
     @property
     def factorised(self) -> bool:
@@ -90,11 +122,11 @@ class Family:
         """The names in ``transformers`` of one of our weights; ours stacks several."""
         if layer := _OURS.fullmatch(ours):
             owners = sorted({model.owners(i)["ffn"] for i in range(model.num_layers)})
-            place = f"{self.name}.{self.layer.format(owners.index(int(layer['layer'])))}"
+            place = f"{self.stem}{self.layer.format(owners.index(int(layer['layer'])))}"
             return tuple(f"{place}.{part}.{layer['kind']}" for part in self.parts[layer["part"]])
         stem, _, kind = ours.rpartition(".")
-        if ours.startswith("backbone.embeddings."):
-            return (f"{self.name}.{_EMBEDDINGS[stem.removeprefix('backbone.embeddings.')]}.{kind}",)
+        if ours.startswith("backbone."):
+            return (f"{self.stem}{self.around[stem.removeprefix('backbone.')]}.{kind}",)
         return (f"{self.heads[stem]}.{kind}",)
 
     def system(self, config: Mapping[str, Any], pooler: bool, name: str) -> System:
@@ -104,46 +136,53 @@ class Family:
             ConfigError: With every setting that is missing, malformed or unsupported.
         """
         values = {**self.defaults, **config}
-        values["pad_token_id"] = checked(values, needs_padding=self.positions_after_padding)
-        model: dict[str, Any] = {knob: values[key] for knob, key in KNOBS.items()} | {"init": self.init}
-        model["activation"] = ACTIVATIONS[values["hidden_act"]]
-        model["max_positions"] = values["max_position_embeddings"] - self.offset(values["pad_token_id"])
+        absent = {key for key, value in self.defaults.items() if value is None and values[key] is None}
+        known = {key: value for key, value in values.items() if key not in absent} | {
+            "pad_token_id": values["pad_token_id"]
+        }
+        pad = checked(known, self.knobs, self.fixed, needs_padding=self.positions_after_padding)
+        model: dict[str, Any] = {knob: values.get(key) for knob, key in self.knobs.items()} | {"init": self.init}
+        model |= {knob: allowed[0] for knob, allowed in self.form.items()}
+        model["activation"] = ACTIVATIONS[values[self.knobs["activation"]]]
+        model["max_positions"] = values[self.knobs["max_positions"]] - self.offset(pad)
         if self.factorised:
             model |= {"embedding_size": values["embedding_size"], "sharing": "all"}
             model["sharing_groups"] = values["num_hidden_groups"]
-        activation = self.head_activation or model["activation"]
         try:
             settings = Transformer.read(model)
             check_groups(settings)
-            system = self._with(settings, MaskedLM(activation=activation, norm_eps=settings.norm_eps), pooler)
+            system = self._with(settings, pooler)
             return system.but(**{"name": name, "data.tokenizer.vocab_size": values["vocab_size"]})
         except ConfigError as error:
-            wrong = [Problem(KNOBS.get(p.path, p.path), p.message) for p in error.problems]
+            wrong = [Problem(self.knobs.get(p.path, p.path), p.message) for p in error.problems]
             raise ConfigError(Problem(f"{CONFIG}: {p.path}".rstrip(": "), p.message) for p in wrong) from None
 
-    def _with(self, model: Transformer, mlm: MaskedLM, pooler: bool) -> System:
-        """A system of this family with an encoder and a masked-LM head."""
-        length = min(512, model.max_positions)
+    def _with(self, model: Transformer, pooler: bool) -> System:
+        """A system of this family with a backbone."""
+        data = {"tokenizer": {"kind": self.pieces}}
+        if self.objective == "lm":
+            lm = Objectives(lm=LanguageModel(transform="none", bias=False))
+            blocks = {"sequence_length": model.max_positions, "break_mode": "none", "frame": "document_ends"}
+            return System.read({"model": model.to_dict(), "objectives": lm.to_dict(), "format": blocks, "data": data})
+        mlm = MaskedLM(activation=self.head_activation or model.activation, norm_eps=model.norm_eps)
         objectives = Objectives(mlm=mlm, sentence=SentencePair() if pooler else None)
         pairs = {"kind": "segment_pairs", "negatives": self.negatives} if pooler else {}
+        shown = {"sequence_length": min(512, model.max_positions), **pairs}
         return System.read(
-            {
-                "model": model.to_dict(),
-                "objectives": objectives.to_dict(),
-                "format": {"sequence_length": length, **pairs},
-                "data": {"tokenizer": {"kind": self.pieces}},
-            }
+            {"model": model.to_dict(), "objectives": objectives.to_dict(), "format": shown, "data": data}
         )
 
-    def config(self, system: System, pad: int, segment_types: int) -> dict[str, Any]:
+    def config(self, system: System, pad: int, segment_types: int, end: int | None) -> dict[str, Any]:
         """The ``config.json``, without ``architectures``, of a system that `family_of` accepts."""
         model = system.model.resolved()
-        config = {key: getattr(model, knob) for knob, key in KNOBS.items()}
-        config["hidden_act"] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
-        config["type_vocab_size"] = segment_types
-        config["max_position_embeddings"] = model.max_positions + self.offset(pad)
-        config |= {"vocab_size": system.data.tokenizer.vocab_size, "pad_token_id": pad, "model_type": self.name}
-        config |= {"tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": None}
+        config = {key: getattr(model, knob) for knob, key in self.knobs.items()}
+        config[self.knobs["activation"]] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
+        if "segment_types" in self.knobs:
+            config[self.knobs["segment_types"]] = segment_types
+        config[self.knobs["max_positions"]] = model.max_positions + self.offset(pad)
+        config |= {"vocab_size": system.data.tokenizer.vocab_size, "model_type": self.name}
+        config |= {"pad_token_id": None if self.objective == "lm" else pad}
+        config |= {"tie_word_embeddings": True, "bos_token_id": end, "eos_token_id": end}
         if self.factorised:
             config["embedding_size"] = model.embedding_size or model.hidden_size
             config["num_hidden_groups"] = model.num_layers if model.sharing == "none" else model.sharing_groups
@@ -158,7 +197,8 @@ class Family:
             lines.append(f"the masked-LM head has the activation {head.activation} here and {theirs} there")
         if head is not None and head.norm_eps != model.norm_eps:
             lines.append(f"the masked-LM head's LayerNorm adds {head.norm_eps} here and {model.norm_eps} there")
-        if model.embedding_dropout != model.dropout:
+        shared = self.knobs["embedding_dropout"] == self.knobs["dropout"]
+        if shared and model.embedding_dropout != model.dropout:
             lines.append(f"the dropout of the embeddings is {model.embedding_dropout} here and {model.dropout} there")
         return lines
 

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import ConfigError, Problem, as_data
 from lightning_modules.interop.families.albert import ALBERT
 from lightning_modules.interop.families.bert import BERT
 from lightning_modules.interop.families.config_json import unknown
 from lightning_modules.interop.families.family import Family, check_groups
+from lightning_modules.interop.families.gpt2 import GPT2
 from lightning_modules.interop.families.roberta import ROBERTA
 from lightning_modules.system import System
 
 # the last one that suits a system is its family: put special ones after general ones
-FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT)}
+FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT, GPT2)}
 
 
 def family_named(config: Mapping[str, Any]) -> Family:
@@ -33,16 +34,22 @@ def family_of(system: System) -> Family:
     Raises:
         ConfigError: With every knob that no family supports, and the allowed values.
     """
-    model = system.model.resolved()
-    allowed = {"positions": ("learned",), "norm": ("post",), "sharing": ("none", "all"), "direction": ("both",)}
+    family = next(family for family in reversed(FAMILIES.values()) if family.suits(system))
+    head = {"transform": ("none",), "bias": (False,)} if family.objective == "lm" else {}
+    form = {f"model.{knob}": can for knob, can in family.form.items()}
+    form |= {f"objectives.lm.{knob}": can for knob, can in head.items()}
+    resolved = system.resolved()
     wrong = [
-        Problem(
-            f"model.{knob}", f"'{getattr(model, knob)}' is not supported in transformers; it must be {' or '.join(can)}"
-        )
-        for knob, can in allowed.items()
-        if getattr(model, knob) not in can
+        Problem(path, f"'{_said(given)}' is not supported in transformers; it must be {' or '.join(map(_said, can))}")
+        for path, can in form.items()
+        if (given := resolved.get(path)) not in can
     ]
     if wrong:
         raise ConfigError(wrong)
-    check_groups(model)
-    return next(family for family in reversed(FAMILIES.values()) if family.suits(system))
+    check_groups(resolved.model)
+    return family
+
+
+def _said(value: Any) -> str:
+    """A value as a file of settings has it."""
+    return value if isinstance(value, str) else str(as_data(value)).lower().replace("none", "null")

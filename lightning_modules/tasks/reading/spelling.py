@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from lightning_modules.data.text import unigram
-from lightning_modules.data.text.tokenizer import Vocabulary, byte_letters
+from lightning_modules.data.text.tokenizer import END, Vocabulary, byte_letters
 
 _MOST_UNKNOWN = 4  # unknown pieces of a word that are aligned
 
 
 class Spelling:
-    """Aligns words with the pieces of a vocabulary: WordPiece, byte-level BPE or unigram.
+    """Aligns words with the pieces of a vocabulary: WordPiece, BPE of bytes or letters, or unigram.
 
     `get_final_text` of BERT's ``run_squad.py`` does the same by comparing an answer without its spaces with its source
     text. As there, the whole word is used if pieces and characters cannot be matched.
@@ -29,13 +29,15 @@ class Spelling:
         bytes_ = byte_letters()
         self._byte_level = set(ByteLevel.alphabet()) <= set(vocabulary.pieces)
         self._unigram = not self._byte_level and unigram.SPACE in vocabulary.pieces
+        self._ends = vocabulary.mark_of_words == END
         self._unknown = vocabulary.unk
         if self._unigram:
             self._pieces = [piece.replace(unigram.SPACE, " ") for piece in vocabulary.pieces]
         elif self._byte_level:
             self._pieces = ["".join(bytes_.get(letter, letter) for letter in piece) for piece in vocabulary.pieces]
         else:
-            self._pieces = [piece.removeprefix("##") or piece for piece in vocabulary.pieces]
+            bare = vocabulary.bare if self._ends else lambda piece: piece.removeprefix("##")
+            self._pieces = [bare(piece) or piece for piece in vocabulary.pieces]
         self._known: dict[tuple[str, tuple[int, ...]], list[tuple[int, int]]] = {}
 
     def characters(self, word: str, ids: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -70,6 +72,8 @@ class Spelling:
             yield lambda letter: _without_accents(letter, "NFKD")
         else:
             yield lambda letter: "" if _control(letter) else letter
+            if self._ends:
+                yield lambda letter: "" if _control(letter) else letter.lower()
             yield lambda letter: "" if _control(letter) else _without_accents(letter)
 
     def _match(self, word: str, ids: tuple[int, ...], change: Callable[[str], str]) -> list[tuple[int, int]] | None:

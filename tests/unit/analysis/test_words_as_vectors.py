@@ -1,11 +1,14 @@
 """Words as vectors: rows of the embedding table, states in sentences, nearest words."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, word_states
 from lightning_modules.config import ConfigError
+from lightning_modules.data import Vocabulary
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder, as_example
 
@@ -39,6 +42,15 @@ def test_words_are_whole_words_with_their_rows(asked):
         assert np.array_equal(vector, table[pieces.index(piece)])
     with pytest.raises(ConfigError, match="not whole words of the vocabulary: xyzzy"):
         words.take([words.words[0], "xyzzy"])
+
+
+def test_where_ends_are_marked_words_are_pieces_with_the_mark():
+    table = torch.nn.Embedding(5, 2)
+    backbone = torch.nn.ModuleDict({"embeddings": torch.nn.ModuleDict({"word": table})})
+    vocabulary = Vocabulary.of(["[SEP]", "cat</w>", "cat", "1</w>", "s</w>"], "letter_bpe")
+    words = WordVectors.of(SimpleNamespace(backbone=backbone), SimpleNamespace(vocabulary=vocabulary))
+    assert words.words == ("cat", "s")
+    assert np.array_equal(words.vectors, table.weight.detach().numpy()[[1, 4]])
 
 
 def test_neighbours_are_by_angle_around_the_mean():

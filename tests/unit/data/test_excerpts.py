@@ -1,12 +1,14 @@
 """Excerpts of pairs: which words are left, and that nothing else of a pair changes."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightning_modules.data import Vocabulary
 from lightning_modules.data.formats.excerpts import FIRST_WORDS, excerpt
 from tests.unit.data.pair_format import segment_pairs
 from tests.unit.data.test_formats import make_store
@@ -86,3 +88,20 @@ def test_words_show_where_they_stand(tmp_path):
     before, after = pairs.batch(number).ids[:, 1], excerpt(pairs, "shuffled").batch(number).ids[:, 1:13]
     place = (after == before[:, None]).float().mean(0).numpy()
     assert place == pytest.approx(np.full(12, 1 / 12), abs=5 * (1 / 12 / len(number)) ** 0.5)
+
+
+def test_words_are_found_by_marks_of_their_ends_too(tmp_path):
+    """Ten words of one to three pieces, of which the last has the mark."""
+    store = make_store(tmp_path, [[20, 20], [20, 20]])
+    lengths = np.resize([1, 2, 3, 2], 40)
+    last = np.cumsum(lengths) - 1
+    last = last[last < len(store.ids)]
+    pieces = ["x"] * store.vocabulary.size
+    for place in last:
+        pieces[store.ids[place]] = "x</w>"
+    store = replace(store, vocabulary=Vocabulary.of(pieces, "letter_bpe"))
+    pairs = segment_pairs(sequence_length=48, negatives="swapped").arrange(store)
+    first = excerpt(pairs, "first")
+    for start, end, shown in zip(pairs.index[0], pairs.index[1], first.index[1], strict=True):
+        ends = last[(last >= start) & (last < end)]
+        assert shown == (ends[FIRST_WORDS - 1] + 1 if len(ends) >= FIRST_WORDS else end)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Data, Tokenizer, TokenStore, open_store, pins, store
@@ -20,7 +21,9 @@ from lightning_modules.places import project
 
 STEMS = ["play", "walk", "talk", "listen", "Émile", "naïve", "paint", "count", "follow", "answer"]
 ENDS = ["", "s", "ed", "ing", "er", "ers"]
-KINDS = [(kind, lowercase) for kind in ("wordpiece", "byte_bpe", "unigram") for lowercase in (True, False)]
+KINDS = [
+    (kind, lowercase) for kind in ("wordpiece", "byte_bpe", "unigram", "letter_bpe") for lowercase in (True, False)
+]
 
 
 def sentences(count, seed=0):
@@ -32,7 +35,7 @@ def sentences(count, seed=0):
 
 
 def make_data(folder, kind="wordpiece", size=100, lowercase=True):
-    size += {"wordpiece": 0, "byte_bpe": 256, "unigram": -20}[kind]
+    size += {"wordpiece": 0, "byte_bpe": 256, "unigram": -20, "letter_bpe": 0}[kind]
     lines = sentences(150)
     documents = ["\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)]
     (folder / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
@@ -52,7 +55,9 @@ def encoders(tmp_path_factory):
     found = {}
     for kind, lowercase in KINDS:
         wanted = Tokenizer(
-            kind=kind, vocab_size={"wordpiece": 120, "byte_bpe": 300, "unigram": 80}[kind], lowercase=lowercase
+            kind=kind,
+            vocab_size={"wordpiece": 120, "byte_bpe": 300, "unigram": 80, "letter_bpe": 120}[kind],
+            lowercase=lowercase,
         )
         path = tmp_path_factory.mktemp("tokenizers") / "tokenizer.json"
         path.write_text(tokenizer.train(wanted, sentences(300)).to_str(), encoding="utf-8")
@@ -100,7 +105,7 @@ import hashlib, json, sys
 from lightning_modules.data import Tokenizer
 from lightning_modules.data.text import tokenizer
 lines = json.load(sys.stdin)
-for kind, size in (("wordpiece", 110), ("byte_bpe", 290), ("unigram", 80)):
+for kind, size in (("wordpiece", 110), ("byte_bpe", 290), ("unigram", 80), ("letter_bpe", 110)):
     found = tokenizer.train(Tokenizer(kind=kind, vocab_size=size), lines).to_str()
     print(hashlib.sha256(found.encode()).hexdigest())
 """
@@ -120,27 +125,36 @@ for kind, size in (("wordpiece", 110), ("byte_bpe", 290), ("unigram", 80)):
 
 
 def test_vocabulary_has_the_special_pieces_first_and_knows_word_starts(tmp_path):
-    for kind in ("wordpiece", "byte_bpe", "unigram"):
+    for kind in ("wordpiece", "byte_bpe", "unigram", "letter_bpe"):
         vocabulary = open_store(make_data(tmp_path, kind), "train").vocabulary
         assert vocabulary.pieces[:5] == tokenizer.SPECIALS
         assert (vocabulary.pad, vocabulary.unk, vocabulary.cls, vocabulary.sep, vocabulary.mask) == (0, 1, 2, 3, 4)
         assert (
-            vocabulary.size == len(set(vocabulary.pieces)) == {"wordpiece": 100, "byte_bpe": 356, "unigram": 80}[kind]
+            vocabulary.size
+            == len(set(vocabulary.pieces))
+            == {"wordpiece": 100, "byte_bpe": 356, "unigram": 80, "letter_bpe": 100}[kind]
         )
         assert vocabulary.begins_word[:5].all()
         inner = [p for p, starts in zip(vocabulary.pieces, vocabulary.begins_word, strict=True) if not starts]
-        assert all(piece.startswith("##") for piece in inner) if kind == "wordpiece" else "s" in inner
+        if kind == "letter_bpe":
+            assert not inner, "any may; the piece before says which does"
+            assert {"s", "s</w>"} <= set(vocabulary.pieces)
+        else:
+            assert all(piece.startswith("##") for piece in inner) if kind == "wordpiece" else "s" in inner
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram", "letter_bpe"])
 def test_a_vocabulary_that_the_text_does_not_support_says_what_it_supports(tmp_path, kind):
     with pytest.raises(ConfigError, match=r"supports at most (\d+) pieces .* vocab_size is 5000"):
         open_store(
-            make_data(tmp_path, kind, size=5000 - {"wordpiece": 0, "byte_bpe": 256, "unigram": -20}[kind]), "train"
+            make_data(
+                tmp_path, kind, size=5000 - {"wordpiece": 0, "byte_bpe": 256, "unigram": -20, "letter_bpe": 0}[kind]
+            ),
+            "train",
         )
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram", "letter_bpe"])
 def test_a_vocabulary_without_room_for_the_letters_says_how_many_pieces_it_needs(kind):
     many = "".join(chr(0x4E00 + n) for n in range(60)) + "abcdefghijklmnopqrstuvwxyz"
     with pytest.raises(ConfigError, match=r"needs at least \d+") as caught:
@@ -151,7 +165,7 @@ def test_a_vocabulary_without_room_for_the_letters_says_how_many_pieces_it_needs
     assert tokenizer.train(Tokenizer(kind=kind, vocab_size=needed), [many, many]).get_vocab_size() == needed
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram", "letter_bpe"])
 def test_the_store_is_the_text(tmp_path, kind):
     data = make_data(tmp_path, kind)
     for split in ("train", "heldout"):
@@ -164,7 +178,11 @@ def test_the_store_is_the_text(tmp_path, kind):
         ]
         plain = [text.replace("##", "") if kind == "wordpiece" else text for text in decoded]
         expected = [line.lower().replace(" ", "" if kind == "wordpiece" else "Ġ") for d in texts for line in d]
-        if kind == "wordpiece":
+        if kind == "letter_bpe":
+            split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+            lines = [line.lower() for d in texts for line in d]
+            assert decoded == ["".join(f"{word}</w>" for word, _ in split(line)) for line in lines], "accents stay"
+        elif kind == "wordpiece":
             assert plain == [line.replace("é", "e").replace("ï", "i") for line in expected]
         elif kind == "unigram":
             words = [line.lower().replace("é", "e").replace("ï", "i").split(" ") for d in texts for line in d]

@@ -9,7 +9,7 @@ from lightning_modules.data.order.whole_words import hidden_words, stretches
 from lightning_modules.data.text import tokenizer
 from lightning_modules.data.text.encode import Encoder
 
-KINDS = {"wordpiece": 120, "byte_bpe": 300, "unigram": 70}
+KINDS = {"wordpiece": 120, "byte_bpe": 300, "unigram": 70, "letter_bpe": 120}
 STEMS = ["play", "walk", "talk", "listen", "Émile", "naïve", "paint", "count", "follow", "don't", "x2", "b2b", "(play)"]
 ENDS = ["", "s", "ed", "ing", "ers", "ers,", "...", "'s"]
 LENGTH = 40
@@ -55,8 +55,8 @@ def asked(hidden, encoder):
         start = column - len(known)
         assert ids[start:column].tolist() == known, "the pieces before it are shown, and nothing else"
         known.append(wanted)
-    bare = [(sample, [pieces[n].removeprefix("##").lstrip("Ġ▁") for n in spelt]) for sample, _, _, spelt in words]
-    return [(sample, "".join(spelt)) for sample, spelt in bare]
+    bare = [piece.removeprefix("##").removesuffix("</w>").lstrip("Ġ▁") for piece in pieces]
+    return [(sample, "".join(bare[n] for n in spelt)) for sample, _, _, spelt in words]
 
 
 def test_the_same_words_are_hidden_under_every_tokenizer(encoders):
@@ -69,6 +69,7 @@ def test_the_same_words_are_hidden_under_every_tokenizer(encoders):
     assert len(first) > 50
     assert listed["byte_bpe"] == first
     assert listed["unigram"] == first
+    assert listed["letter_bpe"] == first
     for hidden in found.values():
         assert hidden.words == len(first)
         assert hidden.bytes == sum(len(word) + 1 for _, word in first)

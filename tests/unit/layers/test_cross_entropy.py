@@ -38,6 +38,22 @@ def test_it_is_the_plain_loss(predictions, entries, monkeypatch):
         assert torch.allclose(one, other, atol=1e-12)
 
 
+@pytest.mark.parametrize("entries", [1, 22, 1 << 18])
+def test_without_a_bias_it_is_that_of_a_bias_of_zeros(entries, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "_ENTRIES", entries)
+    (states, table, bias), ids = parts()
+    with torch.no_grad():
+        bias.zero_()
+    wanted = torch.autograd.grad(summed_cross_entropy(states, table, bias, ids), (states, table))
+    found = torch.autograd.grad(summed_cross_entropy(states, table, None, ids), (states, table))
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    with torch.autocast("cpu", torch.bfloat16):
+        low = [part.detach().float().requires_grad_() for part in (states, table)]
+        total = summed_cross_entropy(*low, None, ids)
+    assert total.dtype == torch.float32, "the softmax is not rounded"
+    assert total.item() == pytest.approx(summed_cross_entropy(states, table, None, ids).item(), rel=0.02)
+
+
 def test_the_derivative_is_exact():
     inputs, ids = parts()
     assert torch.autograd.gradcheck(lambda *given: summed_cross_entropy(*given, ids), inputs)

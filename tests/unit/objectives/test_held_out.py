@@ -38,8 +38,8 @@ class Silent(Objective):
     def measure(self, heads, encoded, example):
         return MaskedLM().measure(heads, encoded, _asked(example))
 
-    def flops_per_sequence(self, length, size):
-        return MaskedLM().flops_per_sequence(length, size)
+    def flops_per_sequence(self, length, size, special=2):
+        return MaskedLM().flops_per_sequence(length, size, special)
 
 
 def _asked(example):

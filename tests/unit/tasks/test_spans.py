@@ -22,14 +22,24 @@ TEXT = [*LETTERS, *(f"{a}{b}{c} ({c}{a}) {b}." for a in LETTERS for b in LETTERS
 
 @pytest.fixture(
     scope="module",
-    params=[("wordpiece", True), ("wordpiece", False), ("byte_bpe", False), ("unigram", True), ("unigram", False)],
+    params=[
+        ("wordpiece", True),
+        ("wordpiece", False),
+        ("byte_bpe", False),
+        ("unigram", True),
+        ("unigram", False),
+        ("letter_bpe", True),
+        ("letter_bpe", False),
+    ],
 )
 def encoder(tmp_path_factory, request):
     """Tokenizers of each kind, of simple words and punctuation."""
     kind, lowercase = request.param
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     settings = Tokenizer(
-        kind=kind, vocab_size={"wordpiece": 96, "byte_bpe": 300, "unigram": 80}[kind], lowercase=lowercase
+        kind=kind,
+        vocab_size={"wordpiece": 96, "byte_bpe": 300, "unigram": 80, "letter_bpe": 96}[kind],
+        lowercase=lowercase,
     )
     path.write_text(train(settings, TEXT).to_str())
     return Encoder(path, kind)
