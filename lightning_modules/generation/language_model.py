@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Direction, Encoded, Example, Target, Tokens, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.objectives.language_model import NEXT, LanguageModel
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System
@@ -100,6 +101,12 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     )
 
 
+def _start(system: System, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The ids before the first word of a text: [CLS], the end of the text before it, or none."""
+    frame = getattr(system.format, "frame", "cls_sep")
+    return {"cls_sep": (vocabulary.cls,), "document_ends": (vocabulary.sep,)}.get(frame, ())
+
+
 def of_training(module: "Pretrain", system: System, encoder: Encoder, max_positions: int = 0) -> LanguageModelOf:
     """The language model of a pretraining.
 
@@ -119,7 +126,7 @@ def of_training(module: "Pretrain", system: System, encoder: Encoder, max_positi
         heads=own_heads(module.heads, "lm"),
         objective=lm,
         encoder=encoder,
-        start=(vocabulary.cls,),
+        start=_start(system, vocabulary),
         end=vocabulary.sep,
         direction=system.model.direction,
         max_positions=max_positions or system.format.sequence_length,
