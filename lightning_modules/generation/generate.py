@@ -17,7 +17,7 @@ from torch import Tensor
 from lightning_modules.batch import BEGIN, Encoded
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.draws import Draws
-from lightning_modules.generation.language_model import LanguageModelOf
+from lightning_modules.generation.language_model import LanguageModelOf, Wording
 
 _BATCH_TOKENS = 16_384  # positions of a batch at its end
 
@@ -98,7 +98,7 @@ def generate(
         ConfigError: For a prompt without a token or without room after it, and for impossible choices.
     """
     sampling.check()
-    _check(model, prompts, new_tokens)
+    check_prompts(model, prompts, new_tokens)
     cached = getattr(model.backbone, "carries", False) if cached is None else cached
     noise = _noise(seed, len(prompts), new_tokens)
     written: dict[int, Generated] = {}
@@ -146,14 +146,19 @@ def _noise(seed: int, rows: int, columns: int) -> np.ndarray:
     return Draws(seed, number, number, np.zeros_like(number), "generation").uniform("tokens", columns)
 
 
-def _check(model: LanguageModelOf, prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
+def check_prompts(texts: Wording, prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
+    """Checks that every prompt has a token and leaves room for another one; it needs no weights.
+
+    Raises:
+        ConfigError: With every prompt that has not, by its number from 1.
+    """
     wrong = [f"new_tokens {new_tokens} must be at least 1"] if new_tokens < 1 else []
     for number, prompt in enumerate(prompts, 1):
         if not len(prompt):
             wrong.append(f"prompt {number} has no token, and the model has no start token: write at least one word")
-        elif len(prompt) >= model.max_positions:
+        elif len(prompt) >= texts.max_positions:
             wrong.append(
-                f"prompt {number} has {len(prompt)} tokens, but the model has {model.max_positions} positions, and a "
+                f"prompt {number} has {len(prompt)} tokens, but the model has {texts.max_positions} positions, and a "
                 "new token needs one; shorten the prompt"
             )
     if wrong:
