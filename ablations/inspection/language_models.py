@@ -56,7 +56,7 @@ def opened(
     if Path(source).is_dir():
         return _of_folder(Path(source))
     if source in grids.available() or source.endswith((".yaml", ".yml")):
-        source = _of_cell(Study(source, scale, filters=filters or None, results_dir=records.folder))
+        source = _of_cell(Study(source, scale, filters=filters or None, results_dir=records.folder), records)
     elif not re.fullmatch("[0-9a-f]+", source):
         hint = did_you_mean(source, grids.available())
         raise ConfigError(
@@ -82,8 +82,8 @@ def _of_run(prefix: str, records: Records, train: bool) -> Opened:
     return Opened(f"run {record.id}", texts, load)
 
 
-def _of_cell(study: Study) -> str:
-    """The id of the first run of a study's only cell."""
+def _of_cell(study: Study, records: Records) -> str:
+    """The id of the first run of a study's only cell, which has been trained."""
     cells = study.resolve().cells
     if len(cells) != 1:
         listed = "; ".join(cell.label for cell in cells[:12])
@@ -91,7 +91,11 @@ def _of_cell(study: Study) -> str:
     (cell,) = cells
     if not cell.runs:
         raise ConfigError([f"the search of '{cell.label}' is unfinished; finish it with `ablations run`"])
-    return cell.runs[0].id
+    run = cell.runs[0]
+    if not records.path(run.id).exists():
+        trained = f"`ablations run {study.source} --scale {study.scale}`"
+        raise ConfigError([f"the cell '{cell.label}' has no record of seed {run.seed}; train it with {trained}"])
+    return run.id
 
 
 def _of_folder(folder: Path) -> Opened:

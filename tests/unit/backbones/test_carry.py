@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import BEGIN, Example, Tokens, Unsupported, Visibility
@@ -164,3 +165,22 @@ def test_what_does_not_fit_a_carry_is_refused():
     example.visible.pairs = torch.ones(1, 1, 3, 3, dtype=torch.bool)
     with pytest.raises(Unsupported, match="pairs"):
         model(example, carry)
+
+
+@torch.no_grad()
+def test_the_work_for_a_token_hardly_grows_with_the_text():
+    """Matrix products of one more token, batch 8: after 256 tokens nearly as after 32; without a carry eight times."""
+    model = encoder(max_positions=512, hidden_size=256)
+    ids = torch.randint(5, 50, (8, 257), generator=torch.Generator().manual_seed(1))
+    work = {}
+    for length in (32, 256):
+        carry = model(batch(ids[:, :length]), BEGIN).carry
+        for name, ask in {
+            "carry": lambda: model(batch(ids[:, length : length + 1]), carry),
+            "anew": lambda: model(batch(ids[:, : length + 1])),
+        }.items():
+            with FlopCounterMode(display=False) as counter:
+                ask()
+            work[name, length] = counter.get_total_flops()
+    assert work["carry", 256] < 1.2 * work["carry", 32]
+    assert work["anew", 256] > 7 * work["anew", 32]

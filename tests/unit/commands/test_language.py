@@ -108,6 +108,8 @@ def test_a_cell_of_a_grid_is_named_by_its_values(ask, run, folder):
     )
     code, said = ask("generate", *given)
     assert (code, names(said, "2 cells", "--filter")) == (2, True)
+    code, said = ask("generate", "directionality", "--scale", "smoke", "--filter", "reader=next tokens")
+    assert (code, names(said, "no record", "ablations run directionality --scale smoke")) == (2, True), said
 
 
 @pytest.mark.slow
