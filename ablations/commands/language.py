@@ -135,7 +135,7 @@ def score(  # noqa: PLR0913, a command's options
         if (file is None) == (example is None):
             named = ", ".join(questions.examples())
             raise ConfigError([Problem("FILE", f"name a file of questions, or an example by --example: {named}")])
-        asked = questions.read(questions.example(example) if file is None else file)
+        asked = questions.read(file or questions.example(str(example)))
         records, filters = Records(results_dir), values(filter, "--filter")
         windows = None if stride is None else Windows(stride)
         with aside(form):

@@ -99,13 +99,13 @@ def generate(
     """
     sampling.check()
     check_prompts(model, prompts, new_tokens)
-    cached = getattr(model.backbone, "carries", False) if cached is None else cached
+    carried = bool(getattr(model.backbone, "carries", False)) if cached is None else cached
     noise = _noise(seed, len(prompts), new_tokens)
     written: dict[int, Generated] = {}
     total = len(prompts) * new_tokens
     for rows in _batches([len(prompt) for prompt in prompts], new_tokens):
         batch = _Writing(model, [prompts[row] for row in rows], noise[rows], sampling, new_tokens)
-        for step in batch.run(cached):
+        for step in batch.run(carried):
             if on_progress:
                 on_progress(len(written) * new_tokens + len(rows) * step, total)
         written |= zip(rows, batch.written(), strict=True)

@@ -88,12 +88,7 @@ class Past:
                 f"rows and the encoder of {depth} layers"
             )
         self.real = _joined_real(before, visible.real, rows, self.new)
-        self.place = tokens.positions
-        if self.place is None:  # each row goes on where its own tokens end
-            ended = torch.full((rows, 1), before.positions.shape[1], device=tokens.ids.device)
-            if before.real is not None:
-                ended = before.real.sum(1, keepdim=True)
-            self.place = ended + torch.arange(self.new, device=tokens.ids.device)
+        self.place = _places(before, rows, self.new) if tokens.positions is None else tokens.positions
         self.positions = torch.cat([before.positions, self.place], 1)
         self.layers = [Growing(layer) for layer in before.layers]
 
@@ -130,6 +125,15 @@ class Growing:
         else:
             keys, values = new
         return keys, values
+
+
+def _places(before: Carry, rows: int, new: int) -> Int[Tensor, "b t"]:
+    """The positions of new tokens: each row goes on where its own tokens end."""
+    device = before.positions.device
+    ended = torch.full((rows, 1), before.positions.shape[1], device=device)
+    if before.real is not None:
+        ended = before.real.sum(1, keepdim=True)
+    return ended + torch.arange(new, device=device)
 
 
 def _joined_real(before: Carry, real: Tensor | None, rows: int, new: int) -> Tensor | None:
