@@ -1,0 +1,164 @@
+"""A language model that reads from left to right, as scoring and generation use it, wherever its weights come from."""
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from lightning_modules.batch import Direction, Encoded, Example, Target, Tokens, Visibility
+from lightning_modules.config import ConfigError
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.objectives.language_model import NEXT, LanguageModel
+from lightning_modules.objectives.objective import own_heads
+from lightning_modules.system import System
+
+if TYPE_CHECKING:
+    from lightning_modules.training.pretrain import Pretrain
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Wording:
+    """How texts become rows of a language model; known before its weights are loaded.
+
+    Attributes:
+        encoder: Its tokenizer. Every word is read with a space before it, the first as well.
+        start: Ids before every text, such as [CLS]; nothing predicts the first of them.
+        end: Id after which a text has ended; None if the model has none.
+        max_positions: Tokens of the longest row that it can read.
+        keeps_space: Whether line breaks and repeated spaces are part of its text; in our corpora words are separated by
+            single spaces.
+    """
+
+    encoder: Encoder
+    start: tuple[int, ...]
+    end: int | None
+    max_positions: int
+    keeps_space: bool = False
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without those of ``start``."""
+        return self.encoder.fast.encode(self.spaced(text), add_special_tokens=False).ids
+
+    def prompt(self, text: str) -> list[int]:
+        """The row of a text that goes on: ``start`` and its ids."""
+        return [*self.start, *self.encode(text)]
+
+    def spaced(self, text: str) -> str:
+        """A text with the white space that the model knows."""
+        return text if self.keeps_space else " ".join(text.split())
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of some ids."""
+        return self.encoder.fast.decode(ids, skip_special_tokens=False).strip()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LanguageModelOf(Wording):
+    """A left-to-right language model in evaluation mode.
+
+    Attributes:
+        backbone: The encoder.
+        heads: The heads of its language modelling.
+        objective: The settings of its language modelling, which know how heads are read.
+        direction: In which the backbone reads: left_to_right, or two_way, whose first half does.
+    """
+
+    backbone: nn.Module
+    heads: nn.ModuleDict
+    objective: LanguageModel
+    direction: Direction
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.backbone.parameters()).device
+
+    def example(
+        self, ids: Int[Tensor, "b t"], real: Bool[Tensor, "b t"], positions: Int[Tensor, "b t"] | None = None
+    ) -> Example:
+        """Rows of ids for the backbone, which sees them from the left; ``real`` is False on padding."""
+        tokens = Tokens(ids, ~real, real, torch.arange(len(ids), device=ids.device), positions=positions)
+        return Example(tokens, Visibility(causal=True, real=None if bool(real.all()) else real))
+
+    def logits(self, encoded: Encoded, where: Int[Tensor, " n"]) -> Float[Tensor, "n v"]:
+        """The logits of the tokens after flat positions."""
+        asked = Example(_NO_TOKENS, Visibility(), targets={NEXT: Target(where, torch.zeros_like(where))})
+        return self.objective.logits(self.heads, encoded, asked, NEXT).float()
+
+
+_NONE = torch.zeros(0, 0, dtype=torch.int64)
+_NO_TOKENS = Tokens(_NONE, _NONE.bool(), _NONE.bool(), torch.zeros(0, dtype=torch.int64))  # logits need targets alone
+
+
+def check_predicts_next(system: System, name: str) -> LanguageModel:
+    """The language modelling of a system, refused unless it predicts next tokens; call it before weights are loaded.
+
+    Args:
+        system: The system.
+        name: What messages call the model.
+
+    Raises:
+        ConfigError: For a model that fills masks or reads from right to left.
+    """
+    lm = system.objectives.lm
+    if lm is not None and NEXT in lm.targets:
+        return lm
+    trained = ", ".join(f"'{name}'" for name, _ in system.objectives.present())
+    what = f"was trained with {trained}" if lm is None else f"reads {lm.direction.replace('_', ' ')}"
+    raise ConfigError(
+        [
+            f"{name} {what} and predicts no next token: it can neither score continuations nor generate. Choose a "
+            "model with objectives.lm.direction left_to_right; a masked model answers `ablations fill-mask`"
+        ]
+    )
+
+
+def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_space: bool = False) -> Wording:
+    """How texts become rows of a system's language model.
+
+    Args:
+        system: Its settings.
+        encoder: Its tokenizer.
+        max_positions: The longest row; by default as long as training has shown, since later positions have learnt
+            nothing.
+        keeps_space: See `Wording`.
+    """
+    vocabulary = encoder.vocabulary
+    frame = getattr(system.format, "frame", "cls_sep")
+    starts = {"cls_sep": (vocabulary.cls,), "document_ends": (vocabulary.sep,)}
+    return Wording(
+        encoder=encoder,
+        start=starts.get(frame, ()),
+        end=vocabulary.sep if frame in starts else None,
+        max_positions=max_positions or system.format.sequence_length,
+        keeps_space=keeps_space,
+    )
+
+
+def with_network(texts: Wording, module: "Pretrain", system: System) -> LanguageModelOf:
+    """The language model of a module with trained weights, which is set to evaluation mode.
+
+    Raises:
+        ConfigError: As `check_predicts_next`.
+    """
+    lm = check_predicts_next(system, system.name or "the model")
+    known = {field.name: getattr(texts, field.name) for field in fields(Wording)}
+    backbone, heads = module.eval().backbone, own_heads(module.heads, "lm")
+    return LanguageModelOf(**known, backbone=backbone, heads=heads, objective=lm, direction=system.model.direction)
+
+
+def of_training(module: "Pretrain", system: System, encoder: Encoder, max_positions: int = 0) -> LanguageModelOf:
+    """The language model of a pretraining.
+
+    Args:
+        module: Its module with trained weights; it is set to evaluation mode.
+        system: Its settings.
+        encoder: Its tokenizer.
+        max_positions: As in `wording`.
+
+    Raises:
+        ConfigError: As `check_predicts_next`.
+    """
+    return with_network(wording(system, encoder, max_positions), module, system)
