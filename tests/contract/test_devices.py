@@ -138,6 +138,7 @@ TASKS_MADE_HERE = {
 FINE_TUNINGS = {
     **{name: {"reader": name} for name in READERS},
     "no pooler": {"pooler": False},
+    "new symbols": {"layout": "extract"},
     "a frozen layer": {"features.layers": "last", "features.bilstm_layers": 0},
     "frozen layers": {"features.layers": "weighted_sum_all", "features.bilstm_layers": 0},
 }
@@ -150,9 +151,9 @@ def finetuning_step(tmp_path, monkeypatch):
     for name, task in TASKS_MADE_HERE.items():
         monkeypatch.setitem(TASKS, name, task)
 
-    def take(task, **changes):
+    def take(task, system=None, **changes):
         settings = FineTuning(max_length=24, batch_size=8).but(**changes)
-        run = FinetuningRun(ROBERTA_BASE.but(**TINY), task, settings, 0, None, letters(tmp_path))
+        run = FinetuningRun(ROBERTA_BASE.but(**TINY | (system or {})), task, settings, 0, None, letters(tmp_path))
         step(run.build(), next(iter(run.data.train_dataloader())))
 
     return take
@@ -166,6 +167,14 @@ def test_a_fine_tuning_step_runs_where_its_batch_is(finetuning_step, task):
 @pytest.mark.parametrize("settings", FINE_TUNINGS)
 def test_so_do_other_ways_to_fine_tune(finetuning_step, settings):
     finetuning_step("toy", **FINE_TUNINGS[settings])
+
+
+@pytest.mark.parametrize("task", ["toy_pairs", "toy_options", "toy_names"])
+def test_so_does_a_language_model_beside_the_task(finetuning_step, task):
+    one_way = {
+        "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"
+    }  # fmt: skip
+    finetuning_step(task, one_way, auxiliary_lm=0.5)
 
 
 def test_every_shape_of_tasks_takes_a_step_above():

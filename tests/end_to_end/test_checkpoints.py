@@ -146,6 +146,22 @@ def test_too_long_for_the_position_table(exported, command, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("task", "knob", "words"),
+    [
+        ("squad1", "finetuning.layout=extract", "squad1 is answered from single positions"),
+        ("rte", "finetuning.auxiliary_lm=0.5", "was pretrained by mlm, not to predict next tokens"),
+        ("rte", "finetuning.layers_transferred=3", "3 is more than the 1 layers of the model; give 0 to 1"),
+    ],
+)
+def test_what_does_not_fit_task_or_model(exported, command, tmp_path, task, knob, words):
+    asked = ("--task", task, "--set", "finetuning.max_length=24", "--set", knob)
+    done = command("evaluate", "--from", exported[0], *asked, "--output", tmp_path / "found")
+    assert done.exit_code == 2
+    assert words in said(done)
+    assert not (tmp_path / "found").exists()
+
+
+@pytest.mark.parametrize(
     ("error", "code", "message"),
     [(Interrupted(), 130, "run the command again"), (Diverged(7), 2, "not finite at step 7; a smaller")],
 )

@@ -7,6 +7,7 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from tests.unit import synthetic
 
 TASKS = ("sst2", "cola", "stsb", "squad1", "wnut17")
+ROWS = ("sst2", "mrpc", "rte")
 
 
 def cell_reading(*, direction="both", tasks=TASKS, **settings):
@@ -33,6 +34,14 @@ def test_the_default_is_the_position_that_has_seen_the_text():
 def test_cells_that_read_differently_are_not_taken_for_one():
     said = rule([cell_reading(), cell_reading(reader="mean", pooler=False)])
     assert f"{READERS['first'].words} or {READERS['mean'].words}, without BERT's pooler (SST-2, CoLA and STS-B)" in said
+
+
+def test_rows_of_another_layout_are_shown():
+    said = rule([cell_reading(direction="left_to_right", layout="extract", both_orders=True, pooler=False, tasks=ROWS)])
+    assert f"{READERS['last'].words} in a row [start] a [extract], without BERT's pooler (SST-2)" in said
+    pair = f"{READERS['last'].words} in a row [start] a [delimiter] b [extract]"
+    assert f"{pair}, added over both orders of the texts, without BERT's pooler (MRPC)" in said
+    assert f"{pair}, without BERT's pooler (RTE)" in said
 
 
 def test_where_no_text_is_read_nothing_is_said():

@@ -56,6 +56,16 @@ def test_albert_is_its_table_14():
     assert round(settings.schedule.warmup_fraction * settings.steps) == 200
 
 
+def test_gpt_is_its_section_4_1():
+    settings = FineTuning().but(**PROTOCOLS["gpt"].settings("mrpc"))
+    assert (settings.optimizer.peak_lr, settings.batch_size, settings.epochs) == (6.25e-5, 32, 3)
+    assert (settings.layout, settings.both_orders, settings.auxiliary_lm) == ("extract", True, 0.5)
+    assert (settings.pooler, settings.dropout, settings.clip_norm) == (False, 0.1, 1.0)
+    assert settings.optimizer.weight_decay == 0.01
+    schedule, steps = settings.schedule, 1000
+    assert [schedule.factor(step, steps) for step in (0, 1, 2, 500)] == pytest.approx([0.5, 1.0, 0.998, 0.5])
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_rebuilt_data_sets_are_tuned_as_the_official_ones(name):
     settings = PROTOCOLS[name].settings
