@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.batch import Direction, Encoded, Example
@@ -67,7 +68,7 @@ def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
     return SubLayer(MultiHeadAttention(settings.hidden_size, settings.heads, settings.attention_dropout), settings)
 
 
-class TransformerEncoder(nn.Module):
+class TransformerEncoder(BackboneModule):
     """Embeddings and the layers over them; every layer's output is returned.
 
     A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
@@ -78,7 +79,9 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.direction: Direction = settings.direction
         self.supports = settings.supports
-        self.embeddings = Embeddings(settings, vocab_size)
+        self.embeddings = Embeddings(
+            settings, vocab_size, settings.hidden_size, settings.positions, settings.max_positions
+        )
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
             nn.ModuleDict({kind: _sub_layer(kind, settings) for kind, owner in owners.items() if owner == layer})
@@ -88,12 +91,12 @@ class TransformerEncoder(nn.Module):
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
         self.rotary_size, self.head_size = settings.rotary_size, settings.hidden_size // settings.heads
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
-        self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
+        self.apply(lambda module: initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example) -> Encoded:
         example.check_readable(self.supports)
         layers, last = self.above(self.embeddings(example), example)
-        return Encoded(layers=layers, last=last, table=self.embeddings.word.weight)
+        return Encoded(layers=layers, last=last, table=self.table)
 
     def above(self, x: Float[Tensor, "b t d"], example: Example) -> tuple[list[Tensor], Float[Tensor, "b t d"]]:
         """The layers over the output of the embeddings, and the last states.
@@ -148,8 +151,8 @@ def _precision(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if is_cast else x.dtype
 
 
-def _initialise(module: nn.Module, kind: str, std: float) -> None:
-    """Weights normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
+def initialise(module: nn.Module, kind: str, std: float) -> None:
+    """Draws a module's own weights: normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         if kind == "normal":
             nn.init.normal_(module.weight, std=std)

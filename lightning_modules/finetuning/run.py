@@ -33,7 +33,6 @@ PREDICTIONS = "predictions.json"
 _POINTS = 64  # of a curve, maximum
 _BACKBONE = "backbone."  # prefix in the weights of `fit` and `finetune`
 _PRETRAINED_POOLER, _TASK_POOLER = "heads.sentence.pair.pooler.", "head.pooler."  # prefixes of `fit` and `finetune`
-_DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class FinetuningRun:
                 features, or the data are missing.
         """
         settings = self.settings
-        settings.check_length(self.system.model.resolved().max_positions)
+        settings.check_length(self.system.model.longest)
         backbone, head = self.networks()
         if self.word_vectors is not None:
             self.word_vectors.place(backbone.get_parameter("embeddings.word.weight"))
@@ -106,7 +105,7 @@ class FinetuningRun:
             raise ConfigError(
                 ["finetuning.word_vectors work with our own tokenizer, not a checkpoint's; leave them out"]
             )
-        return word_vectors(open_store(data, "train"), settings, model.embedding_size or model.hidden_size, self.seed)
+        return word_vectors(open_store(data, "train"), settings, model.table_width, self.seed)
 
     def networks(self) -> tuple[nn.Module, Head]:
         """The backbone and the head, new (without word vectors, which `build` adds) or from the weights.
@@ -120,7 +119,8 @@ class FinetuningRun:
                 [f"finetuning.from_scratch starts from random weights, but {self.weights} is given; use one of them"]
             )
         if settings.encoder_dropout is not None:
-            system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
+            rates = {f"model.{name}": settings.encoder_dropout for name in system.model.dropouts}
+            system = system.but(**rates)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             encoder = system.model.build(system.data.tokenizer.vocab_size)

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import AliasChoices, model_validator
 
-from lightning_modules.backbones import Transformer
+from lightning_modules.backbones import Backbone
 from lightning_modules.batch import Direction
 from lightning_modules.config import ConfigError, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
@@ -102,8 +102,7 @@ class FineTuning(Settings):
     dropout: float = knob(0.1, "Dropout on the pooled vector that the classifier reads.", ge=0, lt=1)
     encoder_dropout: float | None = knob(
         None,
-        "All three dropout rates of the encoder during fine-tuning (ALBERT, Table 14); "
-        "by default those of pretraining.",
+        "All dropout rates of the encoder during fine-tuning (ALBERT, Table 14); by default those of pretraining.",
         neutral=None,
         ge=0,
         lt=1,
@@ -187,7 +186,7 @@ class FineTuning(Settings):
         frozen = settings.features is not None and settings.encoder_dropout is not None
         return settings.model_copy(update={"encoder_dropout": None}) if frozen else settings
 
-    def flops_per_sequence(self, model: Transformer, length: int, passes: float) -> float:
+    def flops_per_sequence(self, model: Backbone, length: int, passes: float) -> float:
         """FLOPs of presenting a sequence once in training, backward = 2 x forward; those of the head are negligible.
 
         A frozen encoder processes each sequence in one forward pass, however often it is presented.
@@ -200,7 +199,8 @@ class FineTuning(Settings):
         forward = model.flops_per_sequence(length)
         if self.features is None:
             return 3.0 * (forward + _bilstm_flops(model.width, model.width // 2, self.bilstm_layers, length))
-        return forward / passes + 3.0 * self.features.flops_per_sequence(model.width, length)
+        width = model.layer_width(self.features.chosen(model.depth)[0])
+        return forward / passes + 3.0 * self.features.flops_per_sequence(width, length)
 
     def reading(self, direction: Direction) -> Self:
         """These settings with the default ``reader`` of a model that reads in some direction.

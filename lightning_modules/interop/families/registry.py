@@ -7,7 +7,7 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.families.albert import ALBERT
 from lightning_modules.interop.families.bert import BERT
 from lightning_modules.interop.families.config_json import unknown
-from lightning_modules.interop.families.family import Family, check_groups
+from lightning_modules.interop.families.family import Family, check_groups, transformer
 from lightning_modules.interop.families.roberta import ROBERTA
 from lightning_modules.system import System
 
@@ -33,7 +33,7 @@ def family_of(system: System) -> Family:
     Raises:
         ConfigError: With every knob that no family supports, and the allowed values.
     """
-    model = system.model.resolved()
+    model = transformer(system)
     allowed = {"positions": ("learned",), "norm": ("post",), "sharing": ("none", "all"), "direction": ("both",)}
     wrong = [
         Problem(
