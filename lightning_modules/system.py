@@ -264,6 +264,19 @@ class System(Settings):
         """Positions presented in a training, or in its first steps; by tokens without padding, to one sequence."""
         return round(sum(positions * rows for positions, rows in self.shown(steps).items()))
 
+    def predictions_per_token(self) -> float:
+        """Expected tokens that are predicted for each position presented, full rows of one segment as in `flops`.
+
+        Two sentences in a row have one more special token, which a language model does not predict.
+        """
+        corrupter = self.objectives.corrupter
+        predicted = sum(corrupter.expected_predictions(length) * rows for length, rows in self.shown().items())
+        return predicted / self.tokens()
+
+    def predictions_per_step(self) -> float:
+        """Expected tokens that are predicted in one optimiser step, the mean over a training."""
+        return self.predictions_per_token() * self.tokens_per_step()
+
     def flops(self, shown: Mapping[int, float] | None = None) -> float:
         """Floating-point operations of the matrix products of a training, backward = 2 x forward.
 

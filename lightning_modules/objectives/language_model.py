@@ -115,10 +115,14 @@ class LanguageModel(Objective):
         named = ((name, self.logits(heads, encoded, example, name)) for name in self.targets)
         return {f"{name}_loss": (logits, example.targets[name]) for name, logits in named}
 
+    def expected_predictions(self, length: int) -> float:
+        """All tokens of a full sequence of one segment but [CLS] and [SEP], once in each direction."""
+        return float(len(self.targets) * (length - 2))
+
     def flops_per_sequence(self, length: int, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment."""
         e, d, v = size.embedding_size, self._read(size).hidden_size, size.vocab_size
-        return len(self.targets) * (length - 2) * 2.0 * e * (d + v)
+        return self.expected_predictions(length) * 2.0 * e * (d + v)
 
 
 def _inside(like: Tensor, step: int) -> Tensor:
