@@ -19,7 +19,7 @@ from ablations.core.shown import Shown
 from ablations.core.store import Records
 from ablations.figures import grid_figures
 from ablations.figures.style import Drawing
-from ablations.literature import published_tables
+from ablations.literature import published_tables, systems
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
 from ablations.pages import equal_compute, report, runs_table, tables, task_table
@@ -156,7 +156,8 @@ class Study:
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         if "search runs" in rows:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
-        notes = [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
+        notes = [formatting.markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
+        notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
         notes[:0] = [trunk_line(planned)] if planned.trunks else []
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([_frame_table(shown), cost_line(planned), *notes]), rows)

@@ -163,10 +163,8 @@ class Inspection:
         value = strict_yaml.value(where) if isinstance(where, str) else where  # papermill's -p makes text of it
         model = self._transformer()
         pair = list(value) if isinstance(value, (list, tuple)) else []
-        if len(pair) != 2 or not (
-            pair[0] in range(1, model.num_layers + 1) and pair[1] in range(1, model.num_heads + 1)
-        ):
-            shape = f"a layer from 1 to {model.num_layers} and a head from 1 to {model.num_heads}, such as [1, 1]"
+        if len(pair) != 2 or not (pair[0] in range(1, model.num_layers + 1) and pair[1] in range(1, model.heads + 1)):
+            shape = f"a layer from 1 to {model.num_layers} and a head from 1 to {model.heads}, such as [1, 1]"
             raise ConfigError([f"this model has no head {where!r}; name {shape}"])
         return pair[0] - 1, pair[1] - 1
 

@@ -140,12 +140,13 @@ class _Layer(nn.LSTM):
             else:
                 nn.init.uniform_(parameter, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
         with torch.no_grad():
-            self.bias_ih_l0[self.hidden_size : 2 * self.hidden_size] = 1.0  # gates: input, forget, cell, output
+            _, forget, _, _ = self.get_parameter("bias_ih_l0").chunk(4)  # gates: input, forget, cell, output
+            forget.fill_(1.0)
 
     def states(self, x: Float[Tensor, "b t k"]) -> Float[Tensor, "b t d"]:
         """The state after each position."""
         with torch.autocast(x.device.type, enabled=False):
-            return self(x.to(self.weight_ih_l0.dtype))[0]
+            return self(x.to(self.get_parameter("weight_ih_l0").dtype))[0]
 
 
 class RecurrentEncoder(BackboneModule):
