@@ -55,9 +55,9 @@ def beside() -> Sheet:
             )  # fmt: skip
     notes = [
         "Hardware and days are second hand. Tokens and FLOPs are those of our system of that name, forward and "
-        "backward, matrix products only. The last two columns follow: the speed that each chip must have had, and its share of "
-        "the printed peak in half precision. A share above what is usual, some 20 to 50 %, says that hardware, days "
-        "and recipe do not belong together.",
+        "backward, matrix products only. The last two columns follow: the speed that each chip must have had, and its "
+        "share of the printed peak in half precision. Usual are some 20 to 50 %: less means a wasteful training, more "
+        "that hardware, days and recipe do not belong together.",
     ]
     headings = ["system", "as told", "chip days", "our tokens", "our FLOPs", "TFLOP/s a chip", "of its peak"]
     return Sheet(headings, rows, left=2, notes=notes)
