@@ -6,6 +6,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from lightning_modules.batch import Encoded
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import SPECIALS
 from lightning_modules.tasks import FineTuning, Task
@@ -24,6 +25,11 @@ def letters(folder):
     path = folder / "tokenizer.json"
     path.write_text(fast.to_str())
     return Encoder(path, "wordpiece")
+
+
+def last_states(states):
+    """What a head gets of a backbone whose last states these are."""
+    return Encoded([states], states, states.new_zeros(0, states.shape[-1]))
 
 
 def encoded(examples, shape, encoder, max_length):

@@ -160,6 +160,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     from lightning_modules import cached, interop
     from lightning_modules.config import identity
     from lightning_modules.finetuning.run import FinetuningRun
+    from lightning_modules.tasks import fitting
     from lightning_modules.training.recorder import CHECKPOINT
     from lightning_modules.training.weights import WEIGHTS
 
@@ -167,6 +168,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     system = checkpoint.system
     encoder = interop.own_encoder(request.source, checkpoint.family.name, system.data.tokenizer.vocab_size)
     request.settings.check_length(system.model.longest)
+    fitting.check(system, request.task, request.settings)
     if say:
         for note in checkpoint.notes:
             say(f"{request.source}: {note}")

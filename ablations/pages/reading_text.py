@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from ablations.schema.cell import Cell
 from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
+from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.reading.text_vectors import READERS
 
 
@@ -26,7 +27,12 @@ def _way(run: Run) -> str:
     assert run.finetuning is not None
     shape = TASKS[run.task].shape
     settings = shape.settled(run.finetuning).reading(run.system.model.direction)
-    return READERS[settings.reader or "first"].words + ("" if settings.pooler else ", without BERT's pooler")
+    way, layout = READERS[settings.reader or "first"].words, LAYOUTS[settings.layout]
+    if layout.new:
+        way += f" in a row {layout.words[shape.reads - 1]}"
+    if settings.both_orders:
+        way += ", added over both orders of the texts"
+    return way + ("" if settings.pooler else ", without BERT's pooler")
 
 
 def _listed(names: Iterable[str], last: str) -> str:

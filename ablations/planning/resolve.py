@@ -13,7 +13,7 @@ from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Gri
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import Data, fingerprints
-from lightning_modules.tasks import fingerprint
+from lightning_modules.tasks import fingerprint, fitting
 
 
 class Resolver:
@@ -93,6 +93,8 @@ class Resolver:
         if search:
             system = shortened(system, search)
         settings = {task: self._workshop.finetuning(values, task) for task in tasks}
+        for task, tuning in settings.items():
+            fitting.check(system, task, tuning)
         if seeds[0] < FIRST_SEARCH_SEED and any(tuning.validation_share for tuning in settings.values()):
             raise ConfigError([Problem(FINETUNING + VALIDATION, ONLY_TRIALS)])
         if system.data not in self._pins:

@@ -66,16 +66,21 @@ class Run(Settings):
         return self.model_copy(update={"parents": (parent.id,)}) if parent else self
 
     def resolved(self) -> Self:
-        """The run with settings for some shapes of tasks only where they act, and without a reader that is the default.
+        """The run with settings for some shapes of tasks only where they act, and without those that say a default.
+
+        These are a reader that would be chosen anyway, and a transfer of all layers.
 
         Raises:
             ConfigError: For such a setting of an unknown task.
         """
         run = super().resolved()
-        tuning = run.finetuning
+        tuning, model = run.finetuning, run.system.model
+        if tuning is not None and tuning.layers_transferred == model.depth:
+            tuning = tuning.model_copy(update={"layers_transferred": None})
+            run = run.model_copy(update={"finetuning": tuning})
         if tuning is None or all(getattr(tuning, name) == neutral for name, neutral in OF_SOME_SHAPES.items()):
             return run
-        settled = task_named(run.task).shape.settled(tuning).read_by_default(run.system.model.direction)
+        settled = task_named(run.task).shape.settled(tuning).read_by_default(model.direction)
         return run.model_copy(update={"finetuning": settled})
 
     @cached_property

@@ -229,6 +229,6 @@ def answer(networks: tuple[nn.Module, Head], encoder: Encoder, spans: Spans, len
     settings = FineTuning().but(max_length=length)
     inputs = spans.inputs(examples, Pieces.of(examples.texts(), encoder), encoder.vocabulary, settings)
     batch = inputs.batch(np.arange(len(inputs)))
-    outputs = head.by_item(head(backbone(batch).last, batch), batch)
+    outputs = head.by_item(head(backbone(batch), batch), batch)
     answers = spans.answers([logits.float().numpy() for logits in outputs], inputs)
     return "" if spans.unanswerable and answers.nulls[0] > 0 else answers.texts[0]

@@ -7,6 +7,7 @@ from typing import ClassVar, TypeVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.batch import Encoded, Example, Size
 from lightning_modules.config import ConfigError, Problem, Settings
 
@@ -27,7 +28,7 @@ class BackboneModule(nn.Module, ABC):
     """
 
     supports: frozenset[str]
-    embeddings: nn.Module
+    embeddings: Embeddings
 
     @abstractmethod
     def forward(self, example: Example) -> Encoded: ...
@@ -39,7 +40,7 @@ class BackboneModule(nn.Module, ABC):
     @property
     def table(self) -> Float[Tensor, "v e"]:
         """The table of word embeddings."""
-        return self.embeddings.get_parameter("word.weight")
+        return self.embeddings.word.weight
 
 
 class Backbone(Settings, ABC):
@@ -104,6 +105,15 @@ class Backbone(Settings, ABC):
     @abstractmethod
     def flops_per_sequence(self, length: int) -> float:
         """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
+
+    @property
+    @abstractmethod
+    def stacks(self) -> int:
+        """Stacks of layers over the embeddings: one, or one per direction."""
+
+    def shared_across(self, count: int) -> bool:
+        """Whether one of the first ``count`` layers of a stack shares a sub-layer with one above them."""
+        return False
 
     def size(self, vocab_size: int) -> Size:
         """The widths that heads need."""

@@ -198,6 +198,12 @@ class StackSettings(Backbone):
         first = -(-group * self.num_layers // self.sharing_groups)
         return {kind: first if self.sharing in (kind, "all") else layer for kind in ("attention", "ffn")}
 
+    def shared_across(self, count: int) -> bool:
+        """Whether one of the first ``count`` layers of a stack shares a sub-layer with one above them."""
+        stack = self.model_copy(update={"num_layers": self.depth})
+        above = range(count, self.depth)
+        return any(first < count for layer in above for first in stack.owners(layer).values())
+
     def flops_per_sequence(self, length: int) -> float:
         """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
         d, f = self.hidden_size, self.inner_size

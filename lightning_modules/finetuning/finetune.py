@@ -8,9 +8,14 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.batch import Example
+from lightning_modules.batch import Encoded, Example
+from lightning_modules.objectives import Objectives
+from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored
-from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
+from lightning_modules.training.optim import clip, scheduled
+from lightning_modules.training.terms import RunningLosses, Terms, share
+
+TASK = "loss"  # the name of the task's loss among the terms
 
 
 class Finetune(pl.LightningModule):
@@ -18,12 +23,12 @@ class Finetune(pl.LightningModule):
 
     Args:
         backbone: Any encoder that takes an `Example` and returns `Encoded`.
-        head: Turns the states of the last layer into answers.
+        head: Turns the states of the layers into answers.
         score: Outputs of the dev items, in the order of the dev loader -> scores.
-        optimizer: Settings of the optimiser.
-        schedule: Settings of the learning rate.
+        settings: Optimiser, learning rate and clipping.
         steps: Optimiser steps of the whole training, the length of the schedule.
-        clip_norm: Maximum global gradient norm; 0 disables clipping.
+        objectives: Objectives of pretraining that go on beside the task, with their heads; None for the task alone.
+            Training examples have their targets.
     """
 
     def __init__(
@@ -31,40 +36,39 @@ class Finetune(pl.LightningModule):
         backbone: nn.Module,
         head: Head,
         score: Callable[[list[np.ndarray]], Scored],
-        optimizer: Optimizer,
-        schedule: Schedule,
+        settings: FineTuning,
         steps: int,
-        clip_norm: float,
+        objectives: tuple[Objectives, nn.ModuleDict] | None = None,
     ) -> None:
         super().__init__()
         self.backbone, self.head, self.score = backbone, head, score
-        self.optimizer_settings, self.schedule = optimizer, schedule
-        self.steps, self.clip_norm = steps, clip_norm
-        self.running = torch.zeros(2)  # summed loss and count since the last read
+        self.settings, self.steps = settings, steps
+        self.objectives, self.heads = objectives or (None, nn.ModuleDict())
+        self.running = RunningLosses()
         self.scored: Scored | None = None  # of the last evaluation
         self._outputs: list[np.ndarray] = []  # outputs of the current evaluation, item by item
         self._dev_loss = torch.zeros(2)  # its summed loss and count
 
     def forward(self, example: Example) -> Tensor:
         """The outputs for a batch."""
-        return self.head(self.backbone(example).last, example)
+        return self.head(self.backbone(example), example)
 
-    def _summed(self, outputs: Tensor, example: Example) -> Tensor:
-        """Summed loss and count ``[2]``."""
-        total = self.head.loss(outputs, example)
-        return torch.stack([total, total.new_tensor(self.head.count(example))])
+    def terms(self, encoded: Encoded, example: Example) -> Terms:
+        """The task's loss, and those of the objectives."""
+        total = self.head.loss(self.head(encoded, example), example)
+        task = {TASK: (total, self.head.count(example), 1.0)}
+        return task if self.objectives is None else task | self.objectives.loss(self.heads, encoded, example)
 
     def training_step(self, example: Example, index: int) -> Tensor:
-        """The mean loss of a batch."""
-        summed = self._summed(self(example), example)
-        self.running = self.running.to(summed.device) + summed.detach()
-        return summed[0] / summed[1]
+        """The micro-batch's share of the loss; an example without counts is a step of its own."""
+        terms = self.terms(self.backbone(example), example)
+        self.running.add(terms)
+        return share(terms, example.counts, self)
 
     def training_loss(self) -> dict[str, float]:
-        """Mean loss over the examples since the last call. It synchronises with the device."""
-        total, count = self.running.tolist()
-        self.running = torch.zeros(2)
-        return {"loss": total / count}
+        """Mean loss of each term since the last call. It synchronises with the device."""
+        sums = {name: both.tolist() for name, both in self.running.read().items()}
+        return {name: total / max(1.0, count) for name, (total, count) in sums.items()}
 
     def on_validation_epoch_start(self) -> None:
         """Discards the outputs of an interrupted evaluation."""
@@ -74,7 +78,8 @@ class Finetune(pl.LightningModule):
     def validation_step(self, example: Example, index: int) -> None:
         """Collects the outputs, because most metrics are not sums over batches."""
         outputs = self(example)
-        self._dev_loss += self._summed(outputs, example).cpu()
+        total = self.head.loss(outputs, example)
+        self._dev_loss += torch.stack([total, total.new_tensor(self.head.count(example))]).cpu()
         self._outputs += [output.float().cpu().numpy() for output in self.head.by_item(outputs, example)]
 
     def on_validation_epoch_end(self) -> None:
@@ -86,18 +91,19 @@ class Finetune(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves the loss that was not read yet and the last scores, so that a resumed training is exact."""
-        checkpoint["running"] = self.running.tolist()
+        checkpoint["running"] = self.running.state()
         checkpoint["scored"] = self.scored and self.scored.to_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` saved."""
-        self.running = torch.tensor(checkpoint["running"])
+        saved = checkpoint["running"]
+        self.running.restore(saved if isinstance(saved, dict) else {TASK: saved})  # before there were several terms
         self.scored = Scored(**checkpoint["scored"]) if checkpoint["scored"] else None
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The optimiser and its schedule."""
-        return scheduled(self, self.optimizer_settings, self.schedule, self.steps)
+        return scheduled(self, self.settings.optimizer, self.settings.schedule, self.steps)
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """Clips by the recipe's own norm and ignores the Trainer's setting."""
-        clip(self, self.clip_norm)
+        clip(self, self.settings.clip_norm)

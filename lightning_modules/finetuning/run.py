@@ -9,19 +9,23 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from lightning_modules.backbones import BackboneModule
+from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.config import ConfigError
 from lightning_modules.data import open_store
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
-from lightning_modules.finetuning.finetune import Finetune
+from lightning_modules.finetuning.finetune import TASK, Finetune
 from lightning_modules.layers.bilstm import BiLSTMOnTop
+from lightning_modules.objectives import Objectives
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning, task_named
+from lightning_modules.tasks import FineTuning, fitting, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import baselines
+from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
@@ -32,6 +36,7 @@ from lightning_modules.training.weights import keep_weights, load_weights
 PREDICTIONS = "predictions.json"
 _POINTS = 64  # of a curve, maximum
 _BACKBONE = "backbone."  # prefix in the weights of `fit` and `finetune`
+_HEADS, _LM_HEAD = "heads.", "heads.lm."  # the same of objectives
 _PRETRAINED_POOLER, _TASK_POOLER = "heads.sentence.pair.pooler.", "head.pooler."  # prefixes of `fit` and `finetune`
 
 
@@ -60,7 +65,7 @@ class FinetuningRun:
         """The Lightning data module."""
         common = (self.system.data, task_named(self.task), self.settings, self.seed, self.encoder)
         if self.settings.features is None:
-            return TaskData(*common)
+            return TaskData(*common, language_model=self.settings.language_model(self.system))
         return FeatureData(*common, frozen=self._frozen)
 
     def _frozen(self) -> FrozenFeatures:
@@ -76,7 +81,7 @@ class FinetuningRun:
 
         Raises:
             ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for its
-                features, or the data are missing.
+                features, the settings do not fit task and model (`tasks.fitting`), or the data are missing.
         """
         settings = self.settings
         settings.check_length(self.system.model.longest)
@@ -88,8 +93,8 @@ class FinetuningRun:
             assert isinstance(head, TextHead)
             assert isinstance(inputs, TextInputs)
             head.start_at_mean(inputs.labels)
-        steps, clip = len(self.data.train_dataloader()), settings.clip_norm
-        return Finetune(backbone, head, self.data.score, settings.optimizer, settings.schedule, steps, clip)
+        steps = len(self.data.train_dataloader())
+        return Finetune(backbone, head, self.data.score, settings, steps, self.objectives())
 
     @cached_property
     def word_vectors(self) -> Vectors | None:
@@ -107,6 +112,23 @@ class FinetuningRun:
             )
         return word_vectors(open_store(data, "train"), settings, model.table_width, self.seed)
 
+    def objectives(self) -> tuple[Objectives, nn.ModuleDict] | None:
+        """The language model that goes on beside the task, with its head, new or from the weights; None without one.
+
+        Its head is no layer: it comes from the weights whatever ``layers_transferred`` says.
+        """
+        lm = self.settings.language_model(self.system)
+        if lm is None:
+            return None
+        objectives = Objectives(lm=lm)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            heads = objectives.heads(self.system.model.size(self.system.data.tokenizer.vocab_size))
+        if self.weights is not None:
+            of_lm = {name: tensor for name, tensor in load_weights(self.weights).items() if name.startswith(_LM_HEAD)}
+            heads.load_state_dict(_below(of_lm, _HEADS))
+        return objectives, heads
+
     def networks(self) -> tuple[nn.Module, Head]:
         """The backbone and the head, new (without word vectors, which `build` adds) or from the weights.
 
@@ -114,6 +136,7 @@ class FinetuningRun:
             ConfigError: As in `build`, and for weights together with ``from_scratch``.
         """
         settings, system = self.settings, self.system
+        fitting.check(system, self.task, settings)
         if settings.from_scratch and self.weights is not None:
             raise ConfigError(
                 [f"finetuning.from_scratch starts from random weights, but {self.weights} is given; use one of them"]
@@ -133,9 +156,11 @@ class FinetuningRun:
                 backbone = FrozenFeatures(encoder, system.model, features)
                 width = backbone.hidden_size
             head = task_named(self.task).shape.head(width, self.reading)
+            if new := LAYOUTS[settings.layout].new:
+                encoder.embeddings.word = ExtendedTable(encoder.embeddings.word, new)
         if self.weights is not None:
             weights = load_weights(self.weights)
-            encoder.load_state_dict(_below(weights, _BACKBONE))
+            encoder.load_state_dict(self._transferred(_below(weights, _BACKBONE), encoder))
             pooler = self._pooler(weights)
             if pooler and not settings.bilstm_layers and (features is None or features.untouched):
                 head.adopt_pooler(pooler)
@@ -147,8 +172,27 @@ class FinetuningRun:
         settled = task_named(self.task).shape.settled(self.settings)
         return settled.reading(self.system.model.direction)
 
+    def _transferred(self, weights: dict[str, torch.Tensor], encoder: BackboneModule) -> dict[str, torch.Tensor]:
+        """The initial weights of the encoder: the pretrained ones as far as layers are transferred.
+
+        New symbols, which a pretraining has not, start as they are drawn.
+        """
+        drawn, count = encoder.state_dict(), self._layers_transferred
+        if count is None:
+            new = f"embeddings.word.{ExtendedTable.NEW}"
+            return {name: tensor for name, tensor in drawn.items() if name == new} | weights
+        return drawn | {name: tensor for name, tensor in weights.items() if encoder.depth(name) <= count}
+
+    @property
+    def _layers_transferred(self) -> int | None:
+        """Layers whose weights are transferred, if not all are; then what is above the last layer is not."""
+        count = self.settings.layers_transferred
+        return None if count == self.system.model.depth else count
+
     def _pooler(self, weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The pooler among the weights: of a task before this one, or of pretraining, which read one position."""
+        if self._layers_transferred is not None:
+            return {}
         of_task, of_pretraining = (_below(weights, prefix) for prefix in (_TASK_POOLER, _PRETRAINED_POOLER))
         reader = READERS[self.reading.reader or "first"]
         return of_task or (of_pretraining if reader.at_a_position else {})
@@ -252,14 +296,21 @@ def _cost(run: FinetuningRun, batches: Batches, module: Finetune, seconds: float
 
 def _flops(run: FinetuningRun, batches: Batches) -> float:
     """FLOPs of the matrix products, padding included; see `FineTuning.flops_per_sequence`."""
-    model, passes, each = run.system.model, len(batches) / batches.each_epoch, run.settings.flops_per_sequence
-    return sum(rows * each(model, length, passes) for rows, length, _ in batches.shapes.tolist())
+    system, passes, each = run.system, len(batches) / batches.each_epoch, run.settings.flops_per_sequence
+    return sum(rows * each(system, length, passes) for rows, length, _ in batches.shapes.tolist())
 
 
 def _named(name: str, task: str) -> str:
-    """The name in a record: ``dev.accuracy`` -> ``<task>.accuracy``, ``train.loss`` -> ``<task>.train_loss``."""
+    """The name in a record: ``dev.accuracy`` -> ``<task>.accuracy``, ``train.loss`` -> ``<task>.train_loss``.
+
+    The loss of an objective beside the task, ``train.next``, is called ``<task>.train_next_loss``.
+    """
     kind, _, rest = name.partition(".")
-    return name if not rest else f"{task}.{f'{kind}_{rest}' if rest == 'loss' else rest}"
+    if not rest:
+        return name
+    if kind == "train":
+        return f"{task}.train_loss" if rest == TASK else f"{task}.train_{rest}_loss"
+    return f"{task}.{f'{kind}_{rest}' if rest == TASK else rest}"
 
 
 def _baselines(run: FinetuningRun) -> dict[str, float]:

@@ -66,6 +66,10 @@ class LanguageModel(Objective):
         return replace(size, hidden_size=size.hidden_size // len(self.targets))
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """See `asked`: nothing is drawn."""
+        return self.asked(example)
+
+    def asked(self, example: Example) -> Example:
         """Adds the neighbours as targets and hides them by visibility; the input is unchanged."""
         tokens = example.inputs
         predicted = tokens.real & ~tokens.special

@@ -18,6 +18,7 @@ from lightning_modules.data.settings import Data
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.draws import permutation
+from lightning_modules.objectives import LanguageModel
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Inputs, Scored
@@ -100,6 +101,26 @@ def _cut(numbers: np.ndarray, size: int) -> list[np.ndarray]:
     return [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
 
+class WithNeighbours:
+    """The items of a split that also ask a language model for the neighbours of all pieces.
+
+    Attributes:
+        inputs: The items.
+        language_model: The objective.
+    """
+
+    def __init__(self, inputs: Inputs, language_model: LanguageModel) -> None:
+        self.inputs, self.language_model = inputs, language_model
+        self.examples, self.sizes = inputs.examples, inputs.sizes
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The items with these numbers, with the targets of both."""
+        return self.language_model.asked(self.inputs.batch(indices))
+
+
 @dataclass(eq=False, repr=False)
 class TaskData(pl.LightningDataModule):
     """The examples of a task for Lightning.
@@ -110,6 +131,7 @@ class TaskData(pl.LightningDataModule):
         settings: Batch size, epochs, maximum length.
         seed: Determines the order of the training examples.
         own: The tokenizer of a published checkpoint, which replaces that of ``data``.
+        language_model: What the training examples ask beside the task; None for the task alone.
     """
 
     data: Data
@@ -117,6 +139,7 @@ class TaskData(pl.LightningDataModule):
     settings: FineTuning
     seed: int
     own: Encoder | None = None
+    language_model: LanguageModel | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -163,8 +186,9 @@ class TaskData(pl.LightningDataModule):
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""
-        settings = self.settings
-        return Batches(self.train, self.seed, settings.epochs, settings.batch_size, settings.steps)
+        settings, lm = self.settings, self.language_model
+        inputs = self.train if lm is None else WithNeighbours(self.train, lm)
+        return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps)
 
     def val_dataloader(self) -> InOrder:
         """The dev examples."""

@@ -75,6 +75,16 @@ def _spanbert(epochs: int, **more: Any) -> dict[str, Any]:
     return _settings(2e-5, 32, epochs=epochs, **{"schedule.warmup_fraction": 0.1, "optimizer.eps": 1e-8}, **more)
 
 
+_GPT: dict[str, Any] = _settings(
+    6.25e-5,
+    32,
+    max_length=512,
+    layout="extract",
+    both_orders=True,
+    auxiliary_lm=0.5,
+    pooler=False,
+    **{"schedule.warmup_fraction": 0.002, "schedule.decay_origin": "zero", "optimizer.eps": 1e-8},
+)
 _STABLE = {"epochs": 20, "schedule.warmup_fraction": 0.1, "optimizer.bias_correction": True}
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -87,6 +97,11 @@ PROTOCOLS: dict[str, Protocol] = {
             **dict.fromkeys(("squad2", "squad2_own"), _bert(5e-5, 48, 2, max_length=384, dropout=0.0)),
             "swag": _bert(2e-5, 16, 3),
         },
+    ),
+    "gpt": Protocol(
+        source="Radford et al. 2018, sections 3.3 and 4.1; released train.py",
+        note="One setting for all tasks. Unlike in the code, the first step of the warm-up is not at rate 0.",
+        tasks={"": _GPT},
     ),
     "roberta": Protocol(
         source="Liu et al. 2019, section 5 and released fine-tuning configurations",

@@ -1,18 +1,22 @@
 """The settings of a fine-tuning."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import AliasChoices, model_validator
 
-from lightning_modules.backbones import Backbone
 from lightning_modules.batch import Direction
 from lightning_modules.config import ConfigError, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
+from lightning_modules.objectives import LanguageModel
+from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
 from lightning_modules.tasks.reading.text_vectors import ReaderName
 from lightning_modules.training.optim import Optimizer, Schedule
 
+if TYPE_CHECKING:
+    from lightning_modules.system import System
+
 # settings that act on some shapes of tasks alone (`Shape.idle`) -> their neutral values
-OF_SOME_SHAPES = {"reader": None, "pooler": True, "mean_label": False}
+OF_SOME_SHAPES = {"reader": None, "pooler": True, "mean_label": False, "both_orders": False}
 
 
 class Features(Settings):
@@ -124,8 +128,34 @@ class FineTuning(Settings):
         "(Liu et al. 2019, section 5.1).",
         neutral=None,
     )
+    layers_transferred: int | None = knob(
+        None,
+        "Layers that start from pretrained weights, counted from the first: the embeddings and these; those above and "
+        "a last normalisation start as random as in from_scratch (Radford et al. 2018, Figure 2). By default all.",
+        neutral=None,
+        ge=0,
+    )
     features: Features | None = knob(
         None, "Freeze the encoder and use its layers as features; by default it is trained with the head.", neutral=None
+    )
+    layout: LayoutName = knob(
+        "cls_sep",
+        "The symbols of a row: [CLS] a [SEP] b [SEP], or with extract three new ones, [start] a [delimiter] b "
+        "[extract], whose embeddings start random (Radford et al. 2018, section 3.3).",
+        neutral="cls_sep",
+    )
+    both_orders: bool = knob(
+        False,
+        "Show two texts that may change places (MRPC, STS-B, QQP) in both orders, a row each, and add what stands for "
+        "the two rows (Radford et al. 2018, section 3.3).",
+        neutral=False,
+    )
+    auxiliary_lm: float = knob(
+        0.0,
+        "Weight of the pretrained language model's loss on the rows of the task, wrong options included, beside the "
+        "task's loss; 0.5 in GPT. Of a model that was pretrained to predict next tokens.",
+        neutral=0.0,
+        ge=0,
     )
     reader: ReaderName | None = knob(
         None,
@@ -133,7 +163,8 @@ class FineTuning(Settings):
         "the left-to-right stack beside the first of the right-to-left one; the mean or max of all states but padding; "
         "concat, which is last, max and mean side by side (Howard and Ruder 2018); or mean_per_text, the mean of a "
         "single text, of two u and v with |u - v| and u * v (Conneau et al. 2017). By default a position that has seen "
-        "the whole text. Tasks answered from single positions, such as spans and tags, read no text.",
+        "the whole text: [extract] in that layout. Tasks answered from single positions, such as spans and tags, read "
+        "no text.",
         neutral=None,
         validation_alias=AliasChoices("reader", "pooling"),  # as earlier records call it
     )
@@ -176,9 +207,37 @@ class FineTuning(Settings):
             raise ValueError("the BiLSTM is new for each task; leave out first or bilstm_layers")
         if self.word_vectors is not None and not self.from_scratch:
             raise ValueError("word_vectors need from_scratch: set from_scratch to true, or leave out word_vectors")
-        if self.word_vectors is not None and self.features is not None:
-            raise ValueError("with word_vectors the layers of a frozen encoder would stay random; leave out features")
+        self._check_frozen()
+        if self.layers_transferred is not None and self.from_scratch:
+            raise ValueError("from_scratch transfers no layer; leave out layers_transferred, or from_scratch")
+        if self.layers_transferred is not None and self.first:
+            raise ValueError(
+                "the task in first has trained all layers, and layers_transferred would discard those above; leave out "
+                "one of the two"
+            )
+        if self.auxiliary_lm and self.bilstm_layers:
+            raise ValueError(
+                "the language model's head reads the encoder and not a BiLSTM; set auxiliary_lm to 0, or leave out "
+                "bilstm_layers"
+            )
         return self
+
+    def _check_frozen(self) -> None:
+        if self.features is None:
+            return
+        if self.word_vectors is not None:
+            raise ValueError("with word_vectors the layers of a frozen encoder would stay random; leave out features")
+        if self.layers_transferred is not None:
+            raise ValueError(
+                "the layers above those in layers_transferred would stay random in a frozen encoder; leave out features"
+            )
+        if LAYOUTS[self.layout].new:
+            raise ValueError(
+                f"the new symbols of layout {self.layout} would stay random in a frozen encoder; leave out features, "
+                "or set layout to cls_sep"
+            )
+        if self.auxiliary_lm:
+            raise ValueError("a frozen encoder learns from no loss; set auxiliary_lm to 0, or leave out features")
 
     def resolved(self) -> Self:
         """Without ``encoder_dropout`` for a frozen encoder, whose features are computed without dropout."""
@@ -186,21 +245,30 @@ class FineTuning(Settings):
         frozen = settings.features is not None and settings.encoder_dropout is not None
         return settings.model_copy(update={"encoder_dropout": None}) if frozen else settings
 
-    def flops_per_sequence(self, model: Backbone, length: int, passes: float) -> float:
+    def flops_per_sequence(self, system: "System", length: int, passes: float) -> float:
         """FLOPs of presenting a sequence once in training, backward = 2 x forward; those of the head are negligible.
 
-        A frozen encoder processes each sequence in one forward pass, however often it is presented.
+        A frozen encoder processes each sequence in one forward pass, however often it is presented. The language
+        model's head of ``auxiliary_lm`` counts as in pretraining.
 
         Args:
-            model: The encoder.
+            system: The pretrained system.
             length: Positions of the sequence.
             passes: How often each sequence is presented in total.
         """
+        model = system.model
         forward = model.flops_per_sequence(length)
+        if lm := self.language_model(system):
+            forward += lm.flops_per_sequence(length, model.size(system.data.tokenizer.vocab_size))
         if self.features is None:
             return 3.0 * (forward + _bilstm_flops(model.width, model.width // 2, self.bilstm_layers, length))
         width = model.layer_width(self.features.chosen(model.depth)[0])
         return forward / passes + 3.0 * self.features.flops_per_sequence(width, length)
+
+    def language_model(self, system: "System") -> LanguageModel | None:
+        """The objective of pretraining that goes on beside the task, with the weight it has here; None without one."""
+        lm = system.objectives.lm
+        return lm.but(weight=self.auxiliary_lm) if lm and self.auxiliary_lm else None
 
     def reading(self, direction: Direction) -> Self:
         """These settings with the default ``reader`` of a model that reads in some direction.
@@ -218,7 +286,7 @@ class FineTuning(Settings):
 
     def _default_reader(self, direction: Direction) -> ReaderName:
         seen_all: dict[Direction, ReaderName] = {"left_to_right": "last", "two_way": "ends"}
-        default = seen_all.get(direction, "first")
+        default = seen_all.get(direction, "last" if self.layout == "extract" and direction == "both" else "first")
         if self.bilstm_layers:
             return "ends"
         return "first" if self.features is not None and default == "ends" else default

@@ -30,6 +30,6 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     each_epoch = math.ceil(items / settings.batch_size)
     steps = settings.steps or settings.epochs * each_epoch
     passes = steps / each_epoch
-    presented = passes * items * shape.rows
-    flops = presented * settings.flops_per_sequence(system.model, length, passes)
+    presented = passes * items * shape.rows_of(settings)
+    flops = presented * settings.flops_per_sequence(system, length, passes)
     return steps, round(presented * length), flops

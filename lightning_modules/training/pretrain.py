@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from torch import Tensor, nn
 
 from lightning_modules.backbones import Backbone, Transformer
@@ -15,6 +14,7 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
 from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
+from lightning_modules.training.terms import RunningLosses, share
 
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
 
@@ -49,36 +49,21 @@ class Pretrain(pl.LightningModule):
         self.backbone, self.heads = backbone, heads
         self.objectives, self.optimizer_settings, self.schedule = objectives, optimizer, schedule
         self.steps, self.clip_norm = steps, clip_norm
-        self.running: dict[str, Tensor] = {}  # summed loss and count of each term since the last read
+        self.running = RunningLosses()
 
     def forward(self, example: Example) -> Encoded:
         """Encodes a batch."""
         return self.backbone(example)
 
     def training_step(self, example: Example, index: int) -> Tensor:
-        """The micro-batch's share of the loss: its sums over the counts of the whole optimiser step.
-
-        Lightning divides by the number of accumulated micro-batches and averages over ranks; multiplying by both makes
-        the gradient equal to that of the undivided batch.
-        """
+        """The micro-batch's share of the loss."""
         terms = self.objectives.loss(self.heads, self.backbone(example), example)
-        share = self.trainer.accumulate_grad_batches * self.trainer.world_size if example.counts else 1
-        parts = []
-        for name, (total, count, weight) in terms.items():
-            whole = (example.counts or {name: count})[name] or 1.0  # nothing asked in a step adds nothing
-            parts.append(total * (weight * share / whole))
-            self._keep(name, total.detach(), count)
-        return torch.stack(parts).sum()
-
-    def _keep(self, name: str, total: Tensor, count: float) -> None:
-        both = torch.stack([total.float(), total.new_tensor(count, dtype=torch.float32)])
-        self.running[name] = self.running[name].to(both.device) + both if name in self.running else both
+        self.running.add(terms)
+        return share(terms, example.counts, self)
 
     def training_loss(self) -> dict[str, float]:
         """Mean loss of each term over the steps since the last call. It synchronises with the device."""
-        means = {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in self.running.items()}
-        self.running.clear()
-        return means
+        return {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in self.running.read().items()}
 
     def validation_step(self, example: Example, index: int) -> None:
         """Logs the held-out measures as exact means over all predictions of the held-out set."""
@@ -89,12 +74,12 @@ class Pretrain(pl.LightningModule):
             )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Saves the losses that were not read yet, so that a resumed training has the curve of an uninterrupted one."""
-        checkpoint["running"] = {name: both.tolist() for name, both in self.running.items()}
+        """Saves the losses that were not read yet."""
+        checkpoint["running"] = self.running.state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` saved."""
-        self.running = {name: torch.tensor(both) for name, both in checkpoint["running"].items()}
+        self.running.restore(checkpoint["running"])
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The system's optimiser and schedule."""

@@ -35,7 +35,7 @@ from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import TASKS, FineTuning
+from lightning_modules.tasks import TASKS, FineTuning, fitting
 from lightning_modules.tasks.protocols import PROTOCOLS
 from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
@@ -320,9 +320,11 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
     noted: set[tuple[Path_, str]] = set()
     for values in probes(grid, scale):
         try:
-            workshop.system(values)
+            system = workshop.system(values)
             for task in tasks_at(grid, scale) or ("",):
-                workshop.finetuning(values, task)
+                tuning = workshop.finetuning(values, task)
+                if task:
+                    fitting.check(system, task, tuning)
         except ConfigError as error:
             for problem in error.problems:
                 where = _written(grid, scale, values, problem.path)

@@ -43,7 +43,7 @@ ROWS = (
         name="mrpc",
         title="MRPC: do the two sentences say the same?",
         source="Dolan and Brockett 2005, Automatically Constructing a Corpus of Sentential Paraphrases",
-        shape=Texts(labels=("not_equivalent", "equivalent"), pair=True),
+        shape=Texts(labels=("not_equivalent", "equivalent"), pair=True, symmetric=True),
         metrics=("accuracy", "f1"),  # accuracy in the ablations of BERT (Table 5), F1 in its Table 1
         # not from the hub, whose copy is tokenised ("does n't") and therefore another text
         rows=Files("MRPC", label="Quality", first="#1 String", second="#2 String"),
@@ -54,7 +54,7 @@ ROWS = (
         name="stsb",
         title="STS-B: how alike in meaning are the two sentences, from 0 to 5?",
         source="Cer et al. 2017, SemEval-2017 Task 1",
-        shape=Texts(pair=True),
+        shape=Texts(pair=True, symmetric=True),
         metrics=("spearman", "pearson"),
         rows=Files(
             "STS-B", label=4, first=5, second=6, train="sts-train.csv", dev="sts-dev.csv",
@@ -67,7 +67,7 @@ ROWS = (
         name="qqp",
         title="QQP: do the two questions ask the same?",
         source="Iyer et al. 2017, First Quora Dataset Release: Question Pairs",
-        shape=Texts(labels=("not_duplicate", "duplicate"), pair=True),
+        shape=Texts(labels=("not_duplicate", "duplicate"), pair=True, symmetric=True),
         metrics=("f1", "accuracy"),
         # a few questions of the released training file contain a line break, which splits their line
         rows=Files(
@@ -82,7 +82,7 @@ ROWS = (
         name="quora",
         title="Quora pairs: do the two questions ask the same?",
         source="part of Iyer et al. 2017, First Quora Dataset Release, and of its split by Wang et al. 2017",
-        shape=Texts(labels=("not_duplicate", "duplicate"), pair=True),
+        shape=Texts(labels=("not_duplicate", "duplicate"), pair=True, symmetric=True),
         metrics=("f1", "accuracy"),
         rows=EachItsOwn(
             train=Files(

@@ -1,27 +1,74 @@
-"""Rows ``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]``."""
+"""Rows of one or two texts between special symbols: ``[CLS] a [SEP] b [SEP]``, or another layout.
 
+Layouts differ in their symbols alone, so all of them leave the same room for the texts, which are cut alike.
+"""
+
+from collections.abc import Callable
 from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 
+from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.batch import Tokens
 from lightning_modules.data.text.tokenizer import Vocabulary
 
+LayoutName = Literal["cls_sep", "extract"]
+
+
+class Marks(NamedTuple):
+    """The ids of the symbols of a row: before its first text, between two texts, after the last."""
+
+    start: int
+    between: int
+    end: int
+
+
+class Layout(NamedTuple):
+    """One way to arrange texts in a row.
+
+    Attributes:
+        words: A row of one text and a row of two, for people.
+        new: Symbols that no vocabulary has: each is a new row of the embedding table.
+        marks: The symbols, for a vocabulary.
+    """
+
+    words: tuple[str, str]
+    new: int
+    marks: Callable[[Vocabulary], Marks]
+
+
+LAYOUTS: dict[LayoutName, Layout] = {
+    "cls_sep": Layout(
+        ("[CLS] a [SEP]", "[CLS] a [SEP] b [SEP]"), 0, lambda vocabulary: Marks(vocabulary.cls, *[vocabulary.sep] * 2)
+    ),
+    # Radford et al. 2018, section 3.3 and Figure 1
+    "extract": Layout(
+        ("[start] a [extract]", "[start] a [delimiter] b [extract]"),
+        3,
+        lambda vocabulary: Marks(FIRST_NEW, FIRST_NEW + 1, FIRST_NEW + 2),
+    ),
+}
+
 
 class Segments:
-    """Rows of one or two runs of pieces each, between special tokens.
+    """Rows of one or two runs of pieces each, between special symbols.
 
-    Segment numbers are 0 for [CLS], the first run and its [SEP], 1 for the second and its [SEP].
+    Segment numbers are 0 for the first symbol, the first run and the symbol behind it, 1 for the second run and its.
 
     Args:
         ids: Token ids ``[m]``.
         parts: Where each row's first run starts and ends in ``ids``, and its second ``[1 or 2, 2, n]``.
         vocabulary: The pieces.
+        layout: Which symbols stand around the runs.
     """
 
-    def __init__(self, ids: np.ndarray, parts: np.ndarray, vocabulary: Vocabulary) -> None:
-        self.ids, self.parts, self.vocabulary = ids, parts, vocabulary
+    def __init__(
+        self, ids: np.ndarray, parts: np.ndarray, vocabulary: Vocabulary, layout: LayoutName = "cls_sep"
+    ) -> None:
+        self.ids, self.parts = ids, parts
+        self.pad, self.marks = vocabulary.pad, LAYOUTS[layout].marks(vocabulary)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -33,7 +80,7 @@ class Segments:
         parts = self.parts[:, :, rows, None]
         start, end = parts[0]
         column = np.arange(self.lengths[rows].max())
-        middle = 1 + end - start  # the first [SEP]
+        middle = 1 + end - start  # the symbol behind the first run
         source, last, second = start + column - 1, middle, np.zeros((len(rows), len(column)), dtype=bool)
         if len(parts) == 2:
             start, end = parts[1]
@@ -41,9 +88,9 @@ class Segments:
             source = np.where(second, start + column - middle - 1, source)
         real, separator = column <= last, (column == middle) | (column == last)
         ids = self.ids[np.clip(source, 0, max(0, len(self.ids) - 1))].astype(np.int64)
-        ids[~real] = self.vocabulary.pad
-        ids[separator] = self.vocabulary.sep
-        ids[:, 0] = self.vocabulary.cls
+        ids[~real] = self.pad
+        ids[separator] = np.where(column == last, self.marks.end, self.marks.between)[separator]
+        ids[:, 0] = self.marks.start
         special = separator | ~real
         special[:, 0] = True
         return Tokens(

@@ -1,8 +1,8 @@
 """Multiple choice: one score per option from what stands for its row, softmax over a question's options.
 
-An item has one row per option: ``[CLS] context [SEP] question option [SEP]``. The score is the product of the pooled
-state with one vector, without bias (SWAG in Devlin et al. 2019, section 4.4), after dropout as in the classifiers of
-section 4.1.
+An item has one row per option: ``[CLS] context [SEP] question option [SEP]``, or the same in another layout. The score
+is the product of the pooled state with one vector, without bias (SWAG in Devlin et al. 2019, section 4.4), after
+dropout as in the classifiers of section 4.1.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from lightning_modules.batch import Example, Target
+from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -138,7 +138,13 @@ class ChoiceInputs:
     """
 
     def __init__(
-        self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, max_length: int, last: int
+        self,
+        examples: ChoiceExamples,
+        pieces: Pieces,
+        vocabulary: Vocabulary,
+        max_length: int,
+        last: int,
+        layout: LayoutName = "cls_sep",
     ) -> None:
         self.examples, bounds = examples, pieces.bounds
         options = examples.rows.shape[1]
@@ -156,7 +162,7 @@ class ChoiceInputs:
             else:
                 left, second = truncated(*sizes, max_length - 3)
             parts = [(bounds[context], bounds[context] + left), (start, start + second)]
-        self.rows = Segments(pieces.ids, np.array(parts), vocabulary)
+        self.rows = Segments(pieces.ids, np.array(parts), vocabulary, layout)
         self.sizes = self.rows.lengths.reshape(-1, options)
 
     def __len__(self) -> int:
@@ -184,6 +190,8 @@ class ChoiceHead(TextHead):
         pooler: Whether there is a pooler.
     """
 
+    target = RIGHT
+
     def __init__(
         self, hidden_size: int, options: int, dropout: float, reader: ReaderName = "first", pooler: bool = True
     ) -> None:
@@ -191,9 +199,9 @@ class ChoiceHead(TextHead):
         self.options = options
         self.output.register_parameter("bias", None)
 
-    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
+    def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
         """The scores of each question's options."""
-        return super().forward(hidden, example).view(-1, self.options)
+        return super().forward(encoded, example).view(-1, self.options)
 
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
         """The sum of the questions' cross-entropies in nats."""
@@ -202,7 +210,7 @@ class ChoiceHead(TextHead):
 
     def count(self, example: Example) -> float:
         """Number of questions."""
-        return example.targets[RIGHT].count() / self.options
+        return super().count(example) / self.options
 
 
 @dataclass(frozen=True)
@@ -223,6 +231,7 @@ class Choice(Shape):
     last: int = 0
     blank: bool = False
     context: bool = True
+    layouts = frozenset(LAYOUTS)
     measures = {
         "accuracy": "share of questions answered correctly, 0 to 1",
         "middle_accuracy": "the same share, questions for middle schools",
@@ -301,7 +310,7 @@ class Choice(Shape):
         self, examples: ChoiceExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> ChoiceInputs:
         """The questions as rows of at most ``max_length`` positions."""
-        return ChoiceInputs(examples, pieces, vocabulary, settings.max_length, self.last)
+        return ChoiceInputs(examples, pieces, vocabulary, settings.max_length, self.last, settings.layout)
 
     def head(self, hidden_size: int, settings: FineTuning) -> ChoiceHead:
         """A new `ChoiceHead`."""

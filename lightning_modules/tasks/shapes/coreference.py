@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Example, Target
+from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.layout import Segments
@@ -188,6 +188,8 @@ class MentionHead(Head):
         dropout: Dropout on the hidden layer.
     """
 
+    target = ANSWER
+
     def __init__(self, hidden_size: int, dropout: float) -> None:
         super().__init__()
         self.hidden, self.dropout = nn.Linear(6 * hidden_size, hidden_size), nn.Dropout(dropout)
@@ -196,9 +198,9 @@ class MentionHead(Head):
             nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "b 3"]:
+    def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "b 3"]:
         """Logits of A, B and neither."""
-        mentions = hidden.flatten(0, 1)[example.targets[MENTIONS].where].view(len(hidden), 3, -1)
+        mentions = encoded.at(example.targets[MENTIONS].where).view(len(encoded.last), 3, -1)
         names = mentions[:, 1:]
         pronoun = mentions[:, :1].expand_as(names)
         states = torch.tanh(self.hidden(torch.cat([pronoun, names, pronoun * names], -1)))
@@ -207,10 +209,6 @@ class MentionHead(Head):
     def loss(self, outputs: Float[Tensor, "b 3"], example: Example) -> Tensor:
         """The sum of the answers' cross-entropies in nats."""
         return F.cross_entropy(outputs.float(), example.targets[ANSWER].ids, reduction="sum")
-
-    def count(self, example: Example) -> float:
-        """Number of texts."""
-        return example.targets[ANSWER].count()
 
 
 def f1(labels: np.ndarray, answers: np.ndarray) -> float:

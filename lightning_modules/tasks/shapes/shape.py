@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Example
+from lightning_modules.batch import Encoded, Example
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.reading.layout import LayoutName
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.settings import OF_SOME_SHAPES, FineTuning
@@ -72,10 +72,16 @@ class Inputs(Protocol):
 
 
 class Head(nn.Module, ABC):
-    """A network from the states of the last layer to answers."""
+    """A network from the states of the layers to answers.
+
+    Attributes:
+        target: The name of the target whose predictions the loss is summed over.
+    """
+
+    target: ClassVar[str]
 
     @abstractmethod
-    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Tensor:
+    def forward(self, encoded: Encoded, example: Example) -> Tensor:
         """The outputs of a batch."""
 
     @abstractmethod
@@ -84,8 +90,7 @@ class Head(nn.Module, ABC):
 
     def count(self, example: Example) -> float:
         """Number of answers that the loss is summed over."""
-        (target,) = example.targets.values()
-        return target.count()
+        return example.targets[self.target].count()
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
         """Takes over the pretrained pooler; heads without a pooler ignore it."""
@@ -123,7 +128,9 @@ class Shape(ABC):
     Attributes:
         measures: Name of each metric of the shape -> its description, one line. All are better when higher.
         methods: Name of each baseline -> what tables call it.
-        rows: Rows per item.
+        rows: Rows per item, where texts are read in one order.
+        layouts: The layouts of rows that answers can be read from.
+        symmetric: Whether the two texts of a row may change places, so that both orders can be read.
         reads: Texts of a row, 1 or 2, if its head reads them as wholes; 0 where answers are read from single positions.
         classes: Number of possible answers; 0 if answers are not classes.
         numbers: Whether answers are real numbers.
@@ -133,7 +140,9 @@ class Shape(ABC):
     measures: ClassVar[dict[str, str]]
     line: type[OwnLine]
     methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
+    layouts: frozenset[LayoutName] = frozenset({"cls_sep"})
     rows: int = 1
+    symmetric: bool = False
     reads: int = 0
     classes: int = 0
     numbers: bool = False
@@ -177,6 +186,8 @@ class Shape(ABC):
         """Settings of a fine-tuning that cannot act on this shape -> why, worded to follow the name of a task."""
         unread = "is answered from single positions, so nothing stands for its texts"
         idle = {} if self.reads else {"reader": unread, "pooler": unread}
+        if not self.symmetric:
+            idle["both_orders"] = "has no two texts that could change places"
         return idle if self.numbers else {**idle, "mean_label": "has labels that are no numbers"}
 
     @property
@@ -212,6 +223,10 @@ class Shape(ABC):
         if self.reads == 1 and settings.reader == "mean_per_text":
             update["reader"] = "mean"
         return settings.model_copy(update=update)
+
+    def rows_of(self, settings: FineTuning) -> int:
+        """Rows per item."""
+        return self.rows * (2 if self.symmetric and settings.both_orders else 1)
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
         """The approximate number of items of so many examples with so many pieces in total."""

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Example
+from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.lines import refused
@@ -56,25 +56,23 @@ class SpanHead(Head):
         hidden_size: Width d of the backbone.
     """
 
+    target = START
+
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
         self.output = nn.Linear(hidden_size, 2)
         nn.init.trunc_normal_(self.output.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "b t 2"]:
+    def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "b t 2"]:
         """The logits of starts and ends."""
-        return self.output(hidden)
+        return self.output(encoded.last)
 
     def loss(self, outputs: Float[Tensor, "b t 2"], example: Example) -> Tensor:
         """The summed loss of the rows in nats."""
         logits = outputs.float().masked_fill(~example.inputs.real[..., None], -torch.inf)
         right = torch.stack([example.targets[name].ids for name in (START, END)], dim=1)
         return F.cross_entropy(logits, right, reduction="sum") / 2
-
-    def count(self, example: Example) -> float:
-        """Number of rows."""
-        return example.targets[START].count()
 
     def by_item(self, outputs: Tensor, example: Example) -> list[Tensor]:
         """The logits of each row without its padding ``[t 2]``."""

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Example, Target
+from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.tasks.reading.layout import Segments
@@ -195,15 +195,17 @@ class TagHead(Head):
         dropout: Dropout on the states.
     """
 
+    target = TAG
+
     def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(hidden_size, outputs)
         nn.init.trunc_normal_(self.output.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
+    def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
         """Logits of the words' classes, row after row."""
-        return self.output(self.dropout(hidden.flatten(0, 1)[example.targets[TAG].where]))
+        return self.output(self.dropout(encoded.at(example.targets[TAG].where)))
 
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
         """The sum of the words' cross-entropies in nats."""

@@ -1,7 +1,9 @@
-"""Classification and regression of texts and pairs of texts: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``.
+"""Classification and regression of texts and pairs of texts, in rows of the chosen layout (`reading.layout`).
 
 Texts are encoded like the pretraining text: same tokenizer, word by word, after the same cleaning. Segments are 0 for
-[CLS], the first text and its [SEP], 1 for the second and its [SEP] (Devlin et al. 2019, figure 2).
+[CLS], the first text and its [SEP], 1 for the second and its [SEP] (Devlin et al. 2019, figure 2). Of texts that may
+change places an item may have a row for each order; what stands for the two rows is then added (Radford et al. 2018,
+section 3.3).
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +16,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
-from lightning_modules.batch import Example, Target
+from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -129,11 +131,11 @@ def truncated(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndar
 
 
 class TextInputs:
-    """The encoded examples of a split, one row each.
+    """The encoded examples of a split, one row each, or of two texts a row for each order.
 
     Attributes:
         examples: The examples.
-        sizes: Positions of each row ``[n 1]``.
+        sizes: Positions of each row of each example ``[n k]``.
     """
 
     def __init__(
@@ -142,6 +144,8 @@ class TextInputs:
         pieces: Pieces,
         vocabulary: Vocabulary,
         max_length: int,
+        layout: LayoutName = "cls_sep",
+        both_orders: bool = False,
     ) -> None:
         self.examples, count = examples, len(examples)
         starts, counts = pieces.bounds[:-1], np.diff(pieces.bounds)
@@ -150,8 +154,13 @@ class TextInputs:
         else:
             left = truncated(counts[:count], counts[count:], max_length - 3)
             parts = [(starts[:count], starts[:count] + left[0]), (starts[count:], starts[count:] + left[1])]
-        self.rows = Segments(pieces.ids, np.array(parts), vocabulary)
-        self.sizes = self.rows.lengths[:, None]
+        bounds = np.array(parts)
+        if both_orders:
+            left = truncated(counts[count:], counts[:count], max_length - 3)
+            other = [(starts[count:], starts[count:] + left[0]), (starts[:count], starts[:count] + left[1])]
+            bounds = np.stack([bounds, np.array(other)], -1).reshape(2, 2, -1)  # one after the other
+        self.rows = Segments(pieces.ids, bounds, vocabulary, layout)
+        self.sizes = self.rows.lengths.reshape(count, -1)
         labels = examples.labels
         self.labels = labels.astype(np.float32) if labels.dtype.kind == "f" else labels
 
@@ -160,17 +169,18 @@ class TextInputs:
 
     def batch(self, indices: np.ndarray) -> Example:
         """The examples with these numbers as rows ``[b t]``, padded to the longest of them."""
-        indices = np.asarray(indices, dtype=np.int64)
-        example = Example.of(self.rows.tokens(indices))
-        rows, length = example.inputs.ids.shape
-        example.targets[LABEL] = Target(torch.arange(rows) * length, torch.from_numpy(self.labels[indices]))
+        indices, orders = np.asarray(indices, dtype=np.int64), self.sizes.shape[1]
+        example = Example.of(self.rows.tokens((indices[:, None] * orders + np.arange(orders)).ravel()))
+        first = torch.arange(len(indices)) * (orders * example.inputs.ids.shape[1])
+        example.targets[LABEL] = Target(first, torch.from_numpy(self.labels[indices]))
         return example
 
 
 class TextHead(Head):
-    """One answer per row: what stands for it, BERT's pooler tanh(W h + b), dropout, a linear layer.
+    """One answer per item: what stands for its row, BERT's pooler tanh(W h + b), dropout, a linear layer.
 
-    With BERT's reader and pooler this is its classifier (Devlin et al. 2019, section 4.1).
+    Of several rows, which are the orders of two texts, the vectors that the linear layer would read are added. With
+    BERT's reader and pooler this is its classifier (Devlin et al. 2019, section 4.1).
 
     Args:
         hidden_size: Width d of the backbone, and of the pooler.
@@ -178,13 +188,22 @@ class TextHead(Head):
         dropout: Dropout on the vector that the linear layer reads.
         reader: What stands for a row, a name of ``READERS``.
         pooler: Whether there is a pooler.
+        orders: Rows per item whose vectors are added.
     """
 
+    target = LABEL
+
     def __init__(
-        self, hidden_size: int, outputs: int, dropout: float, reader: ReaderName = "first", pooler: bool = True
+        self,
+        hidden_size: int,
+        outputs: int,
+        dropout: float,
+        reader: ReaderName = "first",
+        pooler: bool = True,
+        orders: int = 1,
     ) -> None:
         super().__init__()
-        self.reader = READERS[reader]
+        self.reader, self.orders = READERS[reader], orders
         width = self.reader.widths * hidden_size
         self.pooler = nn.Linear(width, hidden_size) if pooler else None
         self.dropout = nn.Dropout(dropout)
@@ -193,11 +212,13 @@ class TextHead(Head):
             nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, hidden: Float[Tensor, "b t d"], example: Example) -> Float[Tensor, "n k"]:
+    def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
         """The outputs, from what stands for each row."""
-        vectors = self.reader.read(hidden, example.inputs)
+        vectors = self.reader.read(encoded.last, example.inputs)
         if self.pooler is not None:
             vectors = torch.tanh(self.pooler(vectors))
+        if self.orders > 1:
+            vectors = vectors.unflatten(0, (-1, self.orders)).sum(1)
         return self.output(self.dropout(vectors))
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
@@ -228,10 +249,13 @@ class Texts(Shape):
     Attributes:
         labels: Names of the classes in the order of their numbers; empty in regression.
         pair: Whether an example is two texts.
+        symmetric: Whether the two may change places, as where likeness is asked.
     """
 
     labels: tuple[str, ...] = ()
     pair: bool = False
+    symmetric: bool = False
+    layouts = frozenset(LAYOUTS)
     measures = {name: metric.description for name, metric in METRICS.items()} | {
         "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
     }
@@ -319,11 +343,13 @@ class Texts(Shape):
         self, examples: TextExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> TextInputs:
         """The examples as rows of at most ``max_length`` positions."""
-        return TextInputs(examples, pieces, vocabulary, settings.max_length)
+        both = self.rows_of(settings) > 1
+        return TextInputs(examples, pieces, vocabulary, settings.max_length, settings.layout, both)
 
     def head(self, hidden_size: int, settings: FineTuning) -> TextHead:
         """A new `TextHead`."""
-        return TextHead(hidden_size, self.outputs, settings.dropout, settings.reader or "first", settings.pooler)
+        reader, orders = settings.reader or "first", self.rows_of(settings)
+        return TextHead(hidden_size, self.outputs, settings.dropout, reader, settings.pooler, orders)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: TextInputs) -> np.ndarray:
         """Class numbers, or real numbers in regression ``[n]``."""

@@ -304,14 +304,16 @@ def test_weights_of_another_kind_do_not_fit():
 @pytest.mark.parametrize("direction", ["left_to_right", "two_way"])
 @pytest.mark.parametrize("layers", ["embeddings", "last", "weighted_sum_all", "concat_last_four"])
 def test_frozen_layers_feed_a_head(direction, layers):
-    settings = TINY.but(num_layers=8, direction=direction)
+    ways = {"model.direction": direction, "objectives.lm.direction": direction, "model.num_layers": 8}
+    system = SYSTEMS["roberta_base"].but(**LSTM | ways)
+    settings = system.model
     features = Features(layers=layers, bilstm_layers=0)
     frozen = FrozenFeatures(settings.build(50), settings, features)
     example = Example.of(make_tokens())
     states = frozen(example).last
     assert states.shape == (4, 16, frozen.hidden_size)
     tuning = FineTuning(features=features)
-    assert tuning.flops_per_sequence(settings, 16, 1.0) >= settings.flops_per_sequence(16)
+    assert tuning.flops_per_sequence(system, 16, 1.0) >= settings.flops_per_sequence(16)
 
 
 def test_more_layers_than_it_has_are_refused():

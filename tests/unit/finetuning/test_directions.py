@@ -108,8 +108,7 @@ def test_new_knobs_leave_other_runs_alone(tiny, toy):
 
 
 def test_work_of_the_bilstm_is_counted(tiny):
-    model = tiny.model
-    plain, more = (SETTINGS.but(bilstm_layers=n).flops_per_sequence(model, 16, 1.0) for n in (0, 1))
+    plain, more = (SETTINGS.but(bilstm_layers=n).flops_per_sequence(tiny, 16, 1.0) for n in (0, 1))
     assert more - plain == 3 * 16 * 2 * (2 * 4 * 8 * (16 + 8))  # gates of two directions, each 8 wide, reading 16
 
 

@@ -120,7 +120,7 @@ def test_an_encoder_with_too_few_layers_is_refused(tiny):
     with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers; the encoder is 3 deep"):
         Features().chosen(3)
     with pytest.raises(ConfigError, match=r"takes 4 layers; the encoder is 1 deep"):
-        FinetuningRun(tiny, "toy", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
+        FinetuningRun(tiny, "sst2", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
 
 
 # --- what is kept

@@ -15,10 +15,12 @@ from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.shapes.texts import LABEL, Row, TextHead, Texts, summed_loss
 from tests.toy import toy_task
+from tests.toy_shapes import last_states
 
 SETTINGS = FineTuning().but(
     **{"epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
 )
+
 QUIET = {
     "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
     "num_sanity_val_steps": 0, "accelerator": "cpu",
@@ -54,7 +56,7 @@ def test_the_head_is_berts():
     example = Example(None, None, {LABEL: Target(torch.tensor([0, 2, 4]), torch.zeros(3))})
     hidden = states[:, 0]
     expected = torch.tanh(hidden @ head.pooler.weight.T + head.pooler.bias) @ head.output.weight.T + head.output.bias
-    assert torch.allclose(head(states, example), expected)
+    assert torch.allclose(head(last_states(states), example), expected)
     assert max(float(layer.weight.detach().abs().max()) for layer in (head.pooler, head.output)) <= 0.04
 
 

@@ -62,7 +62,7 @@ def test_a_tuned_model_is_read_again(tiny, toy, tmp_path):
     right = 0
     for example in tuning.data.val_dataloader():
         with torch.no_grad():
-            given = head(backbone(example).last, example).argmax(1)
+            given = head(backbone(example), example).argmax(1)
         right += int((given == example.targets["label"].ids).sum())
     assert right / len(tuning.data.dev) == pytest.approx(fitted.metrics["toy.accuracy"])
 

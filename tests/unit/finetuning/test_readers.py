@@ -13,7 +13,7 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.weights import WEIGHTS
 from tests.toy import toy_task
-from tests.toy_shapes import TOYS
+from tests.toy_shapes import TOYS, last_states
 from tests.unit.finetuning.test_finetune import weights
 
 SETTINGS = FineTuning().but(
@@ -132,7 +132,7 @@ def test_every_reader_learns_and_is_read_again(tiny, tmp_path, reader, pooler):
     right = 0
     for example in tuning.data.val_dataloader():
         with torch.no_grad():
-            right += int((head(backbone(example).last, example).argmax(1) == example.targets["label"].ids).sum())
+            right += int((head(backbone(example), example).argmax(1) == example.targets["label"].ids).sum())
     assert right / len(tuning.data.dev) == pytest.approx(fitted.metrics["toy_pairs.accuracy"])
 
 
@@ -256,7 +256,7 @@ def test_without_a_reader_it_is_berts_classifier_to_the_bit(tiny, precision):
         torch.manual_seed(3)
         head, hidden = make(), torch.randn(*example.inputs.ids.shape, 16, requires_grad=True)
         with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-            outputs = head(hidden) if isinstance(head, _Berts) else head(hidden, example)
+            outputs = head(hidden) if isinstance(head, _Berts) else head(last_states(hidden), example)
         outputs.float().square().sum().backward()
         found.append([outputs, hidden.grad, *(part for p in head.parameters() for part in (p, p.grad))])
     for ours, berts in zip(*found, strict=True):

@@ -12,7 +12,7 @@ from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.baselines.lexical import by_words
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.shapes.choice import RIGHT, Choice, ChoiceHead, Question
-from tests.toy_shapes import encoded, letters, shown
+from tests.toy_shapes import encoded, last_states, letters, shown
 
 PAIR = Choice(2)
 
@@ -93,7 +93,7 @@ def test_the_head_is_berts_vector(encoder):
     states = torch.randn(*example.inputs.ids.shape, 4)
     pooled = torch.tanh(states[:, 0] @ head.pooler.weight.T + head.pooler.bias)
     expected = (pooled @ head.output.weight[0]).view(2, 2)
-    outputs = head(states, example)
+    outputs = head(last_states(states), example)
     assert torch.allclose(outputs, expected)
     logs = expected.log_softmax(1)
     assert torch.allclose(head.loss(outputs, example), -(logs[0, 1] + logs[1, 0]))

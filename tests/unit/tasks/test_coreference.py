@@ -15,7 +15,7 @@ from lightning_modules.tasks.shapes.coreference import (
     MentionHead,
     words_of,
 )
-from tests.toy_shapes import encoded, letters, shown
+from tests.toy_shapes import encoded, last_states, letters, shown
 
 SHAPE = Coreference()
 METRICS = tuple(SHAPE.measures)
@@ -81,7 +81,7 @@ class TestHead:
         inputs = encoded(read(made(text, "his", "ab", "cd"), made(text, "his", "cd", "ab")), SHAPE, encoder, 16)
         example = inputs.batch(np.arange(2))
         states = torch.randn(1, example.inputs.ids.shape[1], 4).expand(2, -1, -1)
-        one, other = head(states, example)
+        one, other = head(last_states(states), example)
         assert torch.allclose(one[[1, 0, 2]], other)
         assert one[2] == 0
         assert one[0] != one[1]
@@ -93,7 +93,7 @@ class TestHead:
         states = torch.randn(*example.inputs.ids.shape, 4)
         pronoun, _, name = (states[0, ends].flatten() for ends in inputs.ends[0])
         hidden = torch.tanh(head.hidden(torch.cat([pronoun, name, pronoun * name])))
-        outputs = head(states, example)
+        outputs = head(last_states(states), example)
         assert torch.allclose(outputs[0, 1], head.output(hidden)[0])
         assert torch.allclose(head.loss(outputs, example), -outputs.log_softmax(1)[0, 0])
         assert head.count(example) == 1

@@ -15,6 +15,7 @@ from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.spelling import Spelling
 from lightning_modules.tasks.reading.windows import SpanInputs
 from lightning_modules.tasks.shapes.span import SpanHead, Spans
+from tests.toy_shapes import last_states
 
 LETTERS = "abcdefghij"
 TEXT = [*LETTERS, *(f"{a}{b}{c} ({c}{a}) {b}." for a in LETTERS for b in LETTERS for c in LETTERS), "São 1990, ß"] * 3
@@ -204,7 +205,7 @@ def test_the_loss_is_two_cross_entropies_without_padding(encoder):
     inputs = inputs_of(list(random_questions(6)), encoder)
     example, head = inputs.batch(np.arange(len(inputs))), SpanHead(4)
     outputs = torch.randn(*example.inputs.ids.shape, 2, generator=torch.Generator().manual_seed(0))
-    assert head(torch.zeros(*example.inputs.ids.shape, 4), example).shape == outputs.shape
+    assert head(last_states(torch.zeros(*example.inputs.ids.shape, 4)), example).shape == outputs.shape
     expected = 0.0
     for row, size, (start, end) in zip(outputs, inputs.sizes[:, 0].tolist(), inputs.targets.tolist(), strict=True):
         expected += (

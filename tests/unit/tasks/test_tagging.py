@@ -12,7 +12,7 @@ from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.datasets.columns import bio
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.shapes.tagging import TAG, Sentence, Tagging, TagHead, entities
-from tests.toy_shapes import encoded, letters, shown
+from tests.toy_shapes import encoded, last_states, letters, shown
 
 SHAPE = Tagging(("X", "Y"))
 TAGS = SHAPE.tags
@@ -118,7 +118,7 @@ def test_the_head_reads_each_row_by_itself():
     assert shape.head(4, type("S", (), {"dropout": 0.1})).output.weight.shape == (5, 4)
     target = type("T", (), {"where": torch.tensor([1, 4, 5]), "ids": torch.tensor([0, 1, 2])})
     example = type("E", (), {"targets": {TAG: target}, "inputs": type("I", (), {"ids": hidden[..., 0]})})
-    outputs = head(hidden, example)
+    outputs = head(last_states(hidden), example)
     assert torch.allclose(outputs, head.output(hidden.reshape(6, 4)[[1, 4, 5]]))
     assert [len(found) for found in head.by_item(outputs, example)] == [1, 2]
 

@@ -1,0 +1,64 @@
+"""Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
+
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.system import System
+from lightning_modules.tasks.reading.layout import LAYOUTS
+from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.table import task_named
+
+
+def check(system: System, task: str, settings: FineTuning) -> None:
+    """Checks what the settings ask of the task and of the pretrained system.
+
+    Args:
+        system: The pretrained system.
+        task: The name of the task.
+        settings: The fine-tuning settings.
+
+    Raises:
+        ConfigError: With every problem, its path below ``finetuning``.
+    """
+    wrong = [_layout(name, settings) for name in (task, settings.first) if name]
+    wrong += [_language_model(system, settings), _transferred(system, settings)]
+    if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
+        raise ConfigError(found)
+
+
+def _layout(task: str, settings: FineTuning) -> tuple[str, str] | None:
+    shape = task_named(task).shape
+    if settings.layout in shape.layouts:
+        return None
+    row = LAYOUTS[settings.layout].words[1]
+    return "layout", (
+        f"{task} is answered from single positions, which {settings.layout} has no rows for ({row}); its rows are "
+        f"{' or '.join(sorted(shape.layouts))}: set finetuning.{task}.layout to it, or leave out {task}"
+    )
+
+
+def _language_model(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    lm = system.objectives.lm
+    if not settings.auxiliary_lm or (lm is not None and lm.direction == "left_to_right"):
+        return None
+    objectives = ", ".join(name for name, _ in system.objectives.present())
+    trained = f"to read {lm.direction}" if lm else f"by {objectives}, not to predict next tokens"
+    return "auxiliary_lm", (
+        f"{settings.auxiliary_lm:g} goes on with a left-to-right language model, and this one was pretrained "
+        f"{trained}: set it to 0, or pretrain with objectives.lm.direction left_to_right"
+    )
+
+
+def _transferred(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    count, model = settings.layers_transferred, system.model
+    if count is None:
+        return None
+    if count > model.depth:
+        stack = "each stack" if model.stacks > 1 else "the model"
+        text = f"{count} is more than the {model.depth} layers of {stack}; give 0 to {model.depth}"
+        return "layers_transferred", text
+    whole = [n for n in range(model.depth + 1) if not model.shared_across(n)]
+    if count in whole:
+        return None
+    return "layers_transferred", (
+        f"{count} would part layers that share their weights (model.sharing {model.get('sharing')}); give "
+        f"{', '.join(map(str, whole))}"
+    )

@@ -1,0 +1,208 @@
+"""The language model's loss beside a task's: its head, its weight, its counts, its work; and what has no such model."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from pytorch_lightning import Trainer
+
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError
+from lightning_modules.finetuning.finetune import TASK
+from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.tasks import TASKS, FineTuning, fitting, pins
+from lightning_modules.training.weights import WEIGHTS, keep_weights
+from tests.toy import toy_task
+from tests.toy_shapes import TOYS
+
+SETTINGS = FineTuning().but(
+    **{
+        "epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2, "dropout": 0.0,
+        "layout": "extract", "pooler": False, "auxiliary_lm": 0.5,
+    }
+)  # fmt: skip
+READS = {
+    "left_to_right": {
+        "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right",
+        "model.embedding_dropout": 0.0, "model.dropout": 0.0, "model.attention_dropout": 0.0,
+    },
+    "right_to_left": {
+        "objectives.mlm": None, "objectives.lm.direction": "right_to_left", "model.direction": "right_to_left",
+    },
+    "both": {},
+    "masked, left to right": {"model.direction": "left_to_right"},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), *TOYS.values()):
+        monkeypatch.setitem(TASKS, task.name, task)
+    monkeypatch.setattr(pins, "pinned", dict)
+
+
+@pytest.fixture
+def gpt(tiny):
+    return tiny.but(**READS["left_to_right"])
+
+
+@pytest.fixture
+def weights(gpt, tmp_path):
+    """The weights of a model whose head is unlike any fresh one."""
+    module = gpt.build(seed=3)
+    with torch.no_grad():
+        for parameter in module.heads.parameters():
+            parameter.add_(torch.randn(parameter.shape) / 10)
+    keep_weights(module, tmp_path)
+    return tmp_path / WEIGHTS
+
+
+def step_of(module, example):
+    module.zero_grad()
+    module.training_step(example, 0).backward()
+    return {name: parameter.grad.clone() for name, parameter in module.named_parameters() if parameter.grad is not None}
+
+
+def prepared(gpt, task, weights, **changes):
+    return FinetuningRun(gpt, task, SETTINGS.but(**changes), 0, weights)
+
+
+@pytest.mark.parametrize("task", ["toy", "toy_pairs", "toy_options"])
+def test_the_pretrained_head_is_asked_for_every_next_piece_of_every_row(gpt, weights, task):
+    """Counted one by one: the first piece from [start], wrong options included, symbols and padding never."""
+    tuning = prepared(gpt, task, weights)
+    module = tuning.build().eval()
+    assert module.heads.lm.vocabulary.bias.abs().max() > 0.1, "it is the pretrained one"
+    example = next(iter(tuning.data.train_dataloader()))
+    encoded = module.backbone(example)
+    tokens, expected, count = example.inputs, 0.0, 0
+    for row in range(len(tokens.ids)):
+        for place in range(tokens.ids.shape[1] - 1):
+            if tokens.real[row, place + 1] and not tokens.special[row, place + 1]:
+                logits = module.heads.lm.vocabulary(encoded.last[row, place][None], encoded)
+                assert logits.shape[1] == 64, "no new symbol can be predicted"
+                expected += F.cross_entropy(logits, tokens.ids[row, place + 1][None]).item()
+                count += 1
+    total, counted, weight = module.terms(encoded, example)["next"]
+    assert counted == count == int((tokens.real & ~tokens.special).sum())
+    assert weight == 0.5
+    assert total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_gradient_is_that_of_the_task_and_half_that_of_the_language_model(gpt, weights):
+    halved, alone = (prepared(gpt, "toy_pairs", weights, auxiliary_lm=value) for value in (0.5, 0.0))
+    example = next(iter(halved.data.train_dataloader()))
+    module, both = halved.build(), step_of(halved.build(), example)
+    task = step_of(alone.build(), alone.data.train.batch(next(iter(alone.data.train_dataloader().epoch(0)))))
+    encoded = module.backbone(example)
+    total, count, _ = module.terms(encoded, example)["next"]
+    (0.5 * total / count).backward()
+    lm = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    assert any(name.startswith("heads.") for name in lm)
+    for name, found in both.items():
+        parts = [grads[name] for grads in (task, lm) if name in grads]
+        assert torch.allclose(found, sum(parts), atol=1e-6), name
+    assert not torch.allclose(both["backbone.embeddings.word.weight"], task["backbone.embeddings.word.weight"])
+
+
+def test_micro_batches_have_the_gradient_of_the_whole_batch(gpt, weights):
+    """Rows of uneven lengths: a mean of means would weigh short rows more, in either term."""
+    tuning = prepared(gpt, "toy_options", weights)
+    inputs = tuning.data.train_dataloader().inputs
+    order = np.argsort(inputs.sizes.max(1), kind="stable")
+    numbers = np.concatenate([order[:5], order[-2:]])
+    whole = step_of(tuning.build(), inputs.batch(numbers))
+    module, parts = tuning.build(), [inputs.batch(part) for part in (numbers[:5], numbers[5:])]
+    counts = dict.fromkeys((TASK, "next"), 0.0)
+    for part in parts:
+        for name, (_, count, _) in module.terms(module.backbone(part), part).items():
+            counts[name] += count
+    assert counts[TASK] == 7
+    module.trainer = Trainer(accumulate_grad_batches=2, logger=False, enable_checkpointing=False)
+    module.zero_grad()
+    for part in parts:
+        (module.training_step(replace(part, counts=counts), 0) / 2).backward()  # Lightning divides by their number
+    for name, parameter in module.named_parameters():
+        if parameter.grad is not None:
+            assert torch.allclose(parameter.grad, whole[name], atol=1e-6), name
+
+
+def test_at_weight_0_it_is_absent_to_the_bit(gpt, weights, tmp_path):
+    settings = FineTuning().but(**{**SETTINGS.to_dict(), "auxiliary_lm": 0.0})
+    plain = finetune(prepared(gpt, "toy", weights, auxiliary_lm=0.0), tmp_path / "plain")
+    usual = finetune(FinetuningRun(gpt, "toy", settings, 0, weights), tmp_path / "usual")
+    assert plain.metrics == usual.metrics
+    assert "toy.train_next_loss" not in plain.metrics
+    module = prepared(gpt, "toy", weights, auxiliary_lm=0.0).build()
+    assert not [name for name in module.state_dict() if name.startswith("heads")]
+
+
+def test_it_trains_is_recorded_and_opens_again(gpt, weights, tmp_path):
+    tuning = prepared(gpt, "toy", weights, epochs=8)
+    fitted = finetune(tuning, tmp_path / "tuned")
+    curve = fitted.curve["toy.train_next_loss"]
+    assert curve[-1] < curve[0]
+    assert fitted.metrics["toy.train_next_loss"] == curve[-1]
+    plain = finetune(prepared(gpt, "toy", weights, epochs=8, auxiliary_lm=0.0), tmp_path / "plain")
+    assert fitted.metrics["toy.dev_loss"] != plain.metrics["toy.dev_loss"]
+    assert fitted.metrics["toy.dev_loss"] < 1.0, "the task's alone"
+    backbone, head = finetuned(tuning, tmp_path / "tuned" / WEIGHTS)
+    example = tuning.data.dev.batch(np.arange(4))
+    assert head(backbone(example), example).shape == (4, 2)
+    after = FinetuningRun(gpt, "toy_pairs", SETTINGS, 0, tmp_path / "tuned" / WEIGHTS).build()
+    first = prepared(gpt, "toy", weights).build()
+    assert not after.heads.lm.vocabulary.bias.equal(first.heads.lm.vocabulary.bias), "the head that the first trained"
+
+
+def test_it_is_interrupted_and_goes_on_in_the_same_bits(gpt, weights, tmp_path):
+    from lightning_modules.training.recorder import Interrupted
+
+    tuning, calls = prepared(gpt, "toy", weights), []
+    whole = finetune(tuning, tmp_path / "whole")
+
+    def stop():
+        calls.append(1)
+        return len(calls) == 5
+
+    with pytest.raises(Interrupted):
+        finetune(tuning, tmp_path / "cut", stop=stop)
+    resumed = finetune(tuning, tmp_path / "cut")
+    assert resumed.curve == whole.curve
+
+
+def test_its_work_is_counted(gpt):
+    none, some, more = (SETTINGS.but(auxiliary_lm=w).flops_per_sequence(gpt, 16, 1.0) for w in (0.0, 0.5, 1.0))
+    assert some == more
+    assert some - none == 3 * gpt.objectives.lm.flops_per_sequence(16, gpt.model.size(64))
+
+
+def test_from_scratch_its_head_is_new(gpt):
+    tuning = prepared(gpt, "toy", None, from_scratch=True)
+    assert tuning.build().heads.lm.vocabulary.bias.abs().max() == 0
+
+
+def test_it_is_another_run(gpt):
+    pretrained = Run.pretraining(gpt, 0, dict.fromkeys(gpt.data.corpora, "aa"))
+    ids = {Run.finetuning_of(pretrained, "toy", "bb", SETTINGS.but(auxiliary_lm=w)).id for w in (0.0, 0.5, 1.0)}
+    assert len(ids) == 3
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("reads", ["right_to_left", "both", "masked, left to right"])
+    def test_of_models_that_were_not_pretrained_on_next_tokens(self, tiny, reads):
+        message = r"finetuning\.auxiliary_lm: 0\.5 goes on with a left-to-right language model.*set it to 0"
+        with pytest.raises(ConfigError, match=message):
+            fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS)
+        with pytest.raises(ConfigError, match=message):
+            FinetuningRun(tiny.but(**READS[reads]), "toy", SETTINGS, 0, None).networks()
+        fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS.but(auxiliary_lm=0.0))
+
+    def test_of_frozen_encoders_and_recurrent_heads(self):
+        with pytest.raises(ConfigError, match="a frozen encoder learns from no loss"):
+            FineTuning().but(**{"auxiliary_lm": 0.5, "features.layers": "last"})
+        with pytest.raises(ConfigError, match="reads the encoder and not a BiLSTM"):
+            FineTuning().but(auxiliary_lm=0.5, bilstm_layers=1)
+        with pytest.raises(ConfigError, match="auxiliary_lm"):
+            FineTuning().but(auxiliary_lm=-0.5)

@@ -1,0 +1,227 @@
+"""Fine-tuning with rows [start] a [delimiter] b [extract], in one order of the texts or in both."""
+
+import numpy as np
+import pytest
+import torch
+
+from ablations.planning import cells
+from ablations.schema.run import Run
+from lightning_modules.backbones.new_symbols import FIRST_NEW
+from lightning_modules.config import ConfigError
+from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.shapes.choice import ChoiceExamples
+from lightning_modules.tasks.shapes.texts import TextExamples, Texts
+from lightning_modules.training.weights import WEIGHTS, keep_weights, load_weights
+from tests.toy import toy_task
+from tests.toy_shapes import TOYS, last_states
+
+EXTRACT = FIRST_NEW + 2
+SETTINGS = FineTuning().but(
+    **{
+        "epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2,
+        "layout": "extract", "pooler": False,
+    }
+)  # fmt: skip
+QUIET = {"model.embedding_dropout": 0.0, "model.dropout": 0.0, "model.attention_dropout": 0.0}
+WAYS = ("left_to_right", "both")
+
+
+def alike(labels=("low", "high")):
+    """The task of pairs with texts that may change places."""
+    task = toy_task("toy_alike", shape="pair", labels=labels)
+    return task.__class__(**{**task.__dict__, "shape": Texts(labels, pair=True, symmetric=True)})
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), alike(), *TOYS.values()):
+        monkeypatch.setitem(TASKS, task.name, task)
+    monkeypatch.setattr(pins, "pinned", dict)
+
+
+def reading(tiny, direction="left_to_right"):
+    return tiny.but(**{"model.direction": direction, "model.num_layers": 2})
+
+
+def prepared(tiny, task, direction="left_to_right", weights=None, **changes):
+    return FinetuningRun(reading(tiny, direction), task, SETTINGS.but(**changes), 0, weights)
+
+
+@pytest.mark.parametrize("direction", WAYS)
+@pytest.mark.parametrize("task", ["toy", "toy_pairs", "toy_options"])
+def test_the_state_of_a_text_is_that_at_extract(tiny, task, direction):
+    """Wherever padding puts it in a batch, and nothing else of the row is read."""
+    tuning = prepared(tiny, task, direction)
+    _, head = tuning.networks()
+    example, head = tuning.data.train.batch(np.arange(12)), head.eval()
+    ids, states = example.inputs.ids, torch.randn(*example.inputs.ids.shape, 16)
+    assert example.inputs.real.sum(1).unique().numel() > 1
+    at_extract = states[ids == EXTRACT]
+    assert len(at_extract) == len(ids)
+    expected = at_extract @ head.output.weight.T + (0 if head.output.bias is None else head.output.bias)
+    outputs = head(last_states(states), example)
+    assert torch.allclose(outputs, expected.view_as(outputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("direction", WAYS)
+@pytest.mark.parametrize("changes", [{}, {"both_orders": True}], ids=["one order", "both"])
+def test_answers_do_not_depend_on_padding(tiny, direction, changes):
+    tuning = prepared(tiny, "toy_alike", direction, **changes)
+    module, inputs = tuning.build().eval(), tuning.data.train
+    order = np.argsort(inputs.sizes.max(1))
+    short, longest = int(order[3]), int(order[-1])
+    assert inputs.sizes[short].max() < inputs.sizes[longest].max()
+    alone, together = module(inputs.batch(np.array([short]))), module(inputs.batch(np.array([longest, short])))
+    assert torch.allclose(alone[0], together[1], atol=1e-6)
+
+
+def gradients(module, example):
+    module.training_step(example, 0).backward()
+    return module.backbone.embeddings.word.new.grad.abs().sum(1)
+
+
+@pytest.mark.parametrize(("task", "used"), [("toy", [0, 2]), ("toy_pairs", [0, 1, 2]), ("toy_options", [0, 1, 2])])
+def test_new_rows_learn(tiny, task, used):
+    tuning = prepared(tiny, task)
+    found = gradients(tuning.build(), tuning.data.train.batch(np.arange(6)))
+    assert (found > 0).nonzero()[:, 0].tolist() == used
+
+
+def test_the_table_of_pieces_and_its_head_keep_their_size(tiny):
+    """New symbols stand beside the vocabulary: they are no candidates of a softmax over it."""
+    tuning = prepared(tiny, "toy_pairs")
+    module = tuning.build()
+    assert module.backbone.get_parameter("embeddings.word.weight").shape == (64, 16)
+    encoded = module.backbone(tuning.data.train.batch(np.arange(2)))
+    assert encoded.table.shape == (64, 16)
+
+
+def test_only_the_new_rows_differ_from_the_usual_start(tiny, tmp_path):
+    system = reading(tiny)
+    keep_weights(system.build(seed=5), tmp_path)
+    usual, ours = (
+        prepared(tiny, "toy_pairs", weights=tmp_path / WEIGHTS, layout=layout).build().state_dict()
+        for layout in ("cls_sep", "extract")
+    )
+    assert ours.keys() - usual.keys() == {"backbone.embeddings.word.new"}
+    assert all(ours[name].equal(tensor) for name, tensor in usual.items())
+    again = prepared(tiny, "toy_pairs", weights=tmp_path / WEIGHTS).build().state_dict()
+    assert again["backbone.embeddings.word.new"].equal(ours["backbone.embeddings.word.new"])
+
+
+@pytest.mark.parametrize("task", ["toy", "toy_alike", "toy_options"])
+def test_it_trains_and_opens_again(tiny, task, tmp_path):
+    tuning = prepared(tiny, task, epochs=8, both_orders=True)
+    fitted = finetune(tuning, tmp_path)
+    assert fitted.metrics[f"{task}.accuracy"] > fitted.metrics[f"{task}.accuracy.majority"]
+    backbone, head = finetuned(tuning, tmp_path / WEIGHTS)
+    fresh = prepared(tiny, task, both_orders=True).networks()[0]
+    new = backbone.embeddings.word.new
+    assert not new.equal(fresh.embeddings.word.new)
+    inputs, right = tuning.data.dev, 0
+    labels = inputs.examples.labels
+    with torch.no_grad():
+        for batch in np.array_split(np.arange(len(inputs)), 4):
+            example = inputs.batch(batch)
+            right += int((head(backbone(example), example).argmax(1).numpy() == labels[batch]).sum())
+    assert right / len(inputs) == pytest.approx(fitted.metrics[f"{task}.accuracy"])
+
+
+def test_a_second_task_goes_on_with_the_rows_of_the_first(tiny, tmp_path):
+    finetune(prepared(tiny, "toy_pairs"), tmp_path)
+    after = prepared(tiny, "toy", weights=tmp_path / WEIGHTS).build()
+    kept = load_weights(tmp_path / WEIGHTS)["backbone.embeddings.word.new"]
+    assert after.backbone.embeddings.word.new.equal(kept)
+
+
+def swapped(examples):
+    return TextExamples(examples.second, examples.first, examples.labels)
+
+
+class TestBothOrders:
+    @pytest.mark.parametrize("direction", WAYS)
+    @pytest.mark.parametrize("pooler", [False, True])
+    def test_an_answer_is_the_same_for_both_orders_of_its_texts(self, tiny, direction, pooler):
+        """To the bit, long texts that are cut included; in one order it is not."""
+        for both in (True, False):
+            tuning = prepared(tiny, "toy_alike", direction, both_orders=both, pooler=pooler, max_length=8)
+            module, shape, data = tuning.build().eval(), TASKS["toy_alike"].shape, tuning.data
+            examples = data.train.examples
+            answers = []
+            for given in (examples, swapped(examples)):
+                pieces = Pieces.of(given.texts(), data.encoder)
+                inputs = shape.inputs(given, pieces, data.encoder.vocabulary, tuning.settings)
+                answers.append(module(inputs.batch(np.arange(24))))
+            assert torch.equal(*answers) == both
+
+    def test_the_vectors_of_both_rows_are_added(self, tiny):
+        tuning = prepared(tiny, "toy_alike", both_orders=True)
+        _, head = tuning.networks()
+        example = tuning.data.train.batch(np.arange(5))
+        states = torch.randn(*example.inputs.ids.shape, 16)
+        each = states[example.inputs.ids == EXTRACT].view(5, 2, 16)
+        expected = (each[:, 0] + each[:, 1]) @ head.output.weight.T + head.output.bias
+        assert torch.allclose(head.eval()(last_states(states), example), expected, atol=1e-6)
+
+    def test_a_pair_counts_once_in_the_loss_and_twice_in_the_work(self, tiny):
+        one, both = (prepared(tiny, "toy_alike", both_orders=value) for value in (False, True))
+        example = both.data.train.batch(np.arange(6))
+        assert both.build().head.count(example) == 6
+        assert np.array_equal(both.data.train_dataloader().shapes[:, 0], 2 * one.data.train_dataloader().shapes[:, 0])
+
+    def test_given_for_texts_that_cannot_change_places_it_is_refused(self):
+        with pytest.raises(ConfigError, match=r"finetuning\.rte\.both_orders: rte has no two texts that could change"):
+            cells.finetuning({"finetuning.rte.both_orders": True}, "rte")
+        assert cells.finetuning({"finetuning.mrpc.both_orders": True}, "mrpc").both_orders
+
+    def test_for_all_tasks_it_is_another_run_only_where_it_acts(self, tiny):
+        pretrained = Run.pretraining(reading(tiny), 0, dict.fromkeys(tiny.data.corpora, "aa"))
+
+        def same(task):
+            runs = (Run.finetuning_of(pretrained, task, "bb", SETTINGS.but(both_orders=on)) for on in (False, True))
+            return len({run.id for run in runs}) == 1
+
+        assert [same(task) for task in ("toy", "toy_pairs", "toy_options", "toy_alike")] == [True, True, True, False]
+
+
+def permuted(examples, orders):
+    """The questions with their options in other orders, and the labels with them."""
+    rows = np.take_along_axis(examples.rows, orders, 1)
+    labels = (orders == examples.labels[:, None]).argmax(1)
+    return ChoiceExamples(examples.known, examples.context, rows, labels, examples.groups, examples.questions)
+
+
+@pytest.mark.parametrize("layout", ["extract", "cls_sep"])
+def test_the_loss_of_questions_does_not_depend_on_the_order_of_their_options(tiny, layout):
+    tuning = prepared(tiny, "toy_options", layout=layout, dropout=0.0)
+    module, data = tuning.build().eval(), tuning.data
+    inputs, shape = data.train, TASKS["toy_options"].shape
+    orders = np.argsort(np.random.default_rng(0).random((len(inputs), 3)), axis=1)
+    examples = permuted(inputs.examples, orders)
+    pieces = Pieces.of(examples.texts(), data.encoder)
+    other = shape.inputs(examples, pieces, data.encoder.vocabulary, tuning.settings)
+    assert (other.examples.labels != inputs.examples.labels).any()
+    losses = [module.head.loss(module(batch), batch) for batch in (i.batch(np.arange(20)) for i in (inputs, other))]
+    assert torch.allclose(*losses, rtol=1e-6)
+    scores = [module(batch) for batch in (i.batch(np.arange(20)) for i in (inputs, other))]
+    assert torch.allclose(scores[0].gather(1, torch.from_numpy(orders[:20])), scores[1], atol=1e-6)
+
+
+def test_without_dropout_two_trainings_are_the_same_to_the_bit(tiny, tmp_path):
+    system = reading(tiny).but(**QUIET)
+    runs = [FinetuningRun(system, "toy_alike", SETTINGS.but(dropout=0.0, both_orders=True), 0, None) for _ in range(2)]
+    one, other = (finetune(run, tmp_path / str(number)).metrics for number, run in enumerate(runs))
+    assert one == other
+
+
+def test_a_new_layout_is_another_run_and_the_usual_one_no_change(tiny):
+    pretrained = Run.pretraining(reading(tiny), 0, dict.fromkeys(tiny.data.corpora, "aa"))
+
+    def made(**changes):
+        return Run.finetuning_of(pretrained, "toy", "bb", SETTINGS.but(layout="cls_sep").but(**changes)).id
+
+    assert made() == made(layout="cls_sep") == made(both_orders=False) == made(auxiliary_lm=0.0)
+    assert made() != made(layout="extract")
+    assert made(layout="extract") == made(layout="extract", reader="last"), "the reader that it has anyway"
