@@ -32,7 +32,8 @@ def test_every_knob_of_a_system_is_stated(name, scale):
     known = [path for path in known_knobs() if not path.startswith(FINETUNING) and path not in LABELS]
     parts = {path.rpartition(".")[0] for path in known}
     kinds = {path: entry.base[path] for path in entry.base if is_kind(System, path)}
-    stated |= {path.removesuffix(".kind") for path in varied(grid) if is_kind(System, path)}  # starts from its defaults
+    own = {*entry.set, *grid.set, *varied(grid)}
+    stated |= {path.removesuffix(".kind") for path in own if is_kind(System, path)}  # starts from its defaults
     silent = [
         path
         for path in known
