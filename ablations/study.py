@@ -19,7 +19,7 @@ from ablations.core.shown import Shown
 from ablations.core.store import Records
 from ablations.figures import grid_figures
 from ablations.figures.style import Drawing
-from ablations.literature import published_tables
+from ablations.literature import published_tables, systems
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
 from ablations.pages import equal_compute, report, runs_table, tables, task_table
@@ -149,11 +149,15 @@ class Study:
             shown[name.replace("flops", "FLOPs").replace(" a ", " per ")] = source.map(formatting.quantity)
             if name == "parameters" and len(set(rows["embeddings"])) > 1:
                 shown["of which embeddings"] = rows["embeddings"].map(formatting.quantity)
+        if rows["predictions a token"].round(9).nunique() > 1:
+            shown["predictions per step"] = rows["predictions a step"].map(formatting.quantity)
+            shown["predictions per 100 tokens"] = (100 * rows["predictions a token"]).map("{:.1f}".format)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         if "search runs" in rows:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
-        notes = [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
+        notes = [formatting.markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
+        notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
         notes[:0] = [trunk_line(planned)] if planned.trunks else []
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([_frame_table(shown), cost_line(planned), *notes]), rows)

@@ -39,6 +39,7 @@ include_patterns = [
     "results/*/*/README.md",
     "results/*/*/notebook.ipynb",
     "results/published/parameters.md",
+    "results/published/systems.md",
     "results/statistics/README.md",
 ]
 exclude_patterns = ["docs/_*", "docs/site_extension", "docs/api_introduction.md", "**/.ipynb_checkpoints"]

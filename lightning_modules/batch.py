@@ -200,8 +200,8 @@ class Example(_Movable):
 
 @dataclass
 class Encoded:
-    """The output of a backbone. ``layers[0]`` is the embedding output, ``layers[-1]`` equals ``last``
-    unless a final normalisation follows the last layer.
+    """The output of a backbone. ``layers[0]`` is the embedding output, which may have another width than the others;
+    ``layers[-1]`` equals ``last`` unless a final normalisation follows the last layer.
 
     A backbone may compute its last layer only where it is read (`Example.read`). Then ``last`` is NaN elsewhere, so
     that a loss that reads more is none, and ``layers`` ends before the last layer.
@@ -211,7 +211,7 @@ class Encoded:
     `BEGIN`; without a carry none is returned. A backbone that has none refuses it.
     """
 
-    layers: list[Float[Tensor, "b t d"]]
+    layers: list[Float[Tensor, "b t _"]]
     last: Float[Tensor, "b t w"]  # as wide as the layers unless something else reads them, such as a BiLSTM
     table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied
     carry: Any = None

@@ -200,6 +200,12 @@ def is_kind(cls: type[Settings], path: str) -> bool:
     return path.endswith("kind") and path in paths(cls) and "kinds" in _extra(paths(cls)[path])
 
 
+def has_knob(cls: type[Settings], path: str, part: str, kind: str) -> bool:
+    """Whether the knob at a path remains one if the part whose ``kind`` is at another path is of some kind."""
+    below = path.startswith(part.removesuffix("kind"))
+    return not below or path not in paths(cls) or kind in _extra(paths(cls)[path]).get("kinds", (kind,))
+
+
 @functools.cache
 def paths(cls: type[Settings], prefix: str = "") -> dict[str, FieldInfo]:
     """Every dotted path of a settings class, branches and the knobs of all kinds included, with its field."""

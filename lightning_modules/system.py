@@ -5,7 +5,6 @@ seed. `config.diff` compares two systems field by field, and ``but`` changes any
 """
 
 import functools
-import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +13,8 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules.backbones import Transformer
+from lightning_modules.backbones import AnyBackbone, Transformer
+from lightning_modules.backbones.backbone import ONE_SIDE
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, label
@@ -37,7 +37,7 @@ class System(Settings):
 
     name: str = label("", "Name of the system.")
     paper: str = label("", "Publication.")
-    model: Transformer = Transformer()
+    model: AnyBackbone = Transformer()
     objectives: Objectives = Objectives(mlm=MaskedLM())
     format: InputFormat = InputFormat()
     data: Data = Data()
@@ -48,7 +48,7 @@ class System(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        length, table = self.format.sequence_length, self.model.resolved().max_positions
+        length, table = self.format.sequence_length, self.model.longest
         if table and length > table:
             raise ValueError(
                 f"format.sequence_length {length} is longer than model.max_positions {table}: "
@@ -56,16 +56,7 @@ class System(Settings):
             )
         self._check_needs()
         self._check_directions()
-        chain = (*self.training.warm_start, self.model.num_layers)
-        if any(deeper <= shallower for shallower, deeper in itertools.pairwise((0, *chain))):
-            raise ValueError(
-                f"training.warm_start {list(self.training.warm_start)} must be ascending depths "
-                f"below model.num_layers {self.model.num_layers}"
-            )
-        if chain[0] < self.model.sharing_groups:
-            raise ValueError(
-                f"training.warm_start: {self.model.sharing_groups} sharing_groups need as many layers, not {chain[0]}"
-            )
+        self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
             self._check_start()
         return self
@@ -110,16 +101,14 @@ class System(Settings):
 
     def _check_directions(self) -> None:
         """Checks that held-out text is looked at in a direction that the model has."""
-        model, lm = self.model.direction, self.objectives.lm
-        if self.evaluation.direction != "both" and (lm is not None or model in ("left_to_right", "right_to_left")):
+        lm, restricted = self.objectives.lm, self.evaluation.direction != "both"
+        if restricted and (lm is not None or ONE_SIDE not in self.model.supports):
             raise ValueError(
-                f"evaluation.direction {self.evaluation.direction} restricts a masked model that sees both sides; "
-                "leave it at both for other models"
+                f"evaluation.direction {self.evaluation.direction} restricts a masked transformer that sees both "
+                "sides; leave it at both for other models"
             )
         if self.evaluation.words and lm is not None:
             raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
-        if self.training.warm_start and model == "two_way":
-            raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
 
     def ancestor(self) -> Self | None:
         """The system whose weights initialise this one; None if training starts from random weights."""
@@ -274,6 +263,22 @@ class System(Settings):
     def tokens(self, steps: int | None = None) -> int:
         """Positions presented in a training, or in its first steps; by tokens without padding, to one sequence."""
         return round(sum(positions * rows for positions, rows in self.shown(steps).items()))
+
+    def predictions_per_token(self) -> float:
+        """Expected tokens that are predicted for each position presented, full rows of one segment as in `flops`.
+
+        Two sentences in a row have one more special token, which a language model does not predict.
+        """
+        corrupter = self.objectives.corrupter
+        predicted = sum(
+            corrupter.expected_predictions(length, self.format.special_positions) * rows
+            for length, rows in self.shown().items()
+        )
+        return predicted / self.tokens()
+
+    def predictions_per_step(self) -> float:
+        """Expected tokens that are predicted in one optimiser step, the mean over a training."""
+        return self.predictions_per_token() * self.tokens_per_step()
 
     def flops(self, shown: Mapping[int, float] | None = None) -> float:
         """Floating-point operations of the matrix products of a training, backward = 2 x forward.

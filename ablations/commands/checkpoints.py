@@ -167,7 +167,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     checkpoint, started = interop.read(request.source), provenance.now()
     system = checkpoint.system
     encoder = interop.own_encoder(request.source, checkpoint.family.name, system.data.tokenizer.vocab_size)
-    request.settings.check_length(system.model.max_positions)
+    request.settings.check_length(system.model.longest)
     fitting.check(system, request.task, request.settings)
     if say:
         for note in checkpoint.notes:

@@ -26,6 +26,8 @@ from lightning_modules.analysis.attention_maps import (
     head_statistics,
     most_beyond,
 )
+from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.backbone import only
 from lightning_modules.config import ConfigError
 from lightning_modules.data.store import open_store, tokenizer_file
 from lightning_modules.data.text.encode import Encoder, as_example
@@ -109,8 +111,8 @@ class Inspection:
             if f"heldout.{name}" in metrics
         ]
         return Markdown(
-            f"Run `{self.run.id}`: {model.num_layers} layers of {model.num_heads} heads, {model.hidden_size} wide, "
-            f"positions `{model.positions}`, {quantity(self.system.data.tokenizer.vocab_size)} token types, trained on "
+            f"Run `{self.run.id}`: {model.described}, "
+            f"{quantity(self.system.data.tokenizer.vocab_size)} token types, trained on "
             f"{quantity(self.system.tokens())} tokens of "
             f"{markdown_text(', '.join(self.system.data.corpora))}.\n\n"
             f"Held-out loss in nats, lower is better: {', '.join(parts)}."
@@ -159,16 +161,19 @@ class Inspection:
         if where is None:
             return most_beyond(self.statistics[0])
         value = strict_yaml.value(where) if isinstance(where, str) else where  # papermill's -p makes text of it
-        model = self.system.model.resolved()
+        model = self._transformer()
         pair = list(value) if isinstance(value, (list, tuple)) else []
-        if len(pair) != 2 or not (
-            pair[0] in range(1, model.num_layers + 1) and pair[1] in range(1, model.num_heads + 1)
-        ):
-            shape = f"a layer from 1 to {model.num_layers} and a head from 1 to {model.num_heads}, such as [1, 1]"
+        if len(pair) != 2 or not (pair[0] in range(1, model.num_layers + 1) and pair[1] in range(1, model.heads + 1)):
+            shape = f"a layer from 1 to {model.num_layers} and a head from 1 to {model.heads}, such as [1, 1]"
             raise ConfigError([f"this model has no head {where!r}; name {shape}"])
         return pair[0] - 1, pair[1] - 1
 
+    def _transformer(self) -> Transformer:
+        """The settings of the model, whose attention is asked for."""
+        return only(self.system.model.resolved(), Transformer, "attention by head")
+
     def _read(self, sentence: str) -> tuple[list[Attention], list[str]]:
+        self._transformer()
         ids = self.encoder([" ".join(sentence.split())])[0].tolist()
         example = as_example(ids, self.encoder.vocabulary)
         pieces = [self.encoder.vocabulary.pieces[n] for n in example.inputs.ids[0].tolist()]
@@ -180,6 +185,7 @@ class Inspection:
     @cached_property
     def statistics(self) -> tuple[HeadStatistics, HeadStatistics]:
         """Averages of every head over held-out text: as learned, and with positions only."""
+        self._transformer()
         sequences = self.system.heldout_format.arrange(open_store(self.system.data, "heldout"))
         examples = HeldOut(sequences, _SEQUENCES, 32)
         return head_statistics(self.module.backbone, examples, self.encoder.vocabulary)
@@ -285,7 +291,7 @@ class Inspection:
     def _settings(self) -> "FineTuning":
         from lightning_modules.tasks import FineTuning
 
-        return FineTuning().but(max_length=min(_LONGEST, self.system.model.resolved().max_positions or _LONGEST))
+        return FineTuning().but(max_length=min(_LONGEST, self.system.model.longest or _LONGEST))
 
     def answer(self, question: str = example_texts.QUESTION, passage: str = example_texts.PASSAGE) -> Markdown:
         """The answer of a question-answering run of this model, if one with weights exists."""

@@ -40,6 +40,12 @@ _NUMBERS = (
     "amount", "mean", "low", "high", "n", "interpolated", "share", "difference", "difference low", "difference high",
     "difference n",
 )  # fmt: skip
+_ASKED = ("predictions per step", "predictions per 100 tokens")
+_ASKED_NOTE = (
+    "Predictions are the tokens asked about in pretraining, counted for full rows of one segment: a language model "
+    "predicts every token, a masked one those it hides. At equal tokens one has learned from several times as many "
+    "answers as the other; losses of different kinds of questions do not compare."
+)
 _SAME = 1e-9  # relative difference of two amounts that are equal up to rounding
 
 
@@ -210,18 +216,29 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     cells, by_unit = measured.cells, [compare(measured, unit) for unit in UNITS]
     if len({at.runs for equal in by_unit for at in equal.cells if at.runs}) < 2:
         return None
+    asked = _predictions(cells)
     paths, labelled = _paths(cells), [{at.cell.label: at for at in equal.cells} for equal in by_unit]
     rows = [(cell, [of_unit.get(cell.label) for of_unit in labelled]) for cell in cells]
     reading = Sheet(
-        [*map(path_text, paths), *(equal.heading for equal in by_unit)],
-        [[*_knobs(cell, paths), *(_mean(at) if at else "" for at in entries)] for cell, entries in rows],
+        [*map(path_text, paths), *(asked and _ASKED), *(equal.heading for equal in by_unit)],
+        [
+            [*_knobs(cell, paths), *asked.get(cell.label, ()), *(_mean(at) if at else "" for at in entries)]
+            for cell, entries in rows
+        ],
         left=len(paths),
-        notes=_notes(by_unit),
+        notes=[*_notes(by_unit), *(asked and [_ASKED_NOTE])],
     )
     everything = Sheet(
-        ["cell", *paths, *(f"{unit} {name}" for unit in UNITS for name in _NUMBERS)],
+        [
+            "cell",
+            *paths,
+            "predictions a step",
+            "predictions a token",
+            *(f"{unit} {name}" for unit in UNITS for name in _NUMBERS),
+        ],
         [
             [cell.label, *_knobs(cell, paths)]
+            + [cell.system.predictions_per_step(), cell.system.predictions_per_token()]
             + [entry for equal, at in zip(by_unit, entries, strict=True) for entry in _numbers(equal, at)]
             for cell, entries in rows
         ],
@@ -231,6 +248,18 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
         for equal in by_unit
     }
     return reading, everything, {"metric": METRIC, "readings": runs}
+
+
+def _predictions(cells: Sequence[Cell]) -> dict[str, list[Entry]]:
+    """Cell -> tokens predicted in a step, and of a hundred; empty where all cells predict the same share."""
+    systems = {cell.label: cell.system for cell in cells}
+    shares = {label: system.predictions_per_token() for label, system in systems.items()}
+    if len({round(share, 9) for share in shares.values()}) < 2:
+        return {}
+    return {
+        label: [quantity(system.predictions_per_step()), f"{100 * shares[label]:.1f}"]
+        for label, system in systems.items()
+    }
 
 
 def _numbers(equal: EqualCompute, at: CellAtBudget | None) -> list[Entry]:

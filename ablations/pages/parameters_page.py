@@ -10,6 +10,7 @@ from ablations.figures.parameters import draw
 from ablations.figures.style import svg
 from ablations.literature.configurations import Catalogue, read
 from ablations.literature.parameters import CLOSE, PARTS, Comparison, comparisons, millions, percent
+from ablations.pages import systems_page
 
 FOLDER = "published"  # in a results folder
 
@@ -70,7 +71,7 @@ def _notes(catalogue: Catalogue) -> list[str]:
 def publish(results_dir: Path) -> list[Path]:
     """Writes ``published/parameters`` as ``.md``, ``.csv``, ``.tex``, ``.json`` and ``.svg`` into a results folder.
 
-    The bytes depend only on the catalogue and the networks.
+    Beside it the page of `systems_page`. The bytes depend only on the catalogue and the networks.
 
     Returns:
         The files written.
@@ -89,4 +90,4 @@ def publish(results_dir: Path) -> list[Path]:
     paths = [results_dir / FOLDER / f"parameters.{end}" for end in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         store.write(path, text.encode())
-    return paths
+    return [*paths, *systems_page.publish(results_dir / FOLDER)]

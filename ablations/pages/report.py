@@ -360,6 +360,8 @@ def index(results_dir: Path) -> Path:
     if (results_dir / counts).is_file():
         about = "the papers' counts beside ours, made without records"
         head += f"[Parameters of published configurations]({counts}): {about}.\n\n"
+    if (results_dir / "published/systems.md").is_file():
+        head += "[Systems of 2018 to 2020](published/systems.md): sizes over the date, and told costs beside ours.\n\n"
     if (results_dir / "statistics" / "README.md").is_file():
         about = "coverage, false findings and power on simulated grids"
         head += f"[How far the statistics can be trusted](statistics/README.md): {about}.\n\n"

@@ -11,7 +11,7 @@ from typing import Any
 from ablations.literature.published_values import same
 from ablations.measurements.sides import agrees
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
-from lightning_modules.config import ConfigError, Problem, did_you_mean, is_kind
+from lightning_modules.config import ConfigError, Problem, did_you_mean, has_knob, is_kind
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning
@@ -337,7 +337,16 @@ class Workshop:
                 return System.read(changed)
             except ConfigError:
                 pass  # the code below raises it with every problem
-        return SYSTEMS[name].but(**{**self._common(name), **knobs})
+        return SYSTEMS[name].but(**{**self._suited(self._common(name), knobs), **knobs})
+
+    def _suited(self, common: Mapping[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """The common settings without those of the scale that a kind which a cell chooses does not have."""
+        kinds = {path: kind for path, kind in {**common, **knobs}.items() if is_kind(System, path)}
+        return {
+            path: value
+            for path, value in common.items()
+            if path in self._own or all(has_knob(System, path, part, kind) for part, kind in kinds.items())
+        }
 
     def _common(self, name: str) -> dict[str, Any]:
         """The settings of all cells of a system, without those of parts that neither the system nor the grid has."""

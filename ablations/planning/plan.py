@@ -181,6 +181,9 @@ class Plan:
             row |= {"parameters": cost.parameters, "embeddings": cost.embeddings}
             row |= {"steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
             row |= {"flops a token": cost.flops / cost.tokens, "flops a step": cost.flops / cost.steps}
+            system = cell.planned[0].system
+            row |= {"predictions a step": system.predictions_per_step()}
+            row |= {"predictions a token": system.predictions_per_token()}
             row |= {"seeds": len(cell.planned), "seconds a run": costing.seconds([cost], self.speed)}
             row["tasks"] = ", ".join(cell.tasks)
             row["state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

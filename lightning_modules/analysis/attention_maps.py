@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Example
+from lightning_modules.batch import Example, Unsupported
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.layers.attention import MultiHeadAttention, attention_weights
 
@@ -37,7 +37,12 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
     Args:
         backbone: An encoder with `MultiHeadAttention`; it is not changed.
         example: Its input.
+
+    Raises:
+        Unsupported: For an encoder without attention.
     """
+    if not any(isinstance(module, MultiHeadAttention) for module in backbone.modules()):
+        raise Unsupported("this encoder has no attention (model.kind); attention maps need a transformer")
     maps: list[Attention] = []
 
     def keep(module: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:

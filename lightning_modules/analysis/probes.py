@@ -106,18 +106,19 @@ def states(
 
 def _pooled(
     backbone: nn.Module, inputs: Inputs, pooling: str, chosen: Callable[[Encoded], list[torch.Tensor]]
-) -> np.ndarray:
-    """One vector per item from each of the chosen states ``[k n d]``, from one pass over the items."""
+) -> list[np.ndarray]:
+    """One vector per item from each of the chosen states, each ``[n d]``, from one pass over the items."""
     order, vectors, training = InOrder(inputs, _BATCH), [], backbone.training
     backbone.eval()
     with torch.no_grad():
         for example in order:
-            hidden = torch.stack(chosen(backbone(example))).float()
             real = example.inputs.real[:, :, None]
-            pooled = hidden[:, :, 0] if pooling == "first" else (hidden * real).sum(2) / real.sum(1)
-            vectors.append(pooled.numpy())
+            hidden = [states.float() for states in chosen(backbone(example))]
+            pooled = [h[:, 0] if pooling == "first" else (h * real).sum(1) / real.sum(1) for h in hidden]
+            vectors.append([states.numpy() for states in pooled])
     backbone.train(training)
-    return np.concatenate(vectors, 1)[:, np.argsort(order.order)]
+    back = np.argsort(order.order)
+    return [np.concatenate(batches)[back] for batches in zip(*vectors, strict=True)]
 
 
 def _layer(encoded: Encoded, layer: int | None) -> torch.Tensor:

@@ -7,7 +7,8 @@ reach. It is measured at initialisation and in float64, where a change of 1e-12 
 
 import torch
 
-from lightning_modules.backbones import Transformer
+from lightning_modules.backbones import AnyBackbone, Transformer
+from lightning_modules.backbones.backbone import only
 from lightning_modules.batch import Example, Tokens
 
 SHARE = 0.75  # of the sequence's length: how far away the changed token is
@@ -16,7 +17,7 @@ _VOCABULARY, _ROWS = 100, 4
 
 
 @torch.no_grad()
-def reach(model: Transformer, length: int, seed: int = 0) -> float:
+def reach(model: AnyBackbone, length: int, seed: int = 0) -> float:
     """The relative change of a state when one token at least `SHARE` of the length away is another one.
 
     Both ends of the sequence are read, where the direction allows it; the smaller change counts. A model of two
@@ -40,8 +41,13 @@ def reach(model: Transformer, length: int, seed: int = 0) -> float:
     return min(changes)
 
 
-def relative(model: Transformer, length: int, seed: int = 0) -> float:
-    """The reach of a model over that of the same one with learned positions."""
+def relative(model: AnyBackbone, length: int, seed: int = 0) -> float:
+    """The reach of a transformer over that of the same one with learned positions.
+
+    Raises:
+        ConfigError: For another kind of model.
+    """
+    model = only(model, Transformer, "a reach relative to learned positions")
     learned = model.but(positions="learned", rotary_size=None, max_positions=max(length, model.max_positions))
     return reach(model, length, seed) / reach(learned, length, seed)
 

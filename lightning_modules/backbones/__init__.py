@@ -1,6 +1,13 @@
-"""Encoders built from layers, with their settings. Backbones do not depend on objectives or systems."""
+"""Encoders with their settings. Backbones do not depend on objectives or systems."""
 
+from typing import Annotated
+
+from lightning_modules.backbones.backbone import Backbone, BackboneModule
+from lightning_modules.backbones.recurrent import Recurrent
 from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.backbones.transformer import Transformer
+from lightning_modules.config import ByKind
 
-__all__ = ["Transformer", "TransformerEncoder"]
+AnyBackbone = Annotated[Transformer | Recurrent, ByKind()]
+
+__all__ = ["AnyBackbone", "Backbone", "BackboneModule", "Recurrent", "Transformer", "TransformerEncoder"]

@@ -1,12 +1,28 @@
 """The input of the layers: the sum of word, position and segment embeddings."""
 
+from typing import Protocol
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.batch import Example
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.positions import sinusoids
+
+
+class Embedded(Protocol):
+    """The settings of an encoder as far as its embeddings read them."""
+
+    @property
+    def table_width(self) -> int: ...
+    @property
+    def segment_types(self) -> int: ...
+    @property
+    def embedding_norm(self) -> bool: ...
+    @property
+    def norm_eps(self) -> float: ...
+    @property
+    def embedding_dropout(self) -> float: ...
 
 
 class Embeddings(nn.Module):
@@ -14,18 +30,26 @@ class Embeddings(nn.Module):
 
     LayerNorm may be left out (GPT). Tables, LayerNorm and dropout have width e; the projection has a bias and no
     activation (ALBERT's released code, ``embedding_hidden_mapping_in``).
+
+    Args:
+        settings: The settings of the encoder.
+        vocab_size: Rows of the word table.
+        width: Width d of the output.
+        positions: ``learned`` or ``sinusoidal``; the others add no table.
+        max_positions: Rows of the position table.
     """
 
-    def __init__(self, settings: StackSettings, vocab_size: int) -> None:
+    def __init__(
+        self, settings: Embedded, vocab_size: int, width: int, positions: str = "none", max_positions: int = 0
+    ) -> None:
         super().__init__()
-        d = settings.hidden_size
-        e = settings.embedding_size or d
+        d, e = width, settings.table_width
         self.word = nn.Embedding(vocab_size, e)
         self.tables = nn.ModuleDict()
         if settings.segment_types:
             self.tables["segment"] = nn.Embedding(settings.segment_types, e)
-        self.position = nn.Embedding(settings.max_positions, e) if settings.positions == "learned" else None
-        fixed = sinusoids(settings.max_positions, e) if settings.positions == "sinusoidal" else None
+        self.position = nn.Embedding(max_positions, e) if positions == "learned" else None
+        fixed = sinusoids(max_positions, e) if positions == "sinusoidal" else None
         self.fixed: Tensor | None
         self.register_buffer("fixed", fixed, persistent=False)
         self.norm = nn.LayerNorm(e, eps=settings.norm_eps) if settings.embedding_norm else nn.Identity()

@@ -1,18 +1,23 @@
 """The settings of a stack of layers: sizes, parameter sharing, direction of attention, FLOPs."""
 
-from typing import Literal, Self
+import itertools
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from lightning_modules.batch import WIDE_TABLE, Direction, Size
-from lightning_modules.config import Settings, knob, once
+from lightning_modules.backbones.backbone import FIRST_SEES, ONE_SIDE, SEGMENTS, Backbone
+from lightning_modules.batch import WIDE_TABLE, Direction
+from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
 
 HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
 
 
-class StackSettings(Settings):
+class StackSettings(Backbone):
     """Embeddings and a stack of layers over them. Defaults are those of BERT-base (Devlin et al. 2019, section 3)."""
+
+    dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout", "attention_dropout")
 
     num_layers: int = knob(12, "Number of layers L; with two stacks, of both together.", ge=1)
     hidden_size: int = knob(768, "Width d of the residual stream.", ge=1)
@@ -119,7 +124,7 @@ class StackSettings(Settings):
                 "sharing_groups": 1 if alone else self.sharing_groups,
                 "num_heads": self.heads,
                 "ffn_size": self.inner_size,
-                "max_positions": self.max_positions if self.positions in ("learned", "sinusoidal") else 0,
+                "max_positions": self.longest,
                 "position_init_std": self._position_init_std(),
                 "rotary_size": (self.rotary_size or self.hidden_size // self.heads)
                 if self.positions == "rotary"
@@ -158,20 +163,50 @@ class StackSettings(Settings):
         return self.stacks * self.hidden_size
 
     @property
+    def embedded_width(self) -> int:
+        """Width of ``Encoded.layers[0]``: the embeddings are projected to that of the stream."""
+        return self.width
+
+    @property
+    def table_width(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def longest(self) -> int:
+        """Rows of the position table; 0 without one."""
+        return self.max_positions if self.positions in ("learned", "sinusoidal") else 0
+
+    @property
     def supports(self) -> frozenset[str]:
         """What objectives and input formats may ask for (`Objective.needs`, `InputFormat.gives`).
 
         Segment ids are read by every model: one with no segment table, or with one row, treats all segments alike
         (RoBERTa).
         """
-        blind = self.direction == "left_to_right"
-        first = frozenset() if blind else frozenset({"a first position that sees the text"})
-        wide = frozenset({WIDE_TABLE}) if self.embedding_size in (None, self.hidden_size) else frozenset()
-        return first | wide | {f"direction {self.direction}", "segment table"}
+        first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
+        sides = frozenset({ONE_SIDE}) if self.direction in ("both", "two_way") else frozenset()
+        wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
+        return first | sides | wide | {f"direction {self.direction}", SEGMENTS}
 
-    def size(self, vocab_size: int) -> Size:
-        """The widths that heads need."""
-        return Size(self.width, self.embedding_size or self.hidden_size, vocab_size)
+    @property
+    def described(self) -> str:
+        """Layers, heads, width and positions."""
+        return f"{self.num_layers} layers of {self.heads} heads, {self.hidden_size} wide, positions `{self.positions}`"
+
+    def check_warm_start(self, depths: Sequence[int]) -> None:
+        """See `Backbone.check_warm_start`."""
+        chain = (*depths, self.num_layers)
+        if any(deeper <= shallower for shallower, deeper in itertools.pairwise((0, *chain))):
+            raise ValueError(
+                f"training.warm_start {list(depths)} must be ascending depths below model.num_layers {self.num_layers}"
+            )
+        if chain[0] < self.sharing_groups:
+            raise ValueError(
+                f"training.warm_start: {self.sharing_groups} sharing_groups need as many layers, not {chain[0]}"
+            )
+        if depths and self.stacks > 1:
+            raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
 
     def owners(self, layer: int) -> dict[str, int]:
         """For each kind of sub-layer, the first layer that uses that of ``layer``: itself if not shared.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lightning_modules.backbones.transformer import Transformer
+from lightning_modules.backbones.backbone import Backbone
 from lightning_modules.config import ConfigError, as_data, flat
 
 
@@ -22,13 +22,15 @@ def undrawn() -> Iterator[None]:
 ADDED = "embeddings.tables."  # starts the names of tables that are added to the word embeddings, such as of segments
 
 
-def shaping(here: Transformer, there: Transformer, vocab_size: int) -> list[str]:
+def shaping(here: Backbone, there: Backbone, vocab_size: int) -> list[str]:
     """The knobs in which a backbone differs from another so that the other's weights do not fit.
 
     A table that is added to the word embeddings may be new: it starts near 0, and the others fit as they are.
     """
     if here.essence() == there.essence():
         return []
+    if type(here) is not type(there):
+        return ["kind"]
     shapes, given = _shapes(here, vocab_size), _shapes(there, vocab_size)
     if given == {name: shape for name, shape in shapes.items() if name in given or not name.startswith(ADDED)}:
         return []
@@ -44,7 +46,7 @@ def shaping(here: Transformer, there: Transformer, vocab_size: int) -> list[str]
     return [path for path in differing if shapes_it(path)] or differing
 
 
-def _shapes(model: Transformer, vocab_size: int) -> dict[str, torch.Size]:
+def _shapes(model: Backbone, vocab_size: int) -> dict[str, torch.Size]:
     """The shapes of a backbone's weights, found without allocating memory."""
     with undrawn():
         return {name: tensor.shape for name, tensor in model.build(vocab_size).state_dict().items()}

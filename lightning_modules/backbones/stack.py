@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.batch import Direction, Encoded, Example, Unsupported
@@ -70,7 +71,7 @@ def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
     return SubLayer(MultiHeadAttention(settings.hidden_size, settings.heads, settings.attention_dropout), settings)
 
 
-class TransformerEncoder(nn.Module):
+class TransformerEncoder(BackboneModule):
     """Embeddings and the layers over them; every layer's output is returned.
 
     A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
@@ -80,8 +81,10 @@ class TransformerEncoder(nn.Module):
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
         self.direction: Direction = settings.direction
-        self.supports = settings.supports
-        self.embeddings = Embeddings(settings, vocab_size)
+        self.supports, self.carries = settings.supports, settings.direction == "left_to_right"
+        self.embeddings = Embeddings(
+            settings, vocab_size, settings.hidden_size, settings.positions, settings.max_positions
+        )
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
             nn.ModuleDict({kind: _sub_layer(kind, settings) for kind, owner in owners.items() if owner == layer})
@@ -91,7 +94,7 @@ class TransformerEncoder(nn.Module):
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
         self.rotary_size, self.head_size = settings.rotary_size, settings.hidden_size // settings.heads
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
-        self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
+        self.apply(lambda module: initialise(module, settings.init, settings.init_std))
         self._rescale(settings)
 
     @torch.no_grad()
@@ -104,24 +107,19 @@ class TransformerEncoder(nn.Module):
                 if name.endswith(("function.output.weight", "function.contract.weight")):
                     weight.div_(math.sqrt(2 * settings.num_layers))
 
-    @property
-    def carries(self) -> bool:
-        """Whether a text can go on where a batch ended: nothing that was read changes with what follows."""
-        return self.direction == "left_to_right"
-
     def forward(self, example: Example, carry: Carry | tuple[()] | None = None) -> Encoded:
         """Encodes a batch, by itself or as what follows a carry; see `Encoded.carry`."""
         example.check_readable(self.supports)
         if carry is None:
             layers, last = self.above(self.embeddings(example), example)
-            return Encoded(layers=layers, last=last, table=self.embeddings.word.weight)
+            return Encoded(layers=layers, last=last, table=self.table)
         if not self.carries:
             raise Unsupported(f"a model with direction '{self.direction}' has no carry: what it read changes with more")
         past = Past(carry, example, len(self.owners))
         self.embeddings.check_length(1 + int(past.place.max()))
         example = replace(example, inputs=replace(example.inputs, positions=past.place))
         layers, last = self.above(self.embeddings(example), example, past)
-        return Encoded(layers=layers, last=last, table=self.embeddings.word.weight, carry=past.carry())
+        return Encoded(layers=layers, last=last, table=self.table, carry=past.carry())
 
     def above(
         self, x: Float[Tensor, "b t d"], example: Example, past: Past | None = None
@@ -184,8 +182,8 @@ def _precision(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if is_cast else x.dtype
 
 
-def _initialise(module: nn.Module, kind: str, std: float) -> None:
-    """Weights normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
+def initialise(module: nn.Module, kind: str, std: float) -> None:
+    """Draws a module's own weights: normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         if kind == "normal":
             nn.init.normal_(module.weight, std=std)

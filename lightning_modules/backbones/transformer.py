@@ -5,13 +5,18 @@ embeddings are summed, followed by LayerNorm, dropout, and layers of attention a
 section 3.1 make the embeddings narrower than the stream and let layers share parameters.
 """
 
+from typing import Literal
+
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.backbones.two_way import TwoWayEncoder
+from lightning_modules.config import knob
 
 
 class Transformer(StackSettings):
     """The encoder of a system: one stack of layers, or one per direction."""
+
+    kind: Literal["transformer"] = knob("transformer", "", neutral="transformer")
 
     def build(self, vocab_size: int) -> TransformerEncoder | TwoWayEncoder:
         """The encoder, initialised from torch's current generator."""

@@ -6,14 +6,14 @@ directions share their token representation.
 """
 
 import torch
-from torch import nn
 
+from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.batch import Encoded, Example, Unsupported
 
 
-class TwoWayEncoder(nn.Module):
+class TwoWayEncoder(BackboneModule):
     """Two encoders over the same embeddings, each with half of the layers; states are concatenated ``[b t 2d]``.
 
     No layer of one stack sees the other. The first half of a state depends on its position and those to the left, the
@@ -29,8 +29,6 @@ class TwoWayEncoder(nn.Module):
         self.embeddings = self.rightward.embeddings
         del self.rightward.embeddings, self.leftward.embeddings
 
-    carries = False
-
     def forward(self, example: Example, carry: object = None) -> Encoded:
         """Encodes a batch.
 
@@ -43,7 +41,7 @@ class TwoWayEncoder(nn.Module):
         x = self.embeddings(example)
         ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
         layers = [torch.cat(both, -1) for both in zip(*(layers for layers, _ in ways), strict=True)]
-        last, table = torch.cat([last for _, last in ways], -1), self.embeddings.word.weight
+        last, table = torch.cat([last for _, last in ways], -1), self.table
         return Encoded(layers=layers, last=last, table=table)
 
     def depth(self, name: str) -> int:

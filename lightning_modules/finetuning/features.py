@@ -16,9 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules import NUMERICS, cached
-from lightning_modules.backbones import Transformer
-from lightning_modules.backbones.stack import TransformerEncoder
-from lightning_modules.backbones.two_way import TwoWayEncoder
+from lightning_modules.backbones import Backbone, BackboneModule
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.layers.bilstm import BiLSTM
 from lightning_modules.layers.scalar_mix import ScalarMix
@@ -45,26 +43,28 @@ class FrozenFeatures(nn.Module):
 
     Attributes:
         hidden_size: Width of the states that a head reads.
+        layer_width: Width of each chosen layer; all have the same, since the embeddings are chosen alone.
 
     Raises:
         ConfigError: When the encoder has too few layers.
     """
 
-    def __init__(self, encoder: TransformerEncoder | TwoWayEncoder, model: Transformer, settings: Features) -> None:
+    def __init__(self, encoder: BackboneModule, model: Backbone, settings: Features) -> None:
         super().__init__()
         self._frozen, self.model = (
             (encoder.requires_grad_(False).eval(),),
             model,
         )  # in a tuple it is not registered as a submodule
         self.layers = settings.chosen(model.depth)
-        mixed, self.hidden_size = settings.widths(model.width)
+        self.layer_width = model.layer_width(self.layers[0])
+        mixed, self.hidden_size = settings.widths(self.layer_width)
         # one layer, or several concatenated, need no weights
         self.mix = ScalarMix(len(self.layers)) if "weighted" in settings.layers else nn.Flatten(-2)
         size, layers = settings.bilstm_size, settings.bilstm_layers
         self.bilstm = BiLSTM(mixed, size, layers) if layers else None
 
     @property
-    def encoder(self) -> TransformerEncoder | TwoWayEncoder:
+    def encoder(self) -> BackboneModule:
         """The frozen backbone, always without dropout."""
         return self._frozen[0]
 
@@ -84,7 +84,7 @@ class FrozenFeatures(nn.Module):
         layers = self.features(example) if example.features is None else example.features
         mixed = self.mix(layers.float())
         states = mixed if self.bilstm is None else self.bilstm(mixed, example.inputs.real)
-        return Encoded(layers=[mixed], last=states, table=self.encoder.embeddings.word.weight)
+        return Encoded(layers=[mixed], last=states, table=self.encoder.table)
 
 
 class Kept:
@@ -125,7 +125,7 @@ class Kept:
             numbers += example.inputs.sample.tolist()
             counts += example.inputs.real.sum(1).tolist()
         path = cache() / "features" / f"{content.hexdigest()[:24]}.f16"
-        shape = (sum(counts), len(frozen.layers), frozen.model.width)
+        shape = (sum(counts), len(frozen.layers), frozen.layer_width)
         values = cached.kept(
             path,
             lambda file: self._write(frozen, device, file),

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
-from lightning_modules.backbones.stack import TransformerEncoder
-from lightning_modules.backbones.two_way import TwoWayEncoder
 from lightning_modules.config import ConfigError
 from lightning_modules.data import open_store
 from lightning_modules.data.text.encode import Encoder
@@ -39,7 +38,6 @@ _POINTS = 64  # of a curve, maximum
 _BACKBONE = "backbone."  # prefix in the weights of `fit` and `finetune`
 _HEADS, _LM_HEAD = "heads.", "heads.lm."  # the same of objectives
 _PRETRAINED_POOLER, _TASK_POOLER = "heads.sentence.pair.pooler.", "head.pooler."  # prefixes of `fit` and `finetune`
-_DROPOUTS = ("model.embedding_dropout", "model.dropout", "model.attention_dropout")
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class FinetuningRun:
                 features, the settings do not fit task and model (`tasks.fitting`), or the data are missing.
         """
         settings = self.settings
-        settings.check_length(self.system.model.resolved().max_positions)
+        settings.check_length(self.system.model.longest)
         backbone, head = self.networks()
         if self.word_vectors is not None:
             self.word_vectors.place(backbone.get_parameter("embeddings.word.weight"))
@@ -112,7 +110,7 @@ class FinetuningRun:
             raise ConfigError(
                 ["finetuning.word_vectors work with our own tokenizer, not a checkpoint's; leave them out"]
             )
-        return word_vectors(open_store(data, "train"), settings, model.embedding_size or model.hidden_size, self.seed)
+        return word_vectors(open_store(data, "train"), settings, model.table_width, self.seed)
 
     def objectives(self) -> tuple[Objectives, nn.ModuleDict] | None:
         """The language model that goes on beside the task, with its head, new or from the weights; None without one.
@@ -144,7 +142,8 @@ class FinetuningRun:
                 [f"finetuning.from_scratch starts from random weights, but {self.weights} is given; use one of them"]
             )
         if settings.encoder_dropout is not None:
-            system = system.but(**dict.fromkeys(_DROPOUTS, settings.encoder_dropout))
+            rates = {f"model.{name}": settings.encoder_dropout for name in system.model.dropouts}
+            system = system.but(**rates)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             encoder = system.model.build(system.data.tokenizer.vocab_size)
@@ -173,9 +172,7 @@ class FinetuningRun:
         settled = task_named(self.task).shape.settled(self.settings)
         return settled.reading(self.system.model.direction)
 
-    def _transferred(
-        self, weights: dict[str, torch.Tensor], encoder: TransformerEncoder | TwoWayEncoder
-    ) -> dict[str, torch.Tensor]:
+    def _transferred(self, weights: dict[str, torch.Tensor], encoder: BackboneModule) -> dict[str, torch.Tensor]:
         """The initial weights of the encoder: the pretrained ones as far as layers are transferred.
 
         New symbols, which a pretraining has not, start as they are drawn.

@@ -99,7 +99,7 @@ def generate(
     """
     sampling.check()
     check_prompts(model, prompts, new_tokens)
-    carried = bool(getattr(model.backbone, "carries", False)) if cached is None else cached
+    carried = model.backbone.carries if cached is None else cached
     noise = _noise(seed, len(prompts), new_tokens)
     written: dict[int, Generated] = {}
     total = len(prompts) * new_tokens

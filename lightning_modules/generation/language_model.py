@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.batch import Direction, Encoded, Example, Target, Tokens, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
@@ -65,7 +66,7 @@ class LanguageModelOf(Wording):
         direction: In which the backbone reads: left_to_right, or two_way, whose first half does.
     """
 
-    backbone: nn.Module
+    backbone: BackboneModule
     heads: nn.ModuleDict
     objective: LanguageModel
     direction: Direction

@@ -24,6 +24,7 @@ from lightning_modules.interop.families import (
     family_named,
     family_of,
 )
+from lightning_modules.interop.families.family import transformer
 from lightning_modules.interop.folder import CONFIG, WEIGHTS, Tensors, json_object, tensors
 from lightning_modules.interop.own_tokenizer import write_tokenizer
 from lightning_modules.system import System
@@ -82,7 +83,7 @@ def read(folder: str | Path) -> Checkpoint:
         told = {**family.defaults, **config}
         pad, end = told["pad_token_id"] or 0, told.get("eos_token_id")
         expected_weights = {
-            ours: (family.theirs(ours, system.model), shape)
+            ours: (family.theirs(ours, transformer(system)), shape)
             for ours, shape in _shapes(system).items()
             if all(part in present for part in _PARTS if ours.startswith(part))
         }
@@ -134,7 +135,7 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
     folder, family, system = Path(folder), checkpoint.family, checkpoint.system
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError([f"{folder} exists already and is not an empty folder; choose another"])
-    model, spelled = system.model.resolved(), {}
+    model, spelled = transformer(system), {}
     for ours, tensor in checkpoint.weights.items():
         if _foreign(ours, family):
             continue

@@ -23,13 +23,16 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
 
     Returns:
         ``distance``: L2 distance of a layer's output from its input; ``angle``: the angle between the two in degrees.
-        One number per layer; the first layer's input is the output of the (projected) embeddings.
+        One number per layer; the first layer's input is the output of the (projected) embeddings. Nothing for an
+        encoder with a layer whose output has another width than its input, and so no distance from it.
     """
     sums: dict[str, defaultdict[int, float]] = {name: defaultdict(float) for name in ("distance", "angle")}
     tokens = 0
 
     def add(encoded: Encoded, example: Example) -> None:
         nonlocal tokens
+        if len({layer.shape for layer in encoded.layers}) > 1:
+            return
         real = example.inputs.real
         tokens += int(real.sum())
         for i, (before, after) in enumerate(itertools.pairwise(layer[real].float() for layer in encoded.layers)):
@@ -38,7 +41,7 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
             sums["angle"][i] += float(torch.acos(cosine).sum()) * 180 / math.pi
 
     each(module, itertools.islice(heldout, _FEW), bf16, add)
-    return {name: [layers[i] / tokens for i in sorted(layers)] for name, layers in sums.items()}
+    return {name: [layers[i] / tokens for i in sorted(layers)] for name, layers in sums.items()} if tokens else {}
 
 
 def measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:

@@ -138,14 +138,18 @@ class LanguageModel(Objective):
         named = ((name, self.logits(heads, encoded, example, name)) for name in self.targets)
         return {f"{name}_loss": (logits, example.targets[name]) for name, logits in named}
 
-    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
-        """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment.
+    def expected_predictions(self, length: int, special: int = 2) -> float:
+        """All tokens of a full sequence but the special ones, once in each direction.
 
         Without a special position there is nothing from which the first token is predicted.
         """
+        return float(len(self.targets) * (length - max(special, 1)))
+
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
+        """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment."""
         e, v = size.embedding_size, size.vocab_size
         d = self._read(size).hidden_size if self.transform == "bert" else 0
-        return len(self.targets) * (length - max(special, 1)) * 2.0 * e * (d + v)
+        return self.expected_predictions(length, special) * 2.0 * e * (d + v)
 
 
 def _inside(like: Tensor, step: int) -> Tensor:

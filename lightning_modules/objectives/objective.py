@@ -89,6 +89,10 @@ class Objective(Settings, ABC):
         """Expected positions of a full sequence that an objective that corrupts hides and predicts, for FLOPs."""
         return 0.0
 
+    def expected_predictions(self, length: int, special: int = 2) -> float:
+        """Expected tokens that an objective that corrupts predicts of a full sequence with so many special positions."""
+        return self.expected_hidden(length)
+
     def flops_per_hidden(self, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass for each position that another objective hides."""
         return 0.0

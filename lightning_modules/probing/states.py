@@ -106,7 +106,7 @@ def _span(pieces: Pieces, row: int, word: int) -> tuple[int, int]:
 
 
 @torch.no_grad()
-def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> Float[np.ndarray, "3 t d"]:
+def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> list[Float[np.ndarray, "t _"]]:
     """The mean states of what is read of each text: of the embeddings, the layer half-way up, and the last one.
 
     The last states are those that heads read.
@@ -131,7 +131,7 @@ def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> Float[np.nd
         vectors.append((numbers, [mean.cpu().numpy() for mean in means]))
     backbone.train(training)
     order = np.argsort(np.concatenate([numbers for numbers, _ in vectors]))
-    return np.stack([np.concatenate([means[layer] for _, means in vectors])[order] for layer in range(3)])
+    return [np.concatenate([means[layer] for _, means in vectors])[order] for layer in range(3)]
 
 
 def combined(vectors: Float[np.ndarray, "t d"], places: Places) -> Float[np.ndarray, "n e"]:

@@ -59,6 +59,6 @@ def _transferred(system: System, settings: FineTuning) -> tuple[str, str] | None
     if count in whole:
         return None
     return "layers_transferred", (
-        f"{count} would part layers that share their weights (model.sharing {model.sharing}); give "
+        f"{count} would part layers that share their weights (model.sharing {model.get('sharing')}); give "
         f"{', '.join(map(str, whole))}"
     )

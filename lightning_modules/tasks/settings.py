@@ -106,8 +106,7 @@ class FineTuning(Settings):
     dropout: float = knob(0.1, "Dropout on the pooled vector that the classifier reads.", ge=0, lt=1)
     encoder_dropout: float | None = knob(
         None,
-        "All three dropout rates of the encoder during fine-tuning (ALBERT, Table 14); "
-        "by default those of pretraining.",
+        "All dropout rates of the encoder during fine-tuning (ALBERT, Table 14); by default those of pretraining.",
         neutral=None,
         ge=0,
         lt=1,
@@ -263,7 +262,8 @@ class FineTuning(Settings):
             forward += lm.flops_per_sequence(length, model.size(system.data.tokenizer.vocab_size))
         if self.features is None:
             return 3.0 * (forward + _bilstm_flops(model.width, model.width // 2, self.bilstm_layers, length))
-        return forward / passes + 3.0 * self.features.flops_per_sequence(model.width, length)
+        width = model.layer_width(self.features.chosen(model.depth)[0])
+        return forward / passes + 3.0 * self.features.flops_per_sequence(width, length)
 
     def language_model(self, system: "System") -> LanguageModel | None:
         """The objective of pretraining that goes on beside the task, with the weight it has here; None without one."""

@@ -44,13 +44,15 @@ class Optimizer(Settings):
 def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) -> list[dict]:
     """Two groups, weights and then biases and LayerNorm, distinguished by module type rather than by name.
 
-    Weight decay applies to the second group only with ``decay_all``.
+    A module whose biases have other names lists them as ``spared``. Weight decay applies to the second group only with
+    ``decay_all``.
     """
     spared: set[int] = set()
     for part in module.modules():
         own = dict(part.named_parameters(recurse=False))
         norm = isinstance(part, nn.LayerNorm)
-        spared |= {id(p) for name, p in own.items() if norm or name == "bias"}
+        named = {"bias", *getattr(part, "spared", ())}
+        spared |= {id(p) for name, p in own.items() if norm or name in named}
     parameters = list(module.parameters())
     return [
         {"params": [p for p in parameters if id(p) not in spared], "weight_decay": weight_decay},

@@ -7,7 +7,8 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor, nn
 
-from lightning_modules.backbones import Transformer
+from lightning_modules.backbones import Backbone, Transformer
+from lightning_modules.backbones.backbone import only
 from lightning_modules.backbones.shapes import ADDED
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
@@ -129,7 +130,7 @@ def _told(tensor: Tensor) -> str:
 
 
 def stacked(
-    weights: Mapping[str, Tensor], shallower: Transformer, deeper: Transformer, names: Iterable[str]
+    weights: Mapping[str, Tensor], shallower: Backbone, deeper: Backbone, names: Iterable[str]
 ) -> dict[str, Tensor]:
     """The initial weights of a deeper network: the layers of a shallower one, repeated.
 
@@ -144,13 +145,15 @@ def stacked(
         names: Names of the deeper network's parameters.
 
     Raises:
+        ConfigError: For networks that are no transformers.
         KeyError: When the deeper network has parts that the shallower one lacks.
     """
+    ours, theirs = (only(model, Transformer, "training.warm_start") for model in (deeper, shallower))
     initial = {}
     for name in names:
         source = name
         if layer := _SUB_LAYER.match(name):
-            place = _source(int(layer["layer"]), layer["kind"], shallower, deeper)
+            place = _source(int(layer["layer"]), layer["kind"], theirs, ours)
             source = f"{layer['start']}{place}.{layer['kind']}{layer['rest']}"
         initial[name] = weights[source]
     return initial

@@ -6,7 +6,7 @@ from ablations.planning import grids, scales
 from ablations.planning.cells import varied
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.schema.grid import FINETUNING, SYSTEM_AXIS
-from lightning_modules.config import is_kind
+from lightning_modules.config import has_knob, is_kind
 from lightning_modules.system import System
 from tests.contract.test_cell_identities import identities
 
@@ -31,11 +31,15 @@ def test_every_knob_of_a_system_is_stated(name, scale):
     stated = {*entry.base, *entry.set, *grid.set, *varied(grid)}
     known = [path for path in known_knobs() if not path.startswith(FINETUNING) and path not in LABELS]
     parts = {path.rpartition(".")[0] for path in known}
-    stated |= {path.removesuffix(".kind") for path in stated if is_kind(System, path)}  # starts from its defaults
+    kinds = {path: entry.base[path] for path in entry.base if is_kind(System, path)}
+    own = {*entry.set, *grid.set, *varied(grid)}
+    stated |= {path.removesuffix(".kind") for path in own if is_kind(System, path)}  # starts from its defaults
     silent = [
         path
         for path in known
-        if path not in parts and not any(path == given or path.startswith(f"{given}.") for given in stated)
+        if path not in parts
+        and all(has_knob(System, path, part, kind) for part, kind in kinds.items())
+        and not any(path == given or path.startswith(f"{given}.") for given in stated)
     ]
     assert not silent, "pin them in the scale's file, at the value that has no effect where the knob is new"
 

@@ -162,6 +162,25 @@ def test_the_flop_formula_holds_for_language_models(direction):
     assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"objectives.mlm.masking.rate": 0.15},
+        {"objectives.mlm.masking.rate": 0.4, "objectives.mlm.masking.predicted": 0.1},
+        {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"},
+        {"objectives.mlm": None, "objectives.lm.direction": "two_way", "model.direction": "two_way"},
+    ],
+)
+def test_the_stated_number_of_predictions_is_that_of_a_step(changes):
+    system = SYSTEMS["roberta_base"].but(
+        **SHRUNK | {"model.num_layers": 2, "format.sequence_length": 40, "training.batch_size": 32} | changes
+    )
+    example = system.objectives.corrupt(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
+    asked = sum(target.count() for target in example.targets.values())
+    assert system.predictions_per_step() == pytest.approx(asked, rel=0.02)
+    assert system.predictions_per_token() == pytest.approx(asked / (32 * 40), rel=0.02)
+
+
 def corrupted(objective, tokens):
     """An example with the objective's targets, if need be after words were hidden in spans."""
     example = Example.of(tokens)

@@ -1,12 +1,12 @@
 """ALBERT: Lan et al. (2020)."""
 
-from lightning_modules.interop.families.family import CLASSIFIER, MLM, POOLER, SHARED, Family
+from lightning_modules.interop.families.family import CLASSIFIER, MLM, POOLER, SHARED, Family, transformer
 from lightning_modules.system import System
 
 
 def _suits(system: System) -> bool:
     """Shared layers, or embeddings narrower than the stream."""
-    model = system.model.resolved()
+    model = transformer(system)
     return model.sharing == "all" or model.embedding_size is not None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.backbone import only
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.families.config_json import ACTIVATIONS, FIXED, KNOBS, checked
 from lightning_modules.interop.folder import CONFIG
@@ -174,7 +175,7 @@ class Family:
 
     def config(self, system: System, pad: int, segment_types: int, end: int | None) -> dict[str, Any]:
         """The ``config.json``, without ``architectures``, of a system that `family_of` accepts."""
-        model = system.model.resolved()
+        model = transformer(system)
         config = {key: getattr(model, knob) for knob, key in self.knobs.items()}
         config[self.knobs["activation"]] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
         if "segment_types" in self.knobs:
@@ -191,7 +192,7 @@ class Family:
 
     def differences(self, system: System) -> list[str]:
         """How its network differs from a system although all weights match, one line each."""
-        model, head, lines = system.model.resolved(), system.objectives.mlm, []
+        model, head, lines = transformer(system), system.objectives.mlm, []
         theirs = self.head_activation or model.activation
         if head is not None and head.activation != theirs:
             lines.append(f"the masked-LM head has the activation {head.activation} here and {theirs} there")
@@ -201,6 +202,15 @@ class Family:
         if shared and model.embedding_dropout != model.dropout:
             lines.append(f"the dropout of the embeddings is {model.embedding_dropout} here and {model.dropout} there")
         return lines
+
+
+def transformer(system: System) -> Transformer:
+    """The resolved settings of a system's encoder.
+
+    Raises:
+        ConfigError: For an encoder that has no form in ``transformers``.
+    """
+    return only(system.model.resolved(), Transformer, "a checkpoint of transformers")
 
 
 def check_groups(model: Transformer) -> None:

@@ -7,7 +7,7 @@ from lightning_modules.config import ConfigError, Problem, as_data
 from lightning_modules.interop.families.albert import ALBERT
 from lightning_modules.interop.families.bert import BERT
 from lightning_modules.interop.families.config_json import unknown
-from lightning_modules.interop.families.family import Family, check_groups
+from lightning_modules.interop.families.family import Family, check_groups, transformer
 from lightning_modules.interop.families.gpt2 import GPT2
 from lightning_modules.interop.families.roberta import ROBERTA
 from lightning_modules.system import System
@@ -34,6 +34,7 @@ def family_of(system: System) -> Family:
     Raises:
         ConfigError: With every knob that no family supports, and the allowed values.
     """
+    model = transformer(system)
     family = next(family for family in reversed(FAMILIES.values()) if family.suits(system))
     head = {"transform": ("none",), "bias": (False,)} if family.objective == "lm" else {}
     form = {f"model.{knob}": can for knob, can in family.form.items()}
@@ -46,7 +47,7 @@ def family_of(system: System) -> Family:
     ]
     if wrong:
         raise ConfigError(wrong)
-    check_groups(resolved.model)
+    check_groups(model)
     return family
 
 

@@ -112,7 +112,10 @@ def test_pages_have_every_row_and_the_same_bytes_each_time(tmp_path, found):
     for folder in ("one", "two"):
         parameters_page.publish(tmp_path / folder)
     names = sorted(path.name for path in (tmp_path / "one" / "published").iterdir())
-    assert names == [f"parameters.{end}" for end in ("csv", "json", "md", "svg", "tex")]
+    assert names == [
+        *(f"parameters.{end}" for end in ("csv", "json", "md", "svg", "tex")),
+        *(f"systems.{end}" for end in ("csv", "md", "svg")),
+    ]
     for name in names:
         one, two = ((tmp_path / folder / "published" / name).read_bytes() for folder in ("one", "two"))
         assert one == two, name

@@ -174,6 +174,34 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
+def test_where_cells_are_asked_for_different_shares_of_the_text_the_table_says_how_many():
+    """At 40 % a step learns from eight thirds of the answers of one at 15 %, from the same tokens."""
+    rate = "objectives.mlm.masking.rate"
+    few, many = make_cell({rate: 0.15}, seeds=3), make_cell({rate: 0.4}, seeds=3)
+    grid = GRID.model_copy(update={"axes": {rate: (0.15, 0.4)}, "baseline": {rate: 0.15}})
+    records = {run.id: course(run, 6.0, 0.5, 100.0) for run in (*few.runs, *many.runs)}
+    reading, everything, _ = equal_compute.sheets(Measurements(grid, (few, many), records))
+    column = reading.headings.index("predictions per 100 tokens")
+    shares = [float(row[column]) for row in reading.rows]
+    assert shares == pytest.approx([100 * cell.system.predictions_per_token() for cell in (few, many)], abs=0.05)
+    assert shares[1] / shares[0] == pytest.approx(8 / 3, rel=0.1)
+    steps = [row[everything.headings.index("predictions a step")] for row in everything.rows]
+    assert steps == [cell.system.predictions_per_step() for cell in (few, many)]
+    alike = equal_compute.sheets(Measurements(GRID, (SMALL, LARGE), study()))[0]
+    assert not any("predictions" in heading for heading in alike.headings)
+
+
+@pytest.mark.parametrize("name", ["directionality", "bert_pretraining_tasks"])
+def test_the_plan_of_one_way_and_masked_models_says_how_much_each_is_asked(name, tmp_path):
+    planned = Study(name, "smoke", results_dir=tmp_path).plan()
+    assert "predictions per step" in planned.text
+    asked = dict(zip(planned.data["cell"], planned.data["predictions a token"], strict=True))
+    one_way = max(asked, key=asked.get)
+    assert "left" in one_way or "next" in one_way
+    assert asked[one_way] > 5 * min(asked.values())
+    assert "predictions per step" not in Study("model_depth", "smoke", results_dir=tmp_path).plan().text
+
+
 def test_a_study_reads_at_equal_amounts_and_names_units(tmp_path):
     empty = Study("masking_ratio", "smoke", results_dir=tmp_path)
     assert names(empty.table(at="seconds").text, "at equal time", "no finished run")

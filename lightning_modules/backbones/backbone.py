@@ -1,0 +1,148 @@
+"""What systems, heads, plans and fine-tunings ask of any encoder: of its settings, and of the network."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lightning_modules.backbones.embeddings import Embeddings
+from lightning_modules.batch import Encoded, Example, Size
+from lightning_modules.config import ConfigError, Problem, Settings
+
+SEGMENTS = "segment table"
+FIRST_SEES = "a first position that sees the text"
+ONE_SIDE = "text shown from one side"  # by the visibility of an example, to a model that reads both
+
+
+_Kind = TypeVar("_Kind", bound=Settings)
+
+
+class BackboneModule(nn.Module, ABC):
+    """An encoder: takes an `Example`, returns every layer.
+
+    Attributes:
+        supports: What it supports; a batch that holds more is refused.
+        embeddings: Its embeddings; the table of words is ``embeddings.word``.
+        carries: Whether a text can go on where a batch ended: nothing that was read changes with what follows.
+    """
+
+    supports: frozenset[str]
+    embeddings: Embeddings
+    carries: bool = False
+
+    @abstractmethod
+    def forward(self, example: Example, carry: Any = None) -> Encoded:
+        """Encodes a batch, by itself or as what follows a carry; see `Encoded.carry`.
+
+        Raises:
+            Unsupported: For a batch that holds more than it supports, and for a carry that it does not have.
+        """
+
+    @abstractmethod
+    def depth(self, name: str) -> int:
+        """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
+
+    @property
+    def table(self) -> Float[Tensor, "v e"]:
+        """The table of word embeddings."""
+        return self.embeddings.word.weight
+
+
+class Backbone(Settings, ABC):
+    """The settings of an encoder.
+
+    Beside what is declared here every kind has the fields ``num_layers``, ``hidden_size``, ``embedding_size``,
+    ``direction`` and ``segment_types``.
+
+    Attributes:
+        dropouts: Names of its dropout rates.
+    """
+
+    dropouts: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def build(self, vocab_size: int) -> BackboneModule:
+        """The encoder, initialised from torch's current generator."""
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Layers above the embeddings in `Encoded.layers`."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Width of the states that heads read."""
+
+    @property
+    @abstractmethod
+    def embedded_width(self) -> int:
+        """Width of ``Encoded.layers[0]``."""
+
+    @property
+    @abstractmethod
+    def table_width(self) -> int:
+        """Width of the table of word embeddings."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """Positions of the longest sequence that it reads; 0 without limit."""
+
+    @property
+    @abstractmethod
+    def supports(self) -> frozenset[str]:
+        """What objectives, input formats and measures may ask for (`Objective.needs`, `InputFormat.gives`)."""
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """Its layers, in a few words."""
+
+    @abstractmethod
+    def check_warm_start(self, depths: Sequence[int]) -> None:
+        """Checks that networks of these depths, shallowest first, can initialise each other and then this one.
+
+        Raises:
+            ValueError: Naming ``training.warm_start`` and what is in the way.
+        """
+
+    @abstractmethod
+    def flops_per_sequence(self, length: int) -> float:
+        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
+
+    @property
+    @abstractmethod
+    def stacks(self) -> int:
+        """Stacks of layers over the embeddings: one, or one per direction."""
+
+    def shared_across(self, count: int) -> bool:
+        """Whether one of the first ``count`` layers of a stack shares a sub-layer with one above them."""
+        return False
+
+    def size(self, vocab_size: int) -> Size:
+        """The widths that heads need."""
+        return Size(self.width, self.table_width, vocab_size)
+
+    def layer_width(self, layer: int) -> int:
+        """Width of a layer in `Encoded.layers`: 0 is the embeddings' output."""
+        return self.width if layer else self.embedded_width
+
+
+def only(model: Backbone, kind: type[_Kind], what: str) -> _Kind:
+    """The settings of an encoder where one kind alone will do.
+
+    Args:
+        model: The settings.
+        kind: Their class.
+        what: What asks for it, as the subject of the refusal.
+
+    Raises:
+        ConfigError: For another kind, naming it and the one that will do.
+    """
+    if isinstance(model, kind):
+        return model
+    able = kind.model_fields["kind"].default
+    raise ConfigError([Problem("model.kind", f"{what} needs {able}, not {model.get('kind')}")])

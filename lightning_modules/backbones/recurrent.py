@@ -1,0 +1,232 @@
+"""Stacks of LSTM layers in the transformer's place (Hochreiter and Schmidhuber 1997; Radford et al. 2018, Table 5)."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from lightning_modules.backbones.backbone import FIRST_SEES, SEGMENTS, Backbone, BackboneModule
+from lightning_modules.backbones.embeddings import Embeddings
+from lightning_modules.backbones.stack import initialise
+from lightning_modules.batch import WIDE_TABLE, Encoded, Example, Unsupported
+from lightning_modules.config import knob, once
+from lightning_modules.layers.dropout import Dropout
+
+_WAYS = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # is a stack's row reversed?
+
+
+class Recurrent(Backbone):
+    """LSTM layers over embeddings. Defaults are those of Radford et al. (2018): one layer of 2,048 units.
+
+    The paper gives no other detail. Embeddings are the transformer's without positions, LayerNorm and dropout
+    included; a layer reads the layer below as it is, without projection, residual connection or LayerNorm.
+    """
+
+    dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout")
+
+    kind: Literal["lstm"] = knob("lstm", "")
+    num_layers: int = knob(1, "Number of layers L; with two stacks, of both together.", ge=1)
+    hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1)
+    embedding_size: int | None = knob(
+        768, "Width e of the embedding tables, which the first layer reads; by default hidden_size.", ge=1
+    )
+    direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
+        "left_to_right",
+        "In which direction rows are read; two_way is one stack per direction, each with half of the layers, whose "
+        "states are concatenated (ELMo).",
+    )
+    segment_types: int = knob(0, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
+    embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
+    dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
+    embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings.", neutral=True)
+    norm_eps: float = knob(1e-5, "Epsilon of the embeddings' LayerNorm.", gt=0)
+    init_std: float = knob(
+        0.02,
+        "Standard deviation of the initial embeddings; recurrent weights are uniform within hidden_size ** -0.5, and "
+        "the bias of forget gates is 1.",
+        gt=0,
+    )
+    init: Literal["truncated_normal", "normal"] = knob(
+        "normal", "Initialisation of the embeddings; truncated_normal is cut at two standard deviations."
+    )
+
+    @model_validator(mode="after")
+    def _stacks_divide(self) -> Self:
+        if self.num_layers % self.stacks:
+            raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
+        return self
+
+    @once
+    def resolved(self) -> Self:
+        """The settings with the width of the tables filled in."""
+        return self.model_copy(update={"embedding_size": self.table_width})
+
+    def build(self, vocab_size: int) -> "RecurrentEncoder":
+        """The encoder, initialised from torch's current generator."""
+        return RecurrentEncoder(self, vocab_size)
+
+    @property
+    def stacks(self) -> int:
+        """Stacks of layers over the embeddings: one, or one per direction."""
+        return len(_WAYS[self.direction])
+
+    @property
+    def depth(self) -> int:
+        """Layers of one stack."""
+        return self.num_layers // self.stacks
+
+    @property
+    def width(self) -> int:
+        """Width of the states that heads read: that of one stack, or of two concatenated."""
+        return self.stacks * self.hidden_size
+
+    @property
+    def embedded_width(self) -> int:
+        """Width of ``Encoded.layers[0]``: that of the tables; of two stacks it holds the embeddings twice (ELMo)."""
+        return self.stacks * self.table_width
+
+    @property
+    def table_width(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def longest(self) -> int:
+        """0: a recurrence has no longest sequence."""
+        return 0
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """What objectives and input formats may ask for; without a segment table all segments are alike."""
+        first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
+        wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
+        return first | wide | {f"direction {self.direction}", SEGMENTS}
+
+    @property
+    def described(self) -> str:
+        """Layers, units and direction."""
+        layers = f"{self.num_layers} LSTM layer{'s' * (self.num_layers > 1)} of {self.hidden_size} units"
+        return f"{layers}, direction `{self.direction}`"
+
+    def check_warm_start(self, depths: Sequence[int]) -> None:
+        """See `Backbone.check_warm_start`: layers of a recurrence have different shapes."""
+        if depths:
+            raise ValueError("training.warm_start repeats the layers of a transformer, and model.kind is lstm")
+
+    def flops_per_sequence(self, length: int) -> float:
+        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
+        read = self.table_width + (self.depth - 1) * self.hidden_size  # widths of the inputs of a stack's layers
+        return float(length * self.stacks * 2 * 4 * self.hidden_size * (read + self.depth * self.hidden_size))
+
+
+class _Layer(nn.LSTM):
+    """One layer in one direction. It computes in the precision of its weights, even under autocast.
+
+    Attributes:
+        spared: Parameters without weight decay.
+    """
+
+    spared = ("bias_ih_l0", "bias_hh_l0")
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__(inputs, size, batch_first=True)
+
+    def reset_parameters(self) -> None:
+        """As torch, but for biases: 1 for forget gates (Gers et al. 2000; Jozefowicz et al. 2015), else 0."""
+        for name, parameter in self.named_parameters():
+            if name in self.spared:
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.uniform_(parameter, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
+        with torch.no_grad():
+            _, forget, _, _ = self.get_parameter("bias_ih_l0").chunk(4)  # gates: input, forget, cell, output
+            forget.fill_(1.0)
+
+    def states(self, x: Float[Tensor, "b t k"]) -> Float[Tensor, "b t d"]:
+        """The state after each position."""
+        with torch.autocast(x.device.type, enabled=False):
+            return self(x.to(self.get_parameter("weight_ih_l0").dtype))[0]
+
+
+class RecurrentEncoder(BackboneModule):
+    """Embeddings and LSTM layers over them; every layer's output is returned, zeros on padding.
+
+    Each row starts from states of zero. Padding must be at the end of rows: a reversed row starts at its last real
+    position, so what stands on padding changes nothing.
+    """
+
+    def __init__(self, settings: Recurrent, vocab_size: int) -> None:
+        super().__init__()
+        self.direction, self.supports = settings.direction, settings.supports
+        self.embeddings = Embeddings(settings, vocab_size, settings.table_width)
+        widths = [settings.table_width, *[settings.hidden_size] * settings.depth]
+        self.stacks = nn.ModuleList(
+            nn.ModuleList(_Layer(width, settings.hidden_size) for width in widths[:-1]) for _ in range(settings.stacks)
+        )
+        self.dropout = Dropout(settings.dropout)
+        self.embeddings.apply(lambda module: initialise(module, settings.init, settings.init_std))
+
+    def forward(self, example: Example, carry: object = None) -> Encoded:
+        """Encodes a batch.
+
+        Raises:
+            Unsupported: For a carry, and for a visibility, positions or padding that a recurrence cannot obey.
+        """
+        example.check_readable(self.supports)
+        if carry is not None:
+            raise Unsupported("an LSTM has no carry yet: let it read the text from its beginning")
+        self._check_visible(example)
+        x, real = self.embeddings(example), example.inputs.real
+        backwards = _reversed(real)
+        stacks = [
+            self._stack(stack, x, real, backwards if is_reversed else None)
+            for stack, is_reversed in zip(self.stacks, _WAYS[self.direction], strict=True)
+        ]
+        layers = [torch.cat(both, -1) for both in zip(*stacks, strict=True)]
+        return Encoded(layers=layers, last=layers[-1], table=self.table)
+
+    def _stack(
+        self, stack: nn.Module, x: Float[Tensor, "b t e"], real: Bool[Tensor, "b t"], order: Int[Tensor, "b t"] | None
+    ) -> list[Tensor]:
+        """The embeddings and the layers of one direction."""
+        layers = [x]
+        for layer in stack.children():
+            assert isinstance(layer, _Layer)
+            read = layers[-1] if order is None else _at(layers[-1], order)
+            states = layer.states(read)
+            states = states if order is None else _at(states, order)
+            layers.append(self.dropout(states * real[:, :, None]))
+        return layers
+
+    def _check_visible(self, example: Example) -> None:
+        """Refuses what a recurrence would ignore: it sees all positions on its side, and no others."""
+        visible, real = example.visible, example.inputs.real
+        hides_left, hides_right = self.direction == "right_to_left", self.direction == "left_to_right"
+        wrong = [
+            *["that hides single positions"] * (visible.pairs is not None),
+            *["that hides what follows a position"] * (visible.causal and not hides_right),
+            *["that hides what precedes a position"] * (visible.anticausal and not hides_left),
+        ]
+        if wrong:
+            raise Unsupported(f"an LSTM that reads {self.direction} cannot obey a visibility {' or '.join(wrong)}")
+        if example.inputs.positions is not None:
+            raise Unsupported("an LSTM has no table of positions, and the batch numbers its positions")
+        if bool((real[:, 1:] & ~real[:, :-1]).any()):
+            raise Unsupported("an LSTM reads rows whose padding is at their end, and in this batch some is elsewhere")
+
+    def depth(self, name: str) -> int:
+        """The depth of a parameter; see `BackboneModule.depth`."""
+        return 0 if name.startswith("embeddings.") else int(name.split(".")[2]) + 1
+
+
+def _reversed(real: Bool[Tensor, "b t"]) -> Int[Tensor, "b t"]:
+    """The position to read at each step from the last real one to the first; padding stays where it is."""
+    steps = torch.arange(real.shape[1], device=real.device)[None]
+    return torch.where(real, real.sum(1, keepdim=True) - 1 - steps, steps)
+
+
+def _at(x: Float[Tensor, "b t k"], order: Int[Tensor, "b t"]) -> Float[Tensor, "b t k"]:
+    return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))

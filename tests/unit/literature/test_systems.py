@@ -1,0 +1,114 @@
+"""Sizes of systems over the date, and told costs beside our own."""
+
+import re
+
+import pytest
+
+from ablations.figures.style import svg
+from ablations.figures.systems import draw
+from ablations.literature import published_values, systems
+from ablations.literature.configurations import read as configurations
+from ablations.literature.systems import Hardware, released, told, told_of, training
+from ablations.pages import systems_page
+from ablations.study import Study
+from lightning_modules.config import ConfigError
+from lightning_modules.systems import SYSTEMS
+
+NAMES = ["ELMo", "GPT", "BERT", "GPT-2", "XLNet", "RoBERTa", "ALBERT", "DistilBERT", "GPT-3"]
+
+
+def test_all_systems_are_there_in_the_order_of_their_dates():
+    assert [system.name for system in released()] == NAMES
+    assert [system.months for system in released()] == sorted(system.months for system in released())
+
+
+def test_dates_are_those_of_the_first_versions():
+    """The number of an arXiv paper begins with its year and month."""
+    numbers = {
+        row.paper: row.arxiv
+        for file in published_values.files()
+        for row in published_values.read(file)
+        if re.match(r"\d{4}\.", row.arxiv)
+    }
+    checked = [system for system in released() if system.name in numbers]
+    assert len(checked) >= 6
+    for system in checked:
+        assert system.date == f"20{numbers[system.name][:2]}-{numbers[system.name][2:4]}", system.name
+
+
+def test_sizes_are_the_printed_ones():
+    printed = {item.id: item.printed for item in configurations().configurations}
+    sizes = {system.name: [size.millions for size in system.sizes] for system in released()}
+    assert sizes["BERT"] == [float(printed["bert_base"]), float(printed["bert_large"])] == [110, 340]
+    assert sizes["GPT-3"] == [175_000]
+    assert sizes["GPT-2"] == [1_500]
+    assert sizes["ELMo"] == [13.6, 28.0, 93.6]
+    assert [system.name for system in released() if any(size.second_hand for size in system.sizes)] == ["XLNet"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("date: 2018-10", "date: 2018-13", "no month; write it as 2018-10"),
+        ("configuration: bert_base", "configuration: bert_bse", "Did you mean 'bert_base'?"),
+        ("variant: Medium", "variant: Midium", "Did you mean 'Medium'?"),
+        ("configuration: gpt}", "configuration: bert_t6_l3_h768_a12}", "no paper prints the parameters"),
+        ("  reads: left to right\n", "", "must have exactly the keys"),
+        ("{configuration: gpt}", "{file: gpt}", "or the keys file, table and variant"),
+    ],
+)
+def test_a_bad_entry_is_named_with_its_line(tmp_path, old, new, message):
+    text = systems.FILE.read_text()
+    assert old in text
+    file = tmp_path / "systems.yaml"
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=r"systems\.yaml:\d+: ") as caught:
+        released(file)
+    assert message in str(caught.value)
+
+
+def test_the_blogs_table_has_every_system_and_its_costs():
+    metrics = {}
+    for row in told():
+        metrics.setdefault(row.variant.partition("-")[0], set()).add(row.metric)
+        assert row.confidence == "second hand"
+    assert set(metrics) == {"BERT", "RoBERTa", "DistilBERT", "XLNet"}
+    assert all({"Parameters", "training", "data"} <= known for known in metrics.values())
+    assert metrics["BERT"] >= {"method"} <= metrics["RoBERTa"]
+
+
+def test_hardware_and_days_are_read_from_the_words():
+    assert training("bert_base")[1] == (Hardware(8, "V100", 12),)
+    assert training("bert_large")[1] == (Hardware(64, "TPU chip", 4), Hardware(280, "V100", 1))
+    assert training("roberta_large")[1] == (Hardware(1024, "V100", 1),)
+    assert training("albert_base") is None
+
+
+def test_a_told_cost_stands_beside_the_same_training_alone():
+    bert = SYSTEMS["bert_base"]
+    (line,) = told_of([bert.but(**{"objectives.mlm.masking.rate": 0.4}), SYSTEMS["albert_base"]])
+    rate = int(re.search(r"in 96 V100 days: (\d+) TFLOP/s", line)[1])
+    assert rate == round(bert.but(**{"objectives.mlm.masking.rate": 0.4}).flops() / (96 * 86_400) / 1e12)
+    assert told_of([bert.but(**{"training.steps": 1000}), bert.but(**{"model.num_layers": 6})]) == []
+
+
+def test_a_plan_as_published_says_what_is_told(tmp_path):
+    told_line = "Told cost of bert"
+    assert told_line in Study("directionality", "paper", results_dir=tmp_path).plan().text
+    assert told_line not in Study("directionality", "smoke", results_dir=tmp_path).plan().text
+
+
+def test_the_page_has_every_size_and_the_same_bytes_twice(tmp_path):
+    one, two = (systems_page.publish(tmp_path / name) for name in ("one", "two"))
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+    text = (tmp_path / "one/systems.md").read_text().replace("\\", "")
+    for system in released():
+        assert all(size.printed in text for size in system.sizes)
+    assert "8 x V100 x 12 days" in text
+    assert "1,024 x V100 x 1 day" in text
+
+
+def test_the_picture_names_every_system():
+    texts = {text.get_text() for axes in draw(released()).axes for text in axes.texts}
+    assert {text.partition("\n")[0] for text in texts} == set(NAMES)
+    assert "<svg" in svg(draw(released()))
