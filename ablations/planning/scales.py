@@ -17,16 +17,18 @@ from typing import Any
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
+from ablations.planning.asking import measuring
 from ablations.planning.cells import finetuning, has_part, varied
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.planning.shapes import keyed, shaped
-from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
+from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import own
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 FOLDER = Path(__file__).parents[1] / "scales"
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
@@ -84,7 +86,7 @@ def bert(name: str) -> System:
 
 
 def _bert(knobs: Mapping[str, Any]) -> System:
-    return SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(FINETUNING)})
+    return SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(AFTERWARDS)})
 
 
 def checkpoints(name: str) -> dict[str, Any]:
@@ -176,6 +178,13 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
                 wrong |= {problem.path: problem.message for problem in error.problems}
         for path, message in wrong.items():
             document.complain((section, path), message)
+    asked = {path: value for path, value in knobs.items() if path.startswith(MEASURING)}
+    for task in dict.fromkeys(("", *(name for path in asked if (name := path.split(".")[1]) in ZERO_SHOT))):
+        try:
+            measuring(asked, task)
+        except ConfigError as error:
+            for problem in error.problems:
+                document.complain(("set", problem.path), problem.message)
     document.check()
 
 
@@ -227,7 +236,9 @@ def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:
         task, _, knob = path.removeprefix(FINETUNING).partition(".")
         if path in taken or any(path.startswith(f"{own}.") for own in grid.set):
             continue
-        if not path.startswith(FINETUNING):
+        if path.startswith(MEASURING):
+            acts = bool(grid.measure if entry.measure is None else entry.measure)
+        elif not path.startswith(FINETUNING):
             acts = any(has_part(system, path) for system in systems)
         elif task in TASKS:  # would win over a knob for all tasks
             acts = task in tasks and FINETUNING + knob not in taken | entry.set.keys()
