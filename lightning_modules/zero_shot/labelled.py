@@ -203,7 +203,7 @@ class Threshold(OfTask):
         asked, count = len(dev.first[: asking.settings.examples]), len(train.first[:_THRESHOLDS])
         rows = [asking.pieces(text) for text in (*train.first[:count], *dev.first[:asked])]
         labels = np.concatenate([np.asarray(train.labels)[:count], np.asarray(dev.labels)[:asked]]).astype(int)
-        means = -np.array([nats.mean() for nats in asking.nats(rows)])
+        means = -np.array([nats.sum() / max(1, len(nats)) for nats in asking.nats(rows)])
         answers = _answered(means, labels, count)
         metrics: dict[str, float | bool] = {
             "matthews": matthews(labels[count:], answers),
