@@ -30,7 +30,7 @@ from ablations.planning.plan import Plan, plan
 from ablations.running.execute import Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
-from ablations.schema.grid import FINETUNING
+from ablations.schema.grid import FINETUNING, MEASURING
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 
 
@@ -340,16 +340,23 @@ def _listed(values: Any) -> list[Any]:
 def _against(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
     """What a cell changes against the baseline, except the knobs it searches."""
     searched = {path for trial in cell.search for path in trial.values}
-    changes = diff(baseline.system, cell.system) | _finetuning_changes(baseline, cell)
+    changes = diff(baseline.system, cell.system) | _later_changes(baseline, cell)
     return {path: both for path, both in changes.items() if path not in searched}
 
 
-def _finetuning_changes(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
-    """How fine-tuning differs between two cells, on the first task."""
-    pairs = zip(baseline.finetunings[:1], cell.finetunings[:1], strict=False)
-    settings = ((a.finetuning, b.finetuning) for a, b in pairs)
-    changes = (diff(a, b) for a, b in settings if a is not None and b is not None)
-    return {FINETUNING + path: both for change in changes for path, both in change.items()}
+def _later_changes(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
+    """How fine-tuning differs between two cells, on the first task, and how each zero-shot task is asked."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for a, b in zip(baseline.finetunings[:1], cell.finetunings[:1], strict=False):
+        if a.finetuning is not None and b.finetuning is not None:
+            found |= {FINETUNING + path: both for path, both in diff(a.finetuning, b.finetuning).items()}
+    asked = {run.task: run.measuring for run in baseline.zero_shot}
+    for run in cell.zero_shot:
+        before = asked.get(run.task)
+        if before is not None and run.measuring is not None:
+            changes = diff(before, run.measuring).items()
+            found |= {f"{MEASURING}{run.task}.{path}": both for path, both in changes}
+    return found
 
 
 def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:

@@ -11,6 +11,7 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 from tests.unit.synthetic import make_record
 
 
@@ -41,5 +42,6 @@ def _put(kept: Records, runs: Iterable[Run], draws: np.random.Generator) -> None
             depth = run.system.model.num_layers
             given["layers"] = {"distance": [3.0] * depth, "angle": [30.0] * depth}
         else:
-            given |= {"metrics": {f"{run.task}.{TASKS[run.task].main}": 0.6 + noise}, "curve": {}}
+            main = (TASKS.get(run.task) or ZERO_SHOT[run.task]).main
+            given |= {"metrics": {f"{run.task}.{main}": 0.6 + noise}, "curve": {}}
         kept.put(make_record(run, loss + noise, **given))

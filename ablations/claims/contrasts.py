@@ -132,12 +132,10 @@ def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: 
 
 
 def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
-    """The runs that measure a metric: fine-tunings for ``<task>.<metric>`` and averages, else pretrainings."""
+    """The runs that measure a metric: those on a task for ``<task>.<metric>`` and averages, else pretrainings."""
     task = metric.partition(".")[0]
     return (
-        cell.finetunings
-        if metric in DERIVED
-        else tuple(run for run in cell.finetunings if run.task == task) or cell.runs
+        cell.finetunings if metric in DERIVED else tuple(run for run in cell.children if run.task == task) or cell.runs
     )
 
 

@@ -14,6 +14,7 @@ from ablations.measurements.sides import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 
 @dataclass(frozen=True)
@@ -134,4 +135,6 @@ def _open(grid: Grid, cells: Sequence[Cell], verdict: Verdict) -> str:
     task = verdict.claim.metric.partition(".")[0]
     if task in TASKS and not any(task in cell.tasks for cell in cells):
         return f"no model is fine-tuned on {task}"
+    if task in ZERO_SHOT and not any(task in cell.tasks for cell in cells):
+        return f"no model is asked {task}"
     return ""

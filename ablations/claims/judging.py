@@ -45,6 +45,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 __all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "first_look", "tally", "tests", "verdicts"]
 
@@ -341,7 +342,8 @@ def _with_estimate(claim: Claim, sides: Sides, estimates: Sequence[Estimate]) ->
 
 
 def _own_split(claim: Claim) -> str:
-    task = TASKS.get(claim.metric.partition(".")[0])
+    name = claim.metric.partition(".")[0]
+    task = TASKS.get(name) or ZERO_SHOT.get(name)
     return f"own split: {task.own_split}" if task and task.own_split else ""
 
 

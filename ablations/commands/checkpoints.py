@@ -74,13 +74,15 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
 def _pretraining(prefix: str, records: "Records") -> "Run":
     """The finished pretraining whose id starts with a prefix."""
     from ablations.inspection.trained import recorded
+    from ablations.schema.kinds import KINDS
     from lightning_modules.config import ConfigError
 
     record = recorded(prefix, records)
     run = record.run()
-    if run.finetuning is not None:
+    if run.task:
         start = f"; it started from {run.parents[0]}" if run.parents else ""
-        raise ConfigError([f"run {run.id} is a fine-tuning on {run.task}; only pretrainings can be exported{start}"])
+        what = f"a {KINDS[run.kind].noun} on {run.task}"
+        raise ConfigError([f"run {run.id} is {what}; only pretrainings can be exported{start}"])
     if record.outcome != "done":
         raise ConfigError([f"run {run.id} ended as {record.outcome} and left no weights"])
     return run

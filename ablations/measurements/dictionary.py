@@ -11,10 +11,12 @@ from ablations.measurements.layer_metrics import LAYER_METRICS
 from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, PREFIX, probe_of
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _UNITS = (  # the first matching ending counts
     ("loss", "nats"),
     ("nats_per_byte", "nats/byte"),
+    ("perplexity", "perplexity"),
     (".words", "words"),
     ("plateau", "0 or 1"),
     ("all_equal", "0 or 1"),
@@ -72,7 +74,7 @@ def dictionary() -> tuple[Meaning, ...]:
     trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
     probing = "seconds of reading the states by probes, not part of the seconds of training"
     costs.append(_meaning(f"{COST}probes_seconds", probing, "`cost`"))
-    return (*exact, *costs, *trained, *_of_probes(), *_of_tasks())
+    return (*exact, *costs, *trained, *_of_probes(), *_of_zero_shot(), *_of_tasks())
 
 
 def _of_probes() -> list[Meaning]:
@@ -88,6 +90,16 @@ def _of_probes() -> list[Meaning]:
         ),
         Meaning(probe, "share", scores, source),
     ]
+
+
+def _of_zero_shot() -> list[Meaning]:
+    """The metrics of zero-shot tasks by their own names, which patterns of tasks would match too."""
+    source, lines = "`metrics` of a measurement", []
+    for name, task in ZERO_SHOT.items():
+        lines += [_meaning(f"{name}.{metric}", text, source) for metric, text in task.metrics.items()]
+        main = f"{name}.{task.main}"
+        lines += [_meaning(f"{main}.{method}", f"the same for {text}", source) for method, text in task.methods.items()]
+    return lines
 
 
 def _of_tasks() -> list[Meaning]:
@@ -117,7 +129,8 @@ def _measures() -> dict[str, str]:
 
 
 def _meaning(name: str, text: str, source: str) -> Meaning:
-    unit = next(unit for ending, unit in _UNITS if name.endswith(ending))
+    measure = ".".join(name.split(".")[:2])  # a simple method has the unit of its metric
+    unit = next(unit for ending, unit in _UNITS if measure.endswith(ending))
     return Meaning(name, unit, text, source)
 
 

@@ -17,9 +17,11 @@ from ablations.schema.record import Record
 from lightning_modules.config import ConfigError, canonical
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.scores.kept import unpack
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _RIGHT, _ANSWER = "right", "answer"
-_ROUNDING = {"bits": 1e-6, "share": 1 / 510}  # of a record's metric, and of scores kept in steps of 1/255
+_WEIGHT, _DOCUMENT = "weight", "document"  # of a measurement's examples, where they do not all count alike
+_ROUNDING = {"bits": 1e-6, "share": 1 / 510, "half": 2e-3}  # of a record's metric, and of scores kept in steps of 1/255
 _LOSS_ROUNDING = 2e-3  # nats: half precision of the sums of a sequence, and the precision of the training
 
 
@@ -107,19 +109,25 @@ def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | 
 
 
 def _of_examples(record: Record, metric: str, against: str) -> _Run | None:
-    """The scores of a fine-tuning or a probe by example; None if the metric is not their mean."""
+    """The scores of a fine-tuning, measurement or probe by example; None if the metric is not their mean."""
     kept, task = record.examples.get(metric, record.examples.get(_RIGHT, "")), metric.partition(".")[0]
     if not kept:
         return None
     of = unpack(kept).astype(float)
-    rounding = _ROUNDING.get(kept.partition(":")[0], 0.0)
-    if of.size < 2 or abs(of.mean() - float(record.metrics[metric])) > rounding:
+    value = float(record.metrics[metric])
+    rounding = _ROUNDING.get(kept.partition(":")[0], 0.0) * max(1.0, abs(value))
+    weights = unpack(record.examples[_WEIGHT]).astype(float) if _WEIGHT in record.examples else np.ones(len(of))
+    documents = unpack(record.examples[_DOCUMENT]) if _DOCUMENT in record.examples else np.arange(len(of))
+    if of.size < 2 or not (len(of) == len(weights) == len(documents)) or weights.sum() <= 0:
+        return None
+    if abs(np.average(of, weights=weights) - value) > rounding or len(np.unique(documents)) < 2:
         return None
     if against:
         of = _minus_majority(record, of, task, against)
     prints = record.config.get("fingerprints", {})
-    text = str(prints.get(task, "")) or canonical(prints)  # a probe's examples are made from all of the text
-    return _Run(of, np.arange(len(of)), np.ones(len(of)), text)
+    of_run = task not in prints or (task in ZERO_SHOT and ZERO_SHOT[task].of_run)  # made from all of the text
+    text = canonical(prints) if of_run else str(prints[task])
+    return _Run(of, documents, weights, text)
 
 
 def _minus_majority(record: Record, right: np.ndarray, task: str, against: str) -> np.ndarray:

@@ -30,8 +30,8 @@ class Measurement(NamedTuple):
         cell: The label of the cell.
         seed: The seed of the run.
         run: Its id; for an average over tasks that of the pretraining.
-        task: The task of a fine-tuning; empty for pretrainings and averages.
-        outcome: How the run ended; ``SILENT`` for a finished fine-tuning that answers every dev example alike.
+        task: The task of a fine-tuning or measurement; empty for pretrainings and averages.
+        outcome: How the run ended; ``SILENT`` for one that answers every example of its task alike.
         device: Its device class.
         plateau: Whether the cell's pretraining from this seed is on the plateau; None if it has not finished, and for
             costs, which do not depend on it.
@@ -109,7 +109,7 @@ class Measurements:
         return {seed: row.value for seed, row in self.of(cell, metric).items()}
 
     def finished(self, cell: Cell, task: str = "") -> dict[int, Record]:
-        """The records of a cell's finished pretrainings by seed, or of its finished fine-tunings on a task."""
+        """The records of a cell's finished pretrainings by seed, or of what was done with them on a task."""
         return finished(cell, self._records, task)
 
     def get(self, run_id: str) -> Record | None:
@@ -133,7 +133,7 @@ def _first_seeds(cell: Cell, count: int) -> Cell:
     if len(kept) == len(cell.planned):
         return cell
     parts = {name: tuple(run for run in getattr(cell, name) if run.seed in kept)
-             for name in ("runs", "finetunings", "awaited")}  # fmt: skip
+             for name in ("runs", "finetunings", "zero_shot", "awaited")}  # fmt: skip
     return cell.model_copy(update=parts)
 
 
@@ -155,14 +155,14 @@ def device_class(record: Record) -> str:
 
 
 def finished(trial: Trial, records: Lookup, task: str = "") -> dict[int, Record]:
-    """The records of the finished pretrainings of a cell or trial by seed, or of its fine-tunings on a task."""
-    runs = [run for run in trial.finetunings if run.task == task] if task else trial.runs
+    """The records of the finished pretrainings of a cell or trial by seed, or of what was done with them on a task."""
+    runs = [run for run in trial.children if run.task == task] if task else trial.runs
     by_seed = {run.seed: records.get(run.id) for run in sorted(runs, key=lambda run: run.seed)}
     return {seed: record for seed, record in by_seed.items() if record is not None and record.outcome == "done"}
 
 
 def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
-    """Every row of one cell or trial: its pretrainings, its fine-tunings, averages over these."""
+    """Every row of one cell or trial: its pretrainings, its fine-tunings, averages over these, its measurements."""
     pretrained = finished(trial, records)
     flags = {seed: bool(record.metrics.get(PLATEAU, False)) for seed, record in pretrained.items()}
     for run in trial.work:
@@ -185,7 +185,7 @@ def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
 
 
 def is_silent(record: Record, task: str) -> bool:
-    """Whether a record is of a finished fine-tuning that answers every dev example alike."""
+    """Whether a record is of a finished run that answers every example of its task alike."""
     return record.outcome == "done" and bool(task) and bool(record.metrics.get(f"{task}.all_equal"))
 
 

@@ -7,6 +7,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, probe_of
 from ablations.schema.cell import Cell
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 BIGRAM = "bigram baseline"
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
@@ -26,7 +27,7 @@ def references(metric: str) -> dict[str, str]:
     kind, _, name = metric.partition(".")
     if metric in HELDOUT:
         return {BIGRAM: f"{metric.removesuffix('loss')}bigram_loss"}
-    if metric.endswith(PER_BYTE) and not name.endswith(_NO_MODEL):
+    if metric.endswith(PER_BYTE) and kind not in ZERO_SHOT and not name.endswith(_NO_MODEL):
         return {BIGRAM: f"{metric.removesuffix(PER_BYTE)}bigram_{PER_BYTE}"}
     if name in ("nsp_accuracy", "sop_accuracy"):
         return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}
@@ -35,7 +36,9 @@ def references(metric: str) -> dict[str, str]:
     if probe := probe_of(metric):
         controls = {RANDOM: "random", WORD_COUNTS: "words", PAIRS["majority"]: "majority"}
         return {} if metric.endswith(GAIN) else {text: f"probes.{probe}_{name}" for text, name in controls.items()}
-    methods = TASKS[kind].shape.methods if kind in TASKS else {}
+    if kind in ZERO_SHOT and name != ZERO_SHOT[kind].main:
+        return {}
+    methods = ZERO_SHOT[kind].methods if kind in ZERO_SHOT else TASKS[kind].shape.methods if kind in TASKS else {}
     return {method: f"{metric}.{name}" for name, method in methods.items()}
 
 

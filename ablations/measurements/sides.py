@@ -13,6 +13,7 @@ from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.config import identity
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _WORDS_OF_PAIRS = "heldout.pairs_"
 _OF_PAIRS = (_WORDS_OF_PAIRS, "heldout.sop_", "heldout.nsp_")
@@ -65,6 +66,9 @@ def _moved(grid: Grid, start: Mapping[str, Any], values: Mapping[str, Any]) -> d
 
 def one_text(cells: Sequence[Cell], metric: str) -> bool:
     """Whether a metric of these cells is measured on one held-out text, as all are that are not of held-out text."""
+    asked = ZERO_SHOT.get(metric.partition(".")[0])
+    if asked and asked.of_run:  # the same stretches for every tokenizer
+        return len({cell.system.data.corpora for cell in cells}) == 1
     return not metric.startswith("heldout.") or len({identity(_heldout_text(cell, metric)) for cell in cells}) == 1
 
 

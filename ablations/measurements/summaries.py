@@ -23,6 +23,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
 from ablations.schema.record import Record
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 COSTS = ("parameters", "tokens", "flops", "flops a token", "flops a step", "seconds")
 
@@ -30,13 +31,14 @@ COSTS = ("parameters", "tokens", "flops", "flops a token", "flops a step", "seco
 def planned_metrics(grid: Grid, cells: tuple[Cell, ...]) -> list[Metric]:
     """The metrics of a grid that its cells will have; those of tasks and probes only if this scale has them."""
     tasks = {task for cell in cells for task in cell.tasks}
+    tuned = {task for cell in cells for task in cell.tuned}
     probes = {name for cell in cells for name in cell.system.evaluation.probes}
 
     def planned(name: str) -> bool:
         task = name.partition(".")[0]
         if name.startswith(PREFIX):
             return probe_of(name) in probes or (name == MEAN_GAIN and bool(probes))
-        return possible(name, tasks) if name in DERIVED else task in tasks or task not in TASKS
+        return possible(name, tuned) if name in DERIVED else task in tasks or task not in (*TASKS, *ZERO_SHOT)
 
     return [metric for metric in grid.metrics if planned(metric.name)]
 
@@ -159,9 +161,9 @@ def _unfinished(measured: Measurements, cell: Cell) -> tuple[str, ...]:
 def runs(measured: Measurements) -> pd.DataFrame:
     """One row per pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
 
-    The row includes the scores of its fine-tunings and their averages. Runs without a record have the outcome
-    ``not run``, and no id while their search is open. The choices of searches stand in columns named by the knobs.
-    Metrics and costs that a run lacks are NaN.
+    The row includes the scores of its fine-tunings, their averages, and its measurements. Runs without a record have
+    the outcome ``not run``, and no id while their search is open. The choices of searches stand in columns named by the
+    knobs. Metrics and costs that a run lacks are NaN.
     """
     rows, asked = [], {metric.name for metric in measured.grid.metrics}
     for cell in measured.cells:
@@ -175,7 +177,7 @@ def runs(measured: Measurements) -> pd.DataFrame:
                 rows.append({**row, "outcome": "not run", "detail": "", "device": ""})
                 continue
             state = {"outcome": record.outcome, "detail": record.detail, "device": device_class(record)}
-            children = [measured.get(child.id) for child in cell.finetunings if child.seed == run.seed]
+            children = [measured.get(child.id) for child in cell.children if child.seed == run.seed]
             scores = {name: value for child in children if child for name, value in child.metrics.items()}
             scores |= {name: values.get(run.seed, math.nan) for name, values in averages.items()}
             rows.append({**row, **state, **record.metrics, **gains(record.metrics), **scores, **record.cost})

@@ -14,11 +14,13 @@ from ablations.measurements.summaries import planned_metrics
 from ablations.pages import parameters_page, report, runs_table, scoreboard_page
 from ablations.pages.scoreboard_page import REQUEST
 from ablations.planning import grids, scales
+from ablations.planning.asking import measured_at
 from ablations.planning.cells import tasks_at
 from ablations.planning.plan import Plan, plan
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.tasks import pins as task_pins
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _REQUESTED = {"axes": dict, "set": dict, "seeds": int, "filters": dict}  # what a request may override
 
@@ -122,8 +124,14 @@ def _plain_pages(snapshot: Snapshot, known: Mapping[str, Grid]) -> Iterator[_Pag
     for name, grid in known.items():
         for scale in dict.fromkeys((*grid.scales, *scales.available())):
             has_page = (snapshot.folder / name / scale).is_dir()
-            if has_page or (scale in grid.scales and all(task_pins.at_hand(task) for task in tasks_at(grid, scale))):
+            if has_page or (scale in grid.scales and _at_hand(grid, scale)):
                 yield _Page((name, scale), name, scale, {})
+
+
+def _at_hand(grid: Grid, scale: str) -> bool:
+    """Whether the data of all tasks of a scale can be named without being there, or are."""
+    asked = (ZERO_SHOT[task].at_hand() for task in measured_at(grid, scale))
+    return all(task_pins.at_hand(task) for task in tasks_at(grid, scale)) and all(asked)
 
 
 def _overridden_pages(snapshot: Snapshot, problems: list[Problem]) -> Iterator[_Page]:

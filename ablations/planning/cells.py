@@ -4,19 +4,21 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ablations.literature.published_values import same
 from ablations.measurements.sides import agrees
-from ablations.schema.grid import FINETUNING, SYSTEM_AXIS, Grid
+from ablations.planning.asking import measuring
+from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean, has_knob, is_kind
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.protocols import PROTOCOLS
 from lightning_modules.tasks.settings import OF_SOME_SHAPES
+from lightning_modules.zero_shot.settings import Measurement
 
 Values = dict[str, Any]
 PROTOCOL = "protocol"  # after FINETUNING: the name of a paper's fine-tuning settings
@@ -276,13 +278,13 @@ class Workshop:
     def __init__(self, grid: Grid, scale: str, baseline: Values) -> None:
         self.grid, self.baseline = grid, baseline
         common = {**grid.scales[scale].base, **grid.set, **grid.scales[scale].set}
-        self.finetuning_knobs = {path: value for path, value in common.items() if path.startswith(FINETUNING)}
-        self.common = {path: value for path, value in common.items() if path not in self.finetuning_knobs}
+        self.afterwards = {path: value for path, value in common.items() if path.startswith(AFTERWARDS)}
+        self.common = {path: value for path, value in common.items() if path not in self.afterwards}
         self._own = {**grid.set, **grid.scales[scale].set}
         self._stand_ins = grid.scales[scale].variants
         self._started: dict[str, dict[str, Any] | None] = {}
         self._reference: float | None = None
-        self._finetunings: dict[str, FineTuning] = {}
+        self._settings: dict[str, FineTuning | Measurement] = {}
 
     def knobs(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The knobs of a combination, in the order of the axes, with variants replaced by their knobs."""
@@ -301,12 +303,19 @@ class Workshop:
 
     def finetuning(self, values: Mapping[str, Any], task: str) -> FineTuning:
         """How the pretrained system of a combination is fine-tuned on a task; see `finetuning`."""
-        knobs = {**self.finetuning_knobs, **self.knobs(values)}
-        own = {path: value for path, value in knobs.items() if path.startswith(FINETUNING)}
-        key = json.dumps([task, own])
-        if key not in self._finetunings:
-            self._finetunings[key] = finetuning(own, task)
-        return self._finetunings[key]
+        return self._afterwards(values, task, FINETUNING, finetuning)
+
+    def measuring(self, values: Mapping[str, Any], task: str) -> Measurement:
+        """How the pretrained system of a combination is asked a zero-shot task; see `measuring`."""
+        return self._afterwards(values, task, MEASURING, measuring)
+
+    def _afterwards(self, values: Mapping[str, Any], task: str, prefix: str, settings: Callable[..., Any]) -> Any:
+        knobs = {**self.afterwards, **self.knobs(values)}
+        own = {path: value for path, value in knobs.items() if path.startswith(prefix)}
+        key = json.dumps([prefix, task, own])
+        if key not in self._settings:
+            self._settings[key] = settings(own, task)
+        return self._settings[key]
 
     def system(self, values: Mapping[str, Any]) -> System:
         """The system of a combination, with the steps its budget allows.
@@ -329,7 +338,7 @@ class Workshop:
 
     def _made(self, values: Mapping[str, Any]) -> System:
         name = values.get(SYSTEM_AXIS, self.grid.base)
-        knobs = {path: value for path, value in self.knobs(values).items() if not path.startswith(FINETUNING)}
+        knobs = {path: value for path, value in self.knobs(values).items() if not path.startswith(AFTERWARDS)}
         start = self._start(name)
         changed = start and _changed(start, knobs)
         if changed:

@@ -7,11 +7,11 @@ from typing import Any
 
 from ablations.core.provenance import gpus
 from ablations.core.store import Damage
+from ablations.schema.kinds import KINDS
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import Settings, flat, once
 from lightning_modules.system import System
-from lightning_modules.tasks import expected_work
 
 # The assumed speed of one slot, in FLOP per second, until a run of the same device class has finished:
 # one thread of a current server core in bfloat16, one data-centre GPU at small models.
@@ -58,9 +58,8 @@ def costs(runs: Sequence[Run]) -> dict[str, Cost]:
     for run in runs:
         cost = pretraining.get(id(run.system)) or _pretraining(run.system, sizes)
         pretraining[id(run.system)] = cost
-        if run.finetuning is not None:
-            work = expected_work(run.system, run.task, run.finetuning)
-            cost = Cost(cost.parameters, *work, embeddings=cost.embeddings)
+        if run.task:
+            cost = Cost(cost.parameters, *KINDS[run.kind].work(run), embeddings=cost.embeddings)
         by_id[run.id] = cost
     return by_id
 

@@ -20,7 +20,7 @@ def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
                 if seed in runs:
                     _put(runs[seed], distinct)
             for trial in trials:
-                for run in trial.finetunings:
+                for run in trial.children:
                     if run.seed == seed:
                         _put(run, distinct)
     return tuple(distinct.values())

@@ -18,6 +18,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
 from ablations.planning import scales
+from ablations.planning.asking import measured_at
 from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost
 from ablations.planning.order import ordered
@@ -153,7 +154,7 @@ class Plan:
         for cell in self.cells:
             for run in cell.runs:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed}")
-            for run in cell.finetunings:
+            for run in cell.children:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed} on {run.task}")
             for trial in cell.search:
                 for run in trial.work:
@@ -335,7 +336,7 @@ def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
     """Checks that a plan has no more runs than anybody makes: their ids alone would take minutes."""
     tasks, search = grid_cells.tasks_at(grid, scale), search_at(grid, scale)
     count = seeds or grid.looks_at(scale)[-1]
-    runs = cells * count * (1 + len(tasks))
+    runs = cells * count * (1 + len(tasks) + len(measured_at(grid, scale)))
     if search:
         trials = math.prod(map(len, search.axes.values()))
         runs += cells * trials * search.seeds * (1 + len(tasks_behind(search.metric, tasks)))

@@ -1,10 +1,11 @@
-"""Makes cells of combinations: their searches, and for each seed its pretraining and fine-tunings."""
+"""Makes cells of combinations: their searches, and for each seed its pretraining, fine-tunings and measurements."""
 
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from ablations.core.store import Lookup
 from ablations.planning import cells as grid_cells
+from ablations.planning.asking import check_askable, measured_at
 from ablations.planning.cells import Values, Workshop, label, stand_ins
 from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_at, shortened, tasks_behind
 from ablations.planning.search import seeds as seeds_of
@@ -14,6 +15,7 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import Data, fingerprints
 from lightning_modules.tasks import fingerprint, fitting
+from lightning_modules.zero_shot.table import zero_shot_named
 
 
 class Resolver:
@@ -37,6 +39,7 @@ class Resolver:
         self.search = search_at(grid, scale)
         self._workshop = Workshop(grid, scale, baseline)
         self._tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
+        self._asked = {task: zero_shot_named(task).fingerprint() for task in measured_at(grid, scale)}
         self._pins: dict[Data, dict[str, str]] = {}
 
     def cells(self, kept: Iterable[Values], further: Container[str] = ()) -> tuple[Cell, ...]:
@@ -80,8 +83,8 @@ class Resolver:
         made = self._made({**values, **tried[best or 0]}, seeds, tuple(self._tasks))
         more: dict[str, Any] = {"search": trials, "chosen": {} if best is None else tried[best], "looks": self.looks}
         if best is None:
-            more["awaited"] = (*made["runs"], *made["finetunings"])
-            made |= {"runs": (), "finetunings": ()}
+            more["awaited"] = (*made["runs"], *made["finetunings"], *made["zero_shot"])
+            made |= {"runs": (), "finetunings": (), "zero_shot": ()}
         printed = stand_ins(self.grid, self.scale, values)
         return Cell(values=values, label=label(values), printed=printed, **made, **more)
 
@@ -103,4 +106,8 @@ class Resolver:
         finetunings = tuple(
             Run.finetuning_of(run, task, self._tasks[task], settings[task]) for run in runs for task in tasks
         )
-        return {"system": system, "runs": runs, "finetunings": finetunings}
+        asked = {} if search else self._asked  # a search chooses by no zero-shot task
+        check_askable(system, tuple(asked))
+        asking = {task: self._workshop.measuring(values, task) for task in asked}
+        zero_shot = tuple(Run.measuring_of(run, task, asked[task], asking[task]) for run in runs for task in asked)
+        return {"system": system, "runs": runs, "finetunings": finetunings, "zero_shot": zero_shot}

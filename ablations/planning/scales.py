@@ -18,16 +18,18 @@ from typing import Any
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
 from ablations.planning import trunks
+from ablations.planning.asking import measuring
 from ablations.planning.cells import finetuning, has_part, varied
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.planning.shapes import keyed, shaped
-from ablations.schema.grid import FINETUNING, START, SYSTEM_AXIS, Grid
+from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, START, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import own
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 FOLDER = Path(__file__).parents[1] / "scales"
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
@@ -85,7 +87,7 @@ def bert(name: str) -> System:
 
 
 def _bert(knobs: Mapping[str, Any]) -> System:
-    return SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(FINETUNING)})
+    return SYSTEMS[_TRIED].but(**{path: value for path, value in knobs.items() if not path.startswith(AFTERWARDS)})
 
 
 def checkpoints(name: str) -> dict[str, Any]:
@@ -160,15 +162,8 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
     Raises:
         ConfigError: If there are any problems.
     """
-    for sections, tried in ((("set", "pins"), knobs), (("trunk", "set", "pins"), {**knobs, **file.trunk})):
-        try:
-            _bert(tried)
-        except ConfigError as error:
-            for problem in error.problems:
-                section = next((name for name in sections if problem.path in getattr(file, name)), None)
-                place = ("set",) if section is None else (section, problem.path)
-                document.complain(place, problem.message if section else str(problem))
-            break
+    if _check_system(file, document, knobs, ("set", "pins")):
+        _check_system(file, document, {**knobs, **file.trunk}, ("trunk", "set", "pins"))
     for section, every in (("set", knobs), ("checkpoints", file.checkpoints or {})):
         own = {path: value for path, value in every.items() if path.startswith(FINETUNING)}
         tasks = {path.split(".")[1] for path in own} & TASKS.keys()
@@ -180,7 +175,27 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
                 wrong |= {problem.path: problem.message for problem in error.problems}
         for path, message in wrong.items():
             document.complain((section, path), message)
+    asked = {path: value for path, value in knobs.items() if path.startswith(MEASURING)}
+    for task in dict.fromkeys(("", *(name for path in asked if (name := path.split(".")[1]) in ZERO_SHOT))):
+        try:
+            measuring(asked, task)
+        except ConfigError as error:
+            for problem in error.problems:
+                document.complain(("set", problem.path), problem.message)
     document.check()
+
+
+def _check_system(file: ScaleFile, document: Document, knobs: Mapping[str, Any], sections: Sequence[str]) -> bool:
+    """Complains of values of some sections with which there is no system; returns whether there is one."""
+    try:
+        _bert(knobs)
+    except ConfigError as error:
+        for problem in error.problems:
+            section = next((name for name in sections if problem.path in getattr(file, name)), None)
+            place = ("set",) if section is None else (section, problem.path)
+            document.complain(place, problem.message if section else str(problem))
+        return False
+    return True
 
 
 def filled(grid: Grid) -> Grid:
@@ -234,7 +249,7 @@ def _start(grid: Grid, entry: Scale, files: list[ScaleFile]) -> dict[str, Any]:
         text = f"the file of '{files[0].name}' has no 'trunk:'; scales with one: {able}. Or describe it here."
         raise ConfigError([Problem(f"scales.{files[0].name}.set.{START}", text)])
     system = SYSTEMS.get(grid.base, SYSTEMS[_TRIED])
-    own = {path: value for path, value in _merged(files).items() if not path.startswith(FINETUNING)}
+    own = {path: value for path, value in _merged(files).items() if not path.startswith(AFTERWARDS)}
     own = {path: value for path, value in own.items() if has_part(system, path)}
     return trunks.start(grid, entry, system.but(**{**own, **described}), described)
 
@@ -250,7 +265,9 @@ def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:
         task, _, knob = path.removeprefix(FINETUNING).partition(".")
         if path in taken or any(path.startswith(f"{own}.") for own in grid.set):
             continue
-        if not path.startswith(FINETUNING):
+        if path.startswith(MEASURING):
+            acts = bool(grid.measure if entry.measure is None else entry.measure)
+        elif not path.startswith(FINETUNING):
             acts = any(has_part(system, path) for system in systems)
         elif task in TASKS:  # would win over a knob for all tasks
             acts = task in tasks and FINETUNING + knob not in taken | entry.set.keys()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablations.planning.cells import has_part, varied
-from ablations.schema.grid import FINETUNING, START, Grid
+from ablations.schema.grid import AFTERWARDS, START, Grid
 from ablations.schema.scale import Scale
 from lightning_modules.backbones.shapes import shaping
 from lightning_modules.config import as_data
@@ -34,7 +34,7 @@ def start(grid: Grid, entry: Scale, trunk: System, described: Mapping[str, Any])
     """
     common = {**grid.set, **entry.set}
     touched = {path for path in varied(grid) | common.keys() if "." in path and path != START}
-    own = {_part(trunk, path) for path in touched if not path.startswith((FINETUNING, _DATA))}
+    own = {_part(trunk, path) for path in touched if not path.startswith((*AFTERWARDS, _DATA))}
     fixed = own - _shaping(trunk, {path: value for path, value in common.items() if path.startswith(_MODEL)})
     return {path: as_data(trunk.get(path)) for path in sorted(fixed) if has_part(trunk, path)} | dict(described)
 

@@ -11,10 +11,10 @@ from ablations.running.inline import Inline
 from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
 from ablations.running.local import Local
 from ablations.running.signals import ending
+from ablations.schema.kinds import KINDS
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
 from lightning_modules.probing.table import PROBES
-from lightning_modules.tasks.pins import checked
 
 __all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute", "execute_phases"]
 
@@ -124,6 +124,5 @@ def _prepare_text(plan: Plan) -> None:
     asked = dict.fromkeys((name, run.system.data) for run in ahead for name in run.system.evaluation.probes)
     for name, data in asked:
         PROBES[name].examples(data)
-    for task in dict.fromkeys(run.task for run in ahead if run.task):
-        for split in ("train", "dev"):
-            checked(task, split)
+    for kind, task in dict.fromkeys((run.kind, run.task) for run in ahead):
+        KINDS[kind].check(task)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from filelock import Timeout
 
 from ablations.core import provenance
-from ablations.core.metrics import HELDOUT
 from ablations.core.store import Records, write
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED
+from ablations.schema.kinds import KINDS, Watch
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
@@ -27,8 +27,6 @@ from lightning_modules.files import is_full
 from lightning_modules.places import project
 from lightning_modules.probing.table import PROBES
 from lightning_modules.probing.table import fingerprints as probe_fingerprints
-from lightning_modules.tasks import fingerprint
-from lightning_modules.tasks.pins import checked
 
 if TYPE_CHECKING:
     from lightning_modules.training.recorder import Fitted
@@ -162,16 +160,9 @@ def attempts_of(earlier: Record | None) -> int:
 def _made(
     run: Run, records: Records, folder: Path, report: Callable[[Any], None], stop: Callable[[], bool]
 ) -> "Fitted":
-    """Trains, from the weights of the parent if the run has one."""
-    from lightning_modules.pretraining import fit
-
+    """Makes a run, from the weights of the parent if it has one."""
     start = weights_of(run.parent, records, report, stop) if run.parent else None
-    if run.finetuning is None:
-        return fit(run.system, run.seed, folder, start=start, on_progress=report, stop=stop)
-    from lightning_modules.finetuning.run import FinetuningRun, finetune
-
-    finetuning_run = FinetuningRun(run.system, run.task, run.finetuning, run.seed, start)
-    return finetune(finetuning_run, folder, on_progress=report, stop=stop)
+    return KINDS[run.kind].make(run, Watch(folder, start, report, stop))
 
 
 def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
@@ -191,8 +182,7 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
-                losses = (f"{run.task}.dev_loss",) if run.task else HELDOUT
-                loss = next(name for name in losses if name in record.metrics)
+                loss = next(name for name in KINDS[run.kind].proof(run) if name in record.metrics)
                 _compare(run, fitted.metrics[loss], record.metrics[loss], folder / WEIGHTS)
     return folder / WEIGHTS
 
@@ -215,8 +205,8 @@ class TextUnavailableError(Exception):
 
 def _check_text(run: Run) -> None:
     current = fingerprints(run.system.data) | probe_fingerprints(run.system.probed)
-    tasks = [run.task, run.finetuning.first] if run.finetuning else []
-    current |= {task: fingerprint(task) for task in tasks if task}
+    kind, first = KINDS[run.kind], run.finetuning.first if run.finetuning else None
+    current |= {task: kind.fingerprint(task) for task in (run.task, first) if task}
     if current != run.fingerprints:
         raise TextUnavailableError(
             f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"
@@ -224,8 +214,7 @@ def _check_text(run: Run) -> None:
     try:
         open_annotated(run.system.data, "train", run.system.objectives.reads)
         open_store(run.system.data, "heldout")
-        for split in ("train", "dev") if run.task else ():
-            checked(run.task, split)
+        kind.check(run.task)
         for name in run.system.evaluation.probes if run.kind == "pretrain" else ():
             PROBES[name].examples(run.system.data)
     except ConfigError as error:

@@ -15,11 +15,17 @@ class Trial(Settings):
     system: System = required("Everything resolved, the budget included.")
     runs: tuple[Run, ...] = required("The pretraining of each seed.")
     finetunings: tuple[Run, ...] = knob((), "The fine-tuning of each seed on each task.")
+    zero_shot: tuple[Run, ...] = knob((), "The measurement of each seed on each zero-shot task.")
+
+    @property
+    def children(self) -> tuple[Run, ...]:
+        """What is done with the pretrained models: fine-tunings and measurements."""
+        return (*self.finetunings, *self.zero_shot)
 
     @property
     def work(self) -> tuple[Run, ...]:
         """All runs, without the parents of pretrainings."""
-        return (*self.runs, *self.finetunings)
+        return (*self.runs, *self.children)
 
 
 class Cell(Trial):
@@ -40,5 +46,10 @@ class Cell(Trial):
 
     @property
     def tasks(self) -> tuple[str, ...]:
+        """The tasks that its pretrainings are, or will be, fine-tuned on or asked."""
+        return tuple(dict.fromkeys(run.task for run in (*self.children, *self.awaited) if run.task))
+
+    @property
+    def tuned(self) -> tuple[str, ...]:
         """The tasks that its pretrainings are, or will be, fine-tuned on."""
-        return tuple(dict.fromkeys(run.task for run in (*self.finetunings, *self.awaited) if run.task))
+        return tuple(dict.fromkeys(run.task for run in (*self.finetunings, *self.awaited) if run.finetuning))

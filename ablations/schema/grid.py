@@ -26,7 +26,13 @@ FIRST_SEARCH_SEED = 1000  # searches use seeds from here on; evaluations use see
 VALIDATION = "validation_share"  # the setting of a fine-tuning that only trials of a search have
 
 
-FINETUNING = "finetuning."  # prefix of the knobs of `FineTuning`; all other knobs belong to the pretrained system
+FINETUNING = "finetuning."  # prefix of the knobs of `FineTuning`
+
+
+MEASURING = "measuring."  # prefix of the knobs of `Measurement`
+
+
+AFTERWARDS = (FINETUNING, MEASURING)  # prefixes of what is done with a system; other knobs belong to its pretraining
 
 
 class Budget(Settings):
@@ -129,6 +135,7 @@ class Grid(Settings):
         (), "Axis -> value or list of values: cells whose runs vary alike. Each cell is in one group; by default all."
     )
     tasks: tuple[str, ...] = knob((), "Downstream tasks on which every pretrained model is fine-tuned.")
+    measure: tuple[str, ...] = knob((), "Zero-shot tasks that every pretrained model is asked, without training.")
     budget: Budget = knob(Budget(), "The budget that all cells share.")
     search: Search | None = knob(None, "The search of every cell; by default none.")
     scales: dict[str, Scale] = required("Name -> changes to the scale's own file.", min_length=1)

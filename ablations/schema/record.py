@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ablations.schema.kinds import KindName
 from ablations.schema.run import Run
 from lightning_modules.config import Settings, knob, required
 
@@ -23,7 +24,7 @@ class Record(Settings):
 
     schema_version: Literal[1] = 1
     id: str = required("Id of the run.", pattern=r"^[0-9a-f]{16}$")
-    kind: Literal["pretrain", "finetune"] = required("Kind of the run.")
+    kind: KindName = required("Kind of the run.")
     config: dict[str, Any] = required("The settings of the run as data.")
     outcome: Outcome = required("How the run ended.")
     detail: str = knob("", "The reason, if the run is not done.", max_length=4000)

@@ -1,34 +1,35 @@
-"""A run: one training from a seed on pinned text.
+"""A run: one training from a seed on pinned text, or one measurement of a trained model.
 
 Its ``id`` is a hash of everything that determines its numbers, its parents included.
 """
 
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
+from ablations.schema.kinds import KINDS, KindName
 from lightning_modules import NUMERICS
 from lightning_modules.config import Settings, identity, knob, required
 from lightning_modules.probing.table import fingerprints as probes
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning, fingerprint, task_named
-from lightning_modules.tasks.settings import OF_SOME_SHAPES
+from lightning_modules.tasks import FineTuning, fingerprint
+from lightning_modules.zero_shot.settings import Measurement
 
-NUMERICS_OF = {  # kind of run -> packages whose numerics it depends on
-    "pretrain": ("data", "pretrain", "evaluate"),
-    "finetune": ("data", "pretrain", "evaluate", "finetune"),
-}
+NUMERICS_OF = {name: kind.numerics for name, kind in KINDS.items()}
 
 
 class Run(Settings):
-    """One unit of work: the pretraining or fine-tuning of a system from a seed, by code of a known generation."""
+    """One unit of work: the pretraining of a system from a seed, or what is done with it, by code of a known
+    generation.
+    """
 
-    kind: Literal["pretrain", "finetune"] = required("Kind of the run.")
-    system: System = required("The system that is pretrained, or was before fine-tuning.")
+    kind: KindName = required("Kind of the run; see `kinds.KINDS`.")
+    system: System = required("The system that is pretrained, or was before.")
     seed: int = required("Seed of initialisation, order, corruption and dropout.", ge=0)
     fingerprints: dict[str, str] = required("Corpus or task -> fingerprint of its text.")
     numerics: dict[str, int] = required("Package -> generation of its numerics.")
-    task: str = knob("", "The task of a fine-tuning.", neutral="")
+    task: str = knob("", "The task of a fine-tuning or measurement.", neutral="")
     finetuning: FineTuning | None = knob(None, "The settings of a fine-tuning.", neutral=None)
+    measuring: Measurement | None = knob(None, "The settings of a measurement.", neutral=None)
     parents: tuple[str, ...] = knob((), "Ids of the runs whose weights this run starts from.", neutral=())
 
     @classmethod
@@ -57,6 +58,20 @@ class Run(Settings):
         )
         return run._with_parents()
 
+    @classmethod
+    def measuring_of(cls, pretrained: "Run", task: str, fingerprint: str, measuring: Measurement) -> "Run":
+        """The measurement of a pretrained system on a zero-shot task."""
+        run = cls(
+            kind="measure",
+            system=pretrained.system,
+            seed=pretrained.seed,
+            fingerprints={**pretrained.fingerprints, task: fingerprint},
+            numerics=current_numerics("measure"),
+            task=task,
+            measuring=measuring,
+        )
+        return run._with_parents()
+
     def of_generation(self, numerics: dict[str, int]) -> "Run":
         """The same run and its parents by code of other numerics generations."""
         return self.but(numerics=numerics, parents=[])._with_parents()
@@ -66,22 +81,14 @@ class Run(Settings):
         return self.model_copy(update={"parents": (parent.id,)}) if parent else self
 
     def resolved(self) -> Self:
-        """The run with settings for some shapes of tasks only where they act, and without those that say a default.
-
-        These are a reader that would be chosen anyway, and a transfer of all layers.
+        """The run with settings only where they act, and without those that say a default.
 
         Raises:
             ConfigError: For such a setting of an unknown task.
         """
         run = super().resolved()
-        tuning, model = run.finetuning, run.system.model
-        if tuning is not None and tuning.layers_transferred == model.depth:
-            tuning = tuning.model_copy(update={"layers_transferred": None})
-            run = run.model_copy(update={"finetuning": tuning})
-        if tuning is None or all(getattr(tuning, name) == neutral for name, neutral in OF_SOME_SHAPES.items()):
-            return run
-        settled = task_named(run.task).shape.settled(tuning).read_by_default(model.direction)
-        return run.model_copy(update={"finetuning": settled})
+        settled = KINDS[run.kind].settled(run)
+        return run.model_copy(update=settled) if settled else run
 
     @cached_property
     def parent(self) -> "Run | None":
@@ -92,7 +99,7 @@ class Run(Settings):
             before = {"task": first, "finetuning": self.finetuning.but(first=None), "parents": ()}
             fingerprints = {name: self.fingerprints[name] for name in (*_pretrained_on(self.system), first)}
             return self.model_copy(update={**before, "fingerprints": fingerprints})._with_parents()
-        system = self.system if self.kind == "finetune" else self.system.ancestor()
+        system = self.system if KINDS[self.kind].settings else self.system.ancestor()
         if system is None:
             return None
         parts = NUMERICS_OF["pretrain"]
@@ -120,6 +127,6 @@ def _first(finetuning: FineTuning) -> dict[str, str]:
     return {finetuning.first: fingerprint(finetuning.first)} if finetuning.first else {}
 
 
-def current_numerics(kind: str) -> dict[str, int]:
+def current_numerics(kind: KindName) -> dict[str, int]:
     """Package -> numerics generation, for the packages that a kind of run depends on."""
     return {part: NUMERICS[part] for part in NUMERICS_OF[kind]}

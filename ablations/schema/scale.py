@@ -25,6 +25,7 @@ class Scale(Settings):
     )
     first_seed: int | None = knob(None, "The smallest seed; by default the grid's.", ge=0, lt=1000)
     tasks: tuple[str, ...] | None = knob(None, "Downstream tasks; by default the grid's.")
+    measure: tuple[str, ...] | None = knob(None, "Zero-shot tasks; by default the grid's.")
     axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")
     variants: dict[str, tuple[tuple[Any, Any], ...]] = knob(
         {}, "Knob of the grid's variants -> pairs of a value there and the one that stands in for it at this scale."

@@ -90,7 +90,7 @@ class Objective(Settings, ABC):
         return 0.0
 
     def expected_predictions(self, length: int, special: int = 2) -> float:
-        """Expected tokens that an objective that corrupts predicts of a full sequence with so many special positions."""
+        """Expected tokens of a full sequence that an objective that corrupts predicts; some positions are special."""
         return self.expected_hidden(length)
 
     def flops_per_hidden(self, size: Size) -> float:

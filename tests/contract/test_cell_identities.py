@@ -18,6 +18,7 @@ from ablations.planning.cells import layout
 from ablations.planning.resolve import Resolver
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
+from ablations.schema.kinds import KINDS
 from lightning_modules.config import identity
 from lightning_modules.places import project
 
@@ -33,7 +34,7 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
         mock.patch("ablations.planning.resolve.fingerprints", lambda data: dict.fromkeys(data.corpora, _NO_TEXT)),
         mock.patch("ablations.schema.run.fingerprint", return_value=_NO_TEXT),
         mock.patch("ablations.schema.run.current_numerics", return_value={}),
-        mock.patch("ablations.schema.run.NUMERICS_OF", {"pretrain": (), "finetune": ()}),
+        mock.patch("ablations.schema.run.NUMERICS_OF", dict.fromkeys(KINDS, ())),
     ):
         found = Resolver(grid, scale, plan.baseline, None, {}).cells(plan.kept)
         for cell in found:

@@ -29,7 +29,7 @@ from ablations.planning.cells import (
     tasks_at,
     too_many,
 )
-from ablations.planning.checks import claim_checks
+from ablations.planning.checks import asking_checks, claim_checks
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
@@ -53,6 +53,7 @@ def names(grid: Grid, document: Document) -> None:
             for path in knobs:
                 _check_knob(grid, ("variants", axis, name, path), path, document)
     _check_tasks(grid, document)
+    asking_checks.names(grid, document)
     for path in grid.axes:
         _check_knob(grid, ("axes", path), path, document, axis=True)
     for path in grid.set:
@@ -133,6 +134,7 @@ def values(grid: Grid, document: Document) -> None:
     _check_selections(grid, layouts, document)
     for scale, plan in layouts.items():
         _check_idle(grid, scale, plan, document)
+        asking_checks.idle(grid, scale, plan, document)
         if not plan.kept:
             document.complain(("scales", scale), "every combination is excluded; keep at least one")
         elif _check_settings(grid, scale, plan, document) and _check_cells(grid, scale, plan, document):
@@ -219,15 +221,15 @@ def _check_published(grid: Grid, document: Document) -> None:
 def known_metrics() -> dict[str, str]:
     """Every metric that a record may have, with its description."""
     tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
-    return METRICS | COSTS | tasks | probe_metrics.known()
+    return METRICS | COSTS | tasks | asking_checks.known_metrics() | probe_metrics.known()
 
 
 def known_knobs() -> dict[str, Any]:
-    """Every knob that a grid may vary or set: those of systems, and those of fine-tuning, for all tasks or for one."""
+    """Every knob that a grid may vary or set: of systems, of fine-tuning and of measurements, for all tasks or one."""
     protocol = knob("", f"Published settings to start from, task by task: {', '.join(PROTOCOLS)}.")
     for_all = {FINETUNING + path: info for path, info in paths(FineTuning).items()}
     for_one = {f"{FINETUNING}{task}.{path}": info for task in TASKS for path, info in paths(FineTuning).items()}
-    return {**paths(System), **for_all, **for_one, FINETUNING + PROTOCOL: protocol}
+    return {**paths(System), **for_all, **for_one, FINETUNING + PROTOCOL: protocol, **asking_checks.known_knobs()}
 
 
 def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> None:
@@ -325,6 +327,7 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
                 tuning = workshop.finetuning(values, task)
                 if task:
                     fitting.check(system, task, tuning)
+            asking_checks.build(grid, scale, workshop, values)
         except ConfigError as error:
             for problem in error.problems:
                 where = _written(grid, scale, values, problem.path)

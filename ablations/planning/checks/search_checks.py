@@ -11,14 +11,16 @@ from ablations.measurements.derived import DERIVED, possible
 from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at, too_many
 from ablations.planning.checks.grid_checks import known_knobs, known_metrics
 from ablations.planning.search import ONLY_TRIALS, combinations, is_validation, search_at, tasks_behind
-from ablations.schema.grid import FINETUNING, STEPS, SYSTEM_AXIS, Grid, Search
+from ablations.schema.grid import FINETUNING, MEASURING, STEPS, SYSTEM_AXIS, Grid, Search
 from ablations.schema.scale import ScaleSearch
 from lightning_modules.config import ConfigError, canonical
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _MEASURING = (
     "data.",
     "evaluation.",
+    MEASURING,
 )  # knobs that change the measurement, so that no metric can choose between their values
 _TOKENS_A_STEP = ("training.batch_size", "format.sequence_length", "format.first_share", "format.first_length")
 _MOST_BUILT = 500  # systems per scale that reading a grid builds; a plan builds all its systems
@@ -154,6 +156,9 @@ def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
         document.complain(
             ("search", "metric"), f"'{search.metric}' is a cost and would choose the cheapest combination; use a score"
         )
+    elif search.metric.partition(".")[0] in ZERO_SHOT:
+        text = f"'{search.metric}' is measured without training, which no trial does; use a loss or a task's score"
+        document.complain(("search", "metric"), text)
     elif search.metric not in listed and search.better is None:
         text = f"'{search.metric}' is not among the grid's metrics; set 'better' to 'lower' or 'higher'"
         document.complain(("search",), text)

@@ -80,18 +80,27 @@ def stretches(data: Data, length: int, count: int) -> list[str]:
     name = identity({"corpora": pins.fingerprints(data), "bytes": size, "recipe": _RECIPE})[:24]
 
     def chosen() -> list[str]:
-        found = list(_cut(data, size))
+        found = [text for text, _ in cut(data, size)]
         return [found[n] for n in permutation(_SEED, "whole words", 0, len(found))[:MOST_STRETCHES]]
 
     path = cache() / "stretches" / name / "stretches.json"
     return cached.kept(path, lambda file: cached.put_json(file, chosen()), cached.get_json)[:count]
 
 
-def _cut(data: Data, size: int) -> Iterator[str]:
-    """Stretches of whole words of one document, of at most ``size`` bytes and more than half of them."""
+def cut(data: Data, size: int) -> Iterator[tuple[str, int]]:
+    """Held-out text in stretches of whole words of one document, of at most ``size`` bytes and more than half of them.
+
+    Yields:
+        The text and the number of its document.
+
+    Raises:
+        DataMismatch: At the end of a corpus whose text differs from its pin.
+    """
+    number = itertools.count()
     for name in data.corpora:
         meter = pins.Meter()
         for document in meter(corpus(name).documents("heldout")):
+            place = next(number)
             words = " ".join(document).split(" ")
             ends = np.cumsum([len(word.encode()) + 1 for word in words])
             start = 0
@@ -99,7 +108,7 @@ def _cut(data: Data, size: int) -> Iterator[str]:
                 before = ends[start - 1] if start else 0
                 end = max(start + 1, int(np.searchsorted(ends, before + size, side="right")))
                 if size / 2 < ends[end - 1] - before <= size:
-                    yield " ".join(words[start:end])
+                    yield " ".join(words[start:end]), place
                 start = end
         pins.check(name, "heldout", meter.part)
 

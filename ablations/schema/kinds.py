@@ -1,0 +1,193 @@
+"""The kinds of runs, in one table: what each is called, made from, made by, and known again by.
+
+Everything that depends on the kind of a run is read here; a new kind is an entry of `KINDS`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.system import System
+from lightning_modules.tasks import FineTuning, expected_work, task_named
+from lightning_modules.tasks import fingerprint as task_fingerprint
+from lightning_modules.tasks.pins import checked
+from lightning_modules.tasks.settings import OF_SOME_SHAPES
+from lightning_modules.zero_shot.settings import Measurement
+from lightning_modules.zero_shot.table import zero_shot_named
+
+if TYPE_CHECKING:
+    from lightning_modules.training.recorder import Fitted
+
+KindName = Literal["pretrain", "finetune", "measure"]
+Work = tuple[int, int, float]  # optimiser steps, positions, FLOPs
+
+
+class Made(Protocol):
+    """The parts of a run that its making needs; as in `Run`."""
+
+    @property
+    def system(self) -> System:
+        """The system that is pretrained, or was before."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        ...
+
+    @property
+    def task(self) -> str:
+        """The task; empty for pretrainings."""
+        ...
+
+    @property
+    def finetuning(self) -> FineTuning | None:
+        """The settings of a fine-tuning."""
+        ...
+
+    @property
+    def measuring(self) -> Measurement | None:
+        """The settings of a measurement."""
+        ...
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Where a run is made and who watches.
+
+    Attributes:
+        folder: Folder of checkpoint and weights.
+        start: The weights of the parent; None without one.
+        on_progress: Called as the run goes on.
+        stop: Called again and again; True ends the run with a checkpoint.
+    """
+
+    folder: Path
+    start: Path | None
+    on_progress: Callable[[Any], None]
+    stop: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of run.
+
+    Attributes:
+        noun: What messages call it.
+        settings: The field of `Run` with its settings; empty where the system says all.
+        numerics: The packages whose numerics its results depend on, see `lightning_modules.NUMERICS`.
+        make: Makes a run.
+        proof: Metrics of a run; the first that a record has must come out again where the run is made a second time.
+        work: The expected work of a run.
+        fingerprint: The fingerprint of the data of a task; opens none that are pinned.
+        check: Opens the data of a task and compares them with their pins.
+        settled: The settings of a run as they act, by field; empty where nothing changes.
+    """
+
+    noun: str
+    settings: str
+    numerics: tuple[str, ...]
+    make: Callable[[Made, Watch], "Fitted"]
+    proof: Callable[[Made], tuple[str, ...]]
+    work: Callable[[Made], Work]
+    fingerprint: Callable[[str], str] = lambda task: ""
+    check: Callable[[str], None] = lambda task: None
+    settled: Callable[[Made], dict[str, Any]] = lambda run: {}
+
+
+def _pretrained(run: Made, watch: Watch) -> "Fitted":
+    from lightning_modules.pretraining import fit
+
+    given = {"start": watch.start, "on_progress": watch.on_progress, "stop": watch.stop}
+    return fit(run.system, run.seed, watch.folder, **given)
+
+
+def _finetuned(run: Made, watch: Watch) -> "Fitted":
+    from lightning_modules.finetuning.run import FinetuningRun, finetune
+
+    assert run.finetuning is not None
+    parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, watch.start)
+    return finetune(parts, watch.folder, on_progress=watch.on_progress, stop=watch.stop)
+
+
+def _measured(run: Made, watch: Watch) -> "Fitted":
+    from lightning_modules.zero_shot.measure import measured
+
+    assert run.measuring is not None
+    assert watch.start is not None
+    return measured(run.system, run.task, run.measuring, watch.start, on_progress=watch.on_progress, stop=watch.stop)
+
+
+def _heldout(run: Made) -> tuple[str, ...]:
+    return tuple(f"heldout.{prefix(target)}loss" for target in run.system.heldout_objective.targets)
+
+
+def _pretraining_work(run: Made) -> Work:
+    return run.system.training.steps, run.system.tokens(), run.system.flops()
+
+
+def _finetuning_work(run: Made) -> Work:
+    assert run.finetuning is not None
+    return expected_work(run.system, run.task, run.finetuning)
+
+
+def _measuring_work(run: Made) -> Work:
+    assert run.measuring is not None
+    tokens, flops = zero_shot_named(run.task).work(run.system, run.measuring)
+    return 0, tokens, flops
+
+
+def _check_task(task: str) -> None:
+    for split in ("train", "dev"):
+        checked(task, split)
+
+
+def _settled_finetuning(run: Made) -> dict[str, FineTuning | None]:
+    """With settings for some shapes of tasks only where they act, and without those that say a default.
+
+    These are a reader that would be chosen anyway, and a transfer of all layers.
+    """
+    tuning, model = run.finetuning, run.system.model
+    if tuning is not None and tuning.layers_transferred == model.depth:
+        tuning = tuning.model_copy(update={"layers_transferred": None})
+    if tuning is None or all(getattr(tuning, name) == neutral for name, neutral in OF_SOME_SHAPES.items()):
+        return {"finetuning": tuning}  # records of tasks that this version lacks stay readable
+    settled = task_named(run.task).shape.settled(tuning)
+    return {"finetuning": settled.read_by_default(model.direction)}
+
+
+def _settled_measurement(run: Made) -> dict[str, Measurement]:
+    """With settings only where they act."""
+    if run.measuring is None or run.measuring == Measurement():
+        return {}
+    return {"measuring": zero_shot_named(run.task).settled(run.measuring)}
+
+
+_PRETRAINING = ("data", "pretrain", "evaluate")
+KINDS: dict[KindName, Kind] = {
+    "pretrain": Kind("pretraining", "", _PRETRAINING, _pretrained, _heldout, _pretraining_work),
+    "finetune": Kind(
+        "fine-tuning",
+        "finetuning",
+        (*_PRETRAINING, "finetune"),
+        _finetuned,
+        lambda run: (f"{run.task}.dev_loss",),
+        _finetuning_work,
+        task_fingerprint,
+        _check_task,
+        _settled_finetuning,
+    ),
+    "measure": Kind(
+        "measurement",
+        "measuring",
+        (*_PRETRAINING, "measure"),
+        _measured,
+        lambda run: (f"{run.task}.{zero_shot_named(run.task).main}",),
+        _measuring_work,
+        lambda task: zero_shot_named(task).fingerprint(),
+        lambda task: zero_shot_named(task).check(),
+        _settled_measurement,
+    ),
+}

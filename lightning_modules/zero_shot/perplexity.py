@@ -1,0 +1,160 @@
+"""How probable running text is, over the words and bytes that it has in its source.
+
+A model reads the text in windows that move on by a stride, so that nearly every token has at least as much before it as
+a window without the stride. Its nats are divided by what the source counts, never by the model's own tokens: so models
+with other tokenizers compare (Radford et al. 2019, section 3.1). A tokenizer that lower-cases predicts less than the
+source holds, and one with unknown tokens predicts these cheaply: compare models that share theirs.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from lightning_modules.config import identity
+from lightning_modules.data import Data
+from lightning_modules.system import System
+from lightning_modules.zero_shot import stretches
+from lightning_modules.zero_shot.detokenise import natural
+from lightning_modules.zero_shot.settings import Measurement
+from lightning_modules.zero_shot.sources import Source
+from lightning_modules.zero_shot.task import PIECES, Asking, Found, ZeroShot, share
+
+_RECIPE = 1  # raise when the same texts would be asked otherwise
+_OVERLAP = 2.0  # windows read each token twice at the default stride
+
+
+class Text(NamedTuple):
+    """A text and what its source counts.
+
+    Attributes:
+        natural: What the model reads.
+        words: Words between white space in the source.
+        bytes: Bytes of the source in UTF-8.
+        document: Number of the document that it is from.
+    """
+
+    natural: str
+    words: int
+    bytes: int
+    document: int
+
+
+@dataclass(frozen=True)
+class RunningText(ZeroShot):
+    """Text that is read from its beginning."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "nats_per_byte": "minus the log-probability of the text over its bytes in the source, nats a byte",
+        "word_loss": "minus the log-probability of the text over its words in the source, nats a word",
+        "perplexity": "exp of the loss of a word: the perplexity by words of the source",
+        "unknown": "share of the model's tokens that are unknown words to it",
+    }
+    methods: ClassVar[dict[str, str]] = {
+        "unigram": "word frequencies",
+        "bigram": "bigram baseline",
+    }
+    reads: ClassVar[frozenset[str]] = frozenset({"examples", "stride"})
+    better: ClassVar[str] = "lower"
+
+    @abstractmethod
+    def texts(self, data: Data | None, most: int | None) -> list[Text]:
+        """The texts, or the first ``most`` of them.
+
+        Raises:
+            ConfigError: When they are missing.
+        """
+
+    def ask(self, asking: Asking) -> Found:
+        texts = self.texts(asking.data, asking.settings.examples)
+        rows = [asking.pieces(text.natural) for text in texts]
+        weights = np.array([text.bytes for text in texts], dtype=float)
+        each = np.array([found.sum() for found in asking.nats(rows)])
+        words, tokens = sum(text.words for text in texts), np.concatenate([np.asarray(row) for row in rows])
+        found = {
+            "nats_per_byte": each.sum() / weights.sum(),
+            "word_loss": each.sum() / words,
+            "perplexity": np.exp(min(each.sum() / words, _MOST_NATS)),
+            "unknown": float((tokens == asking.model.encoder.vocabulary.unk).mean()),
+        }
+        for name, by_row in (("unigram", asking.unigram_nats(rows)), ("bigram", asking.bigram_nats(rows))):
+            if by_row is not None:
+                found[f"nats_per_byte.{name}"] = sum(nats.sum() for nats in by_row) / weights.sum()
+        return Found(
+            {name: float(value) for name, value in found.items()},
+            {"nats_per_byte": each / weights},
+            weights,
+            np.array([text.document for text in texts]),
+        )
+
+
+_MOST_NATS = 200.0  # a word; exp of more is no number of a record
+
+
+@dataclass(frozen=True)
+class WikiText(RunningText):
+    """Articles of WikiText, read as natural text.
+
+    Attributes:
+        articles: The articles in WikiText's tokens.
+    """
+
+    name: str
+    title: str
+    source: str
+    articles: Source
+    licence: str = ""
+
+    def fingerprint(self) -> str:
+        return identity([_RECIPE, self.articles.pin().sha256])
+
+    def check(self) -> None:
+        self.articles.texts()
+
+    def at_hand(self) -> bool:
+        return True  # its pin is part of the project
+
+    def positions(self, system: System, settings: Measurement) -> float:
+        pin = self.articles.pin()
+        return PIECES * pin.words * share(settings, pin.texts) * _overlap(system, settings)
+
+    def texts(self, data: Data | None, most: int | None) -> list[Text]:
+        articles = self.articles.texts()[:most]
+        words = [len(text.split()) + text.count("\n") for text in articles]  # a line's end counts, as in its paper
+        counted = zip(articles, words, strict=True)
+        return [Text(natural(text), count, len(text.encode()), n) for n, (text, count) in enumerate(counted)]
+
+
+@dataclass(frozen=True)
+class HeldOutText(RunningText):
+    """Stretches of the held-out text of the corpora that a model learned from, the same for every tokenizer."""
+
+    name: str
+    title: str
+    source: str = "held-out text of the corpora of a run"
+    of_run: ClassVar[bool] = True
+    own_split: str = "stretches of the run's own held-out text"
+
+    def fingerprint(self) -> str:
+        return identity([_RECIPE, stretches.RECIPE, stretches.MOST])  # the text is that of the run
+
+    def check(self) -> None:
+        """The corpora are those of the run, which is refused without them."""
+
+    def at_hand(self) -> bool:
+        return True
+
+    def positions(self, system: System, settings: Measurement) -> float:
+        return stretches.PIECES_EACH * stretches.MOST * share(settings, stretches.MOST) * _overlap(system, settings)
+
+    def texts(self, data: Data | None, most: int | None) -> list[Text]:
+        chosen: Sequence[stretches.Stretch] = stretches.chosen(data) if data is not None else ()
+        return [Text(text, text.count(" ") + 1, len(text.encode()) + 1, number) for text, number in chosen[:most]]
+
+
+def _overlap(system: System, settings: Measurement) -> float:
+    """How often each token is read."""
+    length = system.format.sequence_length
+    return length / min(settings.stride or length // 2, length - 1) if settings.stride else _OVERLAP

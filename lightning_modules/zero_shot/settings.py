@@ -1,0 +1,40 @@
+"""How a pretrained model is asked a task without training."""
+
+from typing import Literal, Self
+
+from lightning_modules.config import Settings, knob
+
+RuleName = Literal["sum", "mean", "gain"]
+
+
+class Measurement(Settings):
+    """How a language model is asked a task without training; ``measuring.*`` in grids.
+
+    A setting acts on some tasks only (`ZeroShot.reads`); on the others it is neutral.
+    """
+
+    rule: RuleName | None = knob(
+        None,
+        "What the log-probabilities of an option's tokens are made into: their sum, their mean, or what the prompt "
+        "adds to their sum (gain); by default the task's own.",
+        neutral=None,
+    )
+    shots: int = knob(0, "Solved examples in the prompt before the question.", neutral=0, ge=0, le=64)
+    shots_seed: int = knob(0, "Which of the training examples these are.", neutral=0, ge=0)
+    stride: int | None = knob(
+        None,
+        "Tokens that a further window of running text predicts; by default half of the model's positions. Fewer give "
+        "each token more context, at a higher cost.",
+        neutral=None,
+        ge=1,
+    )
+    examples: int | None = knob(
+        None, "Number of examples or stretches of text that are asked, the first ones; by default all.", neutral=None,
+        ge=2,
+    )  # fmt: skip
+
+    def acting(self, reads: frozenset[str]) -> Self:
+        """The settings with those neutral that a task does not read, and ``shots_seed`` without shots."""
+        read = reads if self.shots and "shots" in reads else reads - {"shots_seed"}
+        idle = {name: info.default for name, info in type(self).model_fields.items() if name not in read}
+        return self.model_copy(update=idle)

@@ -1,0 +1,136 @@
+"""Texts in official files below ``ABLATIONS_DATA`` that are read for no other purpose, and their pins.
+
+``pins.json`` holds the SHA-256 and the size of each; ``python -m lightning_modules.zero_shot.sources`` rewrites it.
+"""
+
+import functools
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.data.pins import DataMismatch
+from lightning_modules.files import write_atomically
+from lightning_modules.places import checkout
+from lightning_modules.tasks.reading.lines import Fault, json_object, made, numbered
+
+_PINS = Path(__file__).with_name("pins.json")
+_COMMAND = "python -m lightning_modules.zero_shot.sources"
+_WITHOUT = "The zero-shot tasks 'cloze' and 'heldout_text' need no data of their own."
+_TITLE = re.compile(r" = [^=].* = \n")  # the line with the title of an article
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The digest and the size of some texts."""
+
+    sha256: str
+    texts: int
+    words: int
+
+    @classmethod
+    def of(cls, texts: list[str]) -> "Pin":
+        """The pin of texts."""
+        digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+        return cls(digest, len(texts), sum(len(text.split()) for text in texts))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Texts in one official file.
+
+    Attributes:
+        name: The name of its pin.
+        origin: Where the file comes from; its part is ``test``.
+        read: Reads the file.
+    """
+
+    name: str
+    origin: Origin
+    read: Callable[[Path], list[str]]
+
+    def texts(self) -> list[str]:
+        """The texts, which are as pinned.
+
+        Raises:
+            ConfigError: When the file is missing (the message says how to get it) or malformed.
+            DataMismatch: When the texts differ from the pin.
+        """
+        (path,) = self.origin.needed("test")
+        return _checked(self.name, path, path.stat().st_mtime_ns)
+
+    def pin(self) -> Pin:
+        """The committed pin."""
+        return Pin(**json.loads(_PINS.read_text(encoding="utf-8"))[self.name])
+
+
+@functools.lru_cache(maxsize=8)
+def _checked(name: str, path: Path, changed: int) -> list[str]:
+    source = SOURCES[name]
+    texts = source.read(path)
+    actual, pinned = Pin.of(texts), source.pin()
+    if actual != pinned:
+        raise DataMismatch(
+            [
+                f"the texts of '{source.name}' are not the pinned ones: sha256 {actual.sha256[:16]}, "
+                f"{actual.texts:,} texts, {actual.words:,} words instead of {pinned.sha256[:16]}, {pinned.texts:,} "
+                f"texts, {pinned.words:,} words. Scores on another version do not compare. To pin these: {_COMMAND}"
+            ]
+        )
+    return texts
+
+
+def _passages(path: Path) -> list[str]:
+    """The passages of LAMBADA: one JSON object a line, whose ``text`` ends with the word to predict."""
+    return list(made(path, numbered(path), _passage))
+
+
+def _passage(line: str) -> str:
+    text = json_object(line, ("text",))["text"]
+    if not isinstance(text, str) or len(text.split()) < 2:
+        raise Fault("text must hold a passage and the word after it")
+    return text
+
+
+def _articles(path: Path) -> list[str]:
+    """The articles of WikiText, as in the file: joined they are the file again."""
+    articles: list[str] = []
+    for line in re.split(r"(?<=\n)", path.read_bytes().decode("utf-8")):
+        if articles and not (_TITLE.fullmatch(line) and articles[-1].strip()):  # the file begins with an empty line
+            articles[-1] += line
+        else:
+            articles.append(line)
+    if len(articles) < 2:
+        raise ConfigError([f"{path} holds no articles: a line ' = Title = ' begins one"])
+    return articles
+
+
+LAMBADA = Source(
+    "lambada", Origin("The data set LAMBADA", {"test": ("lambada/lambada_test.jsonl",)}, otherwise=_WITHOUT), _passages
+)
+WIKITEXT_2 = Source(
+    "wikitext2",
+    Origin("The data set WikiText-2", {"test": ("wikitext-2/wiki.test.raw",)}, otherwise=_WITHOUT),
+    _articles,
+)
+SOURCES = {source.name: source for source in (LAMBADA, WIKITEXT_2)}
+
+
+def pin() -> None:
+    """Reads every source and writes the pins of all."""
+    content = {}
+    for source in SOURCES.values():
+        (path,) = source.origin.needed("test")
+        content[source.name] = asdict(Pin.of(source.read(path)))
+    write_atomically(_PINS, lambda file: file.write(json.dumps(content, indent=2).encode() + b"\n"))
+
+
+if __name__ == "__main__":
+    if checkout() is None:
+        sys.exit("pins are part of the project's source; run this in a checkout")
+    pin()

@@ -1,0 +1,176 @@
+"""What a zero-shot task is: data, a way to ask, scores, and what answers without a network."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from lightning_modules.data import Data, open_store
+from lightning_modules.data.baselines.bigram import Bigrams, count
+from lightning_modules.generation.scoring import LanguageModelOf, Windows, log_probabilities
+from lightning_modules.system import System
+from lightning_modules.zero_shot.settings import Measurement
+
+PIECES = 1.6  # per word, the estimate of plans; 1.5 to 1.8 with a vocabulary of 4,096
+
+
+@dataclass(frozen=True, eq=False)
+class Asking:
+    """A model, and how it is asked.
+
+    Attributes:
+        model: The language model.
+        settings: How it is asked.
+        data: The text that it learned from, which simple methods count; None for a checkpoint of others.
+    """
+
+    model: LanguageModelOf
+    settings: Measurement
+    data: Data | None = None
+
+    @cached_property
+    def windows(self) -> Windows:
+        """How rows are read that are longer than the model's positions."""
+        most = self.model.max_positions - len(self.model.start)
+        return Windows(stride=max(1, min(self.settings.stride or self.model.max_positions // 2, most - 1)))
+
+    def flat(self, text: str) -> str:
+        """A text with the white space that the model knows, and none around it."""
+        return self.model.spaced(text).strip()
+
+    def pieces(self, text: str) -> list[int]:
+        """The ids of a text."""
+        return self.model.encode(self.flat(text))
+
+    def nats(self, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Minus the log-probability of each token of some texts, after the start tokens."""
+        started = [[*self.model.start, *row] for row in rows]
+        hidden = max(0, len(self.model.start) - 1)
+        return [-found[hidden:] for found in log_probabilities(self.model, started, windows=self.windows)]
+
+    @cached_property
+    def counted(self) -> Bigrams | None:
+        """The bigrams of the text that the model learned from, for what is seen on the left."""
+        return count(open_store(self.data, "train"), (True, False)) if self.data is not None else None
+
+    def unigram_nats(self, rows: Sequence[Sequence[int]]) -> list[np.ndarray] | None:
+        """Minus the log-probability of each token by its frequency in the text that the model learned from."""
+        if self.counted is None:
+            return None
+        tokens = self.counted.tokens
+        by_token = np.log(tokens.sum() + len(tokens)) - np.log(tokens + 1.0)
+        return [by_token[np.asarray(row, dtype=np.int64)] for row in rows]
+
+    def bigram_nats(self, rows: Sequence[Sequence[int]]) -> list[np.ndarray] | None:
+        """The same by the token before it; the first token of a row by its frequency."""
+        if self.counted is None:
+            return None
+        found = []
+        for row in rows:
+            word = np.asarray(row, dtype=np.int64)
+            left = np.concatenate([[-1], word[:-1]]).astype(np.int64)
+            found.append(-np.log(self.counted.probability(word, left, np.full(len(word), -1))))
+        return found
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a model answered.
+
+    Attributes:
+        metrics: Every metric by name, without the name of the task.
+        scores: Metric -> what each example adds to it, by example: the metric is their mean, by weight.
+        weights: How often each example counts; by default once.
+        documents: The document of each example; by default each its own.
+    """
+
+    metrics: dict[str, float | bool]
+    scores: dict[str, np.ndarray] = field(default_factory=dict)
+    weights: np.ndarray | None = None
+    documents: np.ndarray | None = None
+
+
+class ZeroShot(ABC):
+    """A task that a language model is asked without training. Tasks are frozen dataclasses.
+
+    Attributes:
+        name: Its name in grids; metrics are called ``<name>.<metric>``.
+        title: Published name and question, in one line.
+        source: Publication.
+        metrics: Name of each metric -> its description, the main one first.
+        methods: Name of each method without a network -> what tables call it; its score of the main metric is called
+            ``<name>.<metric>.<method>``.
+        reads: The settings of a measurement that act on it.
+        better: The better direction of the main metric.
+        of_run: Whether its examples are made from the text of a run's corpora.
+        own_split: How its examples differ from the official ones; empty where they do not.
+        licence: Terms of use of its data, in a few words.
+    """
+
+    name: str
+    title: str
+    source: str
+    metrics: ClassVar[dict[str, str]]
+    methods: ClassVar[dict[str, str]] = {}
+    reads: ClassVar[frozenset[str]] = frozenset({"examples"})
+    better: ClassVar[str] = "higher"
+    of_run: ClassVar[bool] = False
+    own_split: str = ""
+    licence: str = ""
+
+    @property
+    def main(self) -> str:
+        """The metric that comparisons use."""
+        return next(iter(self.metrics))
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What its examples are, and how they are asked; pinned data are not opened."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Opens its data and compares them with their pins.
+
+        Raises:
+            ConfigError: When they are missing (the message says how to get them) or differ.
+        """
+
+    @abstractmethod
+    def at_hand(self) -> bool:
+        """Whether its fingerprint is available: its data are pinned, or their files exist."""
+
+    @abstractmethod
+    def positions(self, system: System, settings: Measurement) -> float:
+        """The expected number of positions that the model reads."""
+
+    @abstractmethod
+    def ask(self, asking: Asking) -> Found:
+        """Asks a model."""
+
+    def settled(self, settings: Measurement) -> Measurement:
+        """The settings with those neutral that do not act."""
+        return settings.acting(self.reads)
+
+    def idle(self, settings: Measurement) -> list[str]:
+        """The settings that are given and cannot act."""
+        acting = self.settled(settings)
+        return [name for name in type(settings).model_fields if getattr(settings, name) != getattr(acting, name)]
+
+    def work(self, system: System, settings: Measurement) -> tuple[int, float]:
+        """The expected positions and FLOPs of a measurement, forward passes only."""
+        tokens, length = self.positions(system, settings), system.format.sequence_length
+        return round(tokens), tokens / length * flops(system, length)
+
+
+def flops(system: System, length: int) -> float:
+    """FLOPs of a forward pass over a row, the output layer at every position."""
+    size = system.model.size(system.data.tokenizer.vocab_size)
+    return system.model.flops_per_sequence(length) + system.objectives.flops_per_sequence(length, size)
+
+
+def share(settings: Measurement, examples: int) -> float:
+    """The share of so many examples that is asked."""
+    return min(settings.examples or examples, examples) / examples
