@@ -24,6 +24,8 @@ MANY_PARAMETERS = {
     "Pretrain.__init__": "the parts a training is made of",
     "run": "a command's options",
     "plan": "a command's options",
+    "generate": "a command's options",
+    "score": "a command's options",
     "PretrainingData.__init__": "the parts a data module is made of",
 }
 
