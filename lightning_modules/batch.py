@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
+BEGIN: tuple[()] = ()  # the carry at the start of a text
 Direction = Literal["both", "left_to_right", "right_to_left", "two_way"]  # in which a model reads
 Tags = Literal["entities", "noun_phrases"]
 Annotation = tuple[str, Tags]  # who annotated a text, and what was tagged
@@ -202,11 +203,16 @@ class Encoded:
 
     A backbone may compute its last layer only where it is read (`Example.read`). Then ``last`` is NaN elsewhere, so
     that a loss that reads more is none, and ``layers`` ends before the last layer.
+
+    ``carry`` is what a backbone needs of the positions that it has read, an opaque value without gradient: given to
+    ``forward`` together with the example of what follows, it spares reading them again. A text begins with the carry
+    `BEGIN`; without a carry none is returned. A backbone that has none refuses it.
     """
 
     layers: list[Float[Tensor, "b t d"]]
     last: Float[Tensor, "b t w"]  # as wide as the layers unless something else reads them, such as a BiLSTM
     table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied
+    carry: Any = None
 
     def at(self, where: Int[Tensor, " n"]) -> Float[Tensor, "n w"]:
         """The last states at flat positions."""

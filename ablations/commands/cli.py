@@ -21,6 +21,7 @@ from ablations.commands import (
     fill_mask,
     grid_files,
     inference,
+    language,
     params,
     published,
     read,
@@ -342,6 +343,8 @@ app.command("claims")(claims.claims)
 app.command("export")(checkpoints.export)
 app.command("evaluate")(checkpoints.evaluate)
 app.command("fill-mask")(fill_mask.command)
+app.command("generate")(language.generate)
+app.command("score")(language.score)
 app.command("answer")(answer.command)
 app.command("published")(published.command)
 app.command("params")(params.command)

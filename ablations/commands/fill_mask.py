@@ -11,6 +11,10 @@ def command(
     run: Annotated[str, typer.Argument(help="The id of a finished pretraining, or its first digits.")],
     text: Annotated[str, typer.Argument(help='A text with [MASK] in it: "Paris is the [MASK] of France."')],
     top: Annotated[int, typer.Option(help="How many predictions to show for each mask.", min=1)] = 5,
+    joint: Annotated[
+        bool,
+        typer.Option("--joint", help="Two masks at once: each by itself, against one after the other in either order."),
+    ] = False,
     train: Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")] = False,
     results_dir: Results = None,
     form: As = Format.table,
@@ -18,6 +22,7 @@ def command(
     """Fills the masks of a text: the most probable tokens and their probabilities."""
     from ablations.core.store import Records
     from ablations.inspection.trained import finished, weights
+    from lightning_modules.analysis.joint_filling import fill_jointly
     from lightning_modules.analysis.probes import fill_mask, pretrained
     from lightning_modules.data.store import tokenizer_file
     from lightning_modules.data.text.encode import Encoder
@@ -29,9 +34,19 @@ def command(
         with aside(form):
             module = pretrained(system, weights(record, records, train))
         encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
+        if joint:
+            pairs = [pair._asdict() for pair in fill_jointly(module, encoder, text, top)]
+            if form is Format.table:
+                pairs = [{name.replace("_", " "): _shown(value) for name, value in pair.items()} for pair in pairs]
+            listing(pairs, form, "first")
+            return
         rows = [
             {"mask": number, "piece": filling.piece, "probability": round(filling.probability, 4)}
             for number, fillings in enumerate(fill_mask(module, encoder, text, top), 1)
             for filling in fillings
         ]
         listing(rows, form, "piece")
+
+
+def _shown(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.2g}"

@@ -64,7 +64,7 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
     if objective is None:
         raise ConfigError(["this model has no objective 'mlm' and cannot fill masks; choose one trained with it"])
     vocabulary = encoder.vocabulary
-    example = as_example(_masked(text, encoder), vocabulary)
+    example = as_example(masked(text, encoder), vocabulary)
     where = (example.inputs.ids[0] == vocabulary.mask).nonzero()[:, 0]
     if not len(where):
         raise ConfigError([f"the text has no {MASK}: {text!r}; write {MASK} for each word to fill"])
@@ -81,7 +81,7 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
     ]
 
 
-def _masked(text: str, encoder: Encoder) -> list[int]:
+def masked(text: str, encoder: Encoder) -> list[int]:
     """Token ids of a text with masks."""
     vocabulary, ids = encoder.vocabulary, []
     for part in text.split(MASK):

@@ -1,6 +1,6 @@
 """The input of the layers: the sum of word, position and segment embeddings."""
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.backbones.settings import StackSettings
@@ -41,13 +41,22 @@ class Embeddings(nn.Module):
             assert isinstance(table, nn.Embedding)
             numbered = name in tokens.tables and table.num_embeddings > 1
             x = x + (table(tokens.tables[name]) if numbered else table.weight[0])
-        rows = self.fixed if self.position is None else self.position.weight
+        self.check_length(x.shape[1])
+        rows = self._rows
         if rows is not None:
-            x = x + self._positions(rows, tokens.positions, x.shape[1])
+            x = x + (rows[: x.shape[1]] if tokens.positions is None else rows[tokens.positions])
         return self.projection(self.dropout(self.norm(x)))
 
-    @staticmethod
-    def _positions(rows: Float[Tensor, "p e"], positions: Int[Tensor, "b t"] | None, length: int) -> Tensor:
-        if length > rows.shape[0]:
-            raise ValueError(f"a sequence has {length} positions, but model.max_positions is {rows.shape[0]}")
-        return rows[:length] if positions is None else rows[positions]
+    def check_length(self, length: int) -> None:
+        """Checks that a position table has so many rows.
+
+        Raises:
+            ValueError: If it has fewer.
+        """
+        if self._rows is not None and length > len(self._rows):
+            raise ValueError(f"a sequence has {length} positions, but model.max_positions is {len(self._rows)}")
+
+    @property
+    def _rows(self) -> Float[Tensor, "p e"] | None:
+        """The vector of each position."""
+        return self.fixed if self.position is None else self.position.weight

@@ -1,5 +1,6 @@
 """One stack of layers over embeddings: attention, then feed-forward, each with residual connection and LayerNorm."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor, nn
 
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import StackSettings
-from lightning_modules.batch import Direction, Encoded, Example
+from lightning_modules.batch import Direction, Encoded, Example, Unsupported
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
+from lightning_modules.layers.carried import Carry, Past
 from lightning_modules.layers.chosen import states_at, states_back
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
@@ -90,22 +92,39 @@ class TransformerEncoder(nn.Module):
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
         self.apply(lambda module: _initialise(module, settings.init, settings.init_std))
 
-    def forward(self, example: Example) -> Encoded:
-        example.check_readable(self.supports)
-        layers, last = self.above(self.embeddings(example), example)
-        return Encoded(layers=layers, last=last, table=self.embeddings.word.weight)
+    @property
+    def carries(self) -> bool:
+        """Whether a text can go on where a batch ended: nothing that was read changes with what follows."""
+        return self.direction == "left_to_right"
 
-    def above(self, x: Float[Tensor, "b t d"], example: Example) -> tuple[list[Tensor], Float[Tensor, "b t d"]]:
+    def forward(self, example: Example, carry: Carry | tuple[()] | None = None) -> Encoded:
+        """Encodes a batch, by itself or as what follows a carry; see `Encoded.carry`."""
+        example.check_readable(self.supports)
+        if carry is None:
+            layers, last = self.above(self.embeddings(example), example)
+            return Encoded(layers=layers, last=last, table=self.embeddings.word.weight)
+        if not self.carries:
+            raise Unsupported(f"a model with direction '{self.direction}' has no carry: what it read changes with more")
+        past = Past(carry, example, len(self.owners))
+        self.embeddings.check_length(1 + int(past.place.max()))
+        example = replace(example, inputs=replace(example.inputs, positions=past.place))
+        layers, last = self.above(self.embeddings(example), example, past)
+        return Encoded(layers=layers, last=last, table=self.embeddings.word.weight, carry=past.carry())
+
+    def above(
+        self, x: Float[Tensor, "b t d"], example: Example, past: Past | None = None
+    ) -> tuple[list[Tensor], Float[Tensor, "b t d"]]:
         """The layers over the output of the embeddings, and the last states.
 
         Where not all of the last states are read, the last layer is computed at those that are and is not in the list.
         Of the other positions it needs keys and values, which spares most of its work.
         """
-        bias, turn = self._attention_bias(example, x), self._rotation(example, x)
+        bias, turn = self._attention_bias(example, x, past), self._rotation(example, x)
         length, layers = x.shape[1], [x]
         for layer, owners in enumerate(self.owners):
             read = example.read if layer == len(self.owners) - 1 else None
-            x = self._sub_layer(owners, "attention")(x, bias, turn, read=read)
+            before = None if past is None else past.layers[layer]
+            x = self._sub_layer(owners, "attention")(x, bias, turn, before, read=read)
             x = self._sub_layer(owners, "ffn")(x)
             layers += [x] if read is None else []
         last = x if self.final_norm is None else self.final_norm(x)
@@ -116,11 +135,16 @@ class TransformerEncoder(nn.Module):
         assert isinstance(block, nn.ModuleDict)
         return block[kind]
 
-    def _attention_bias(self, example: Example, x: Float[Tensor, "b t d"]) -> Float[Tensor, "#b #h t s"] | None:
+    def _attention_bias(
+        self, example: Example, x: Float[Tensor, "b t d"], past: Past | None
+    ) -> Float[Tensor, "#b #h t s"] | None:
         """The bias that every layer adds to its scores, computed once in the precision that attention runs in."""
-        length = x.shape[1]
-        position_bias = None if self.bias is None else self.bias(_positions(example, x), self.slopes)
-        mask = attention_mask(example.visible.toward(self.direction), length, x.device)
+        positions, attended = _positions(example, x), None if past is None else past.positions
+        position_bias = None if self.bias is None else self.bias(positions, self.slopes, attended)
+        if past is None:
+            mask = attention_mask(example.visible.toward(self.direction), x.shape[1], x.device)
+        else:
+            mask = past.mask()
         return attention_bias(mask, position_bias, _precision(x))
 
     def _rotation(self, example: Example, x: Float[Tensor, "b t d"]) -> Rotation | None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.stack import TransformerEncoder
-from lightning_modules.batch import Encoded, Example
+from lightning_modules.batch import Encoded, Example, Unsupported
 
 
 class TwoWayEncoder(nn.Module):
@@ -29,8 +29,17 @@ class TwoWayEncoder(nn.Module):
         self.embeddings = self.rightward.embeddings
         del self.rightward.embeddings, self.leftward.embeddings
 
-    def forward(self, example: Example) -> Encoded:
+    carries = False
+
+    def forward(self, example: Example, carry: object = None) -> Encoded:
+        """Encodes a batch.
+
+        Raises:
+            Unsupported: For a carry; the stack that reads to the left begins at the end of the text.
+        """
         example.check_readable(self.supports)
+        if carry is not None:
+            raise Unsupported("a model with direction 'two_way' has no carry: what it read changes with more text")
         x = self.embeddings(example)
         ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
         layers = [torch.cat(both, -1) for both in zip(*(layers for layers, _ in ways), strict=True)]

@@ -1,10 +1,10 @@
 """A language model that reads from left to right, as scoring and generation use it, wherever its weights come from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.batch import Direction, Encoded, Example, Target, Tokens, Visibility
@@ -18,41 +18,32 @@ if TYPE_CHECKING:
     from lightning_modules.training.pretrain import Pretrain
 
 
-@dataclass(frozen=True, eq=False)
-class LanguageModelOf:
-    """A left-to-right language model in evaluation mode.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Wording:
+    """How texts become rows of a language model; known before its weights are loaded.
 
     Attributes:
-        backbone: The encoder.
-        heads: The heads of its language modelling.
-        objective: The settings of its language modelling, which know how heads are read.
-        encoder: Its tokenizer.
+        encoder: Its tokenizer. Every word is read with a space before it, the first as well.
         start: Ids before every text, such as [CLS]; nothing predicts the first of them.
         end: Id after which a text has ended; None if the model has none.
-        direction: In which the backbone reads: left_to_right, or two_way, whose first half does.
         max_positions: Tokens of the longest row that it can read.
         keeps_space: Whether line breaks and repeated spaces are part of its text; in our corpora words are separated by
             single spaces.
     """
 
-    backbone: nn.Module
-    heads: nn.ModuleDict
-    objective: LanguageModel
     encoder: Encoder
     start: tuple[int, ...]
     end: int | None
-    direction: Direction
     max_positions: int
     keeps_space: bool = False
-
-    @property
-    def device(self) -> torch.device:
-        """Where its weights are."""
-        return next(self.backbone.parameters()).device
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without those of ``start``."""
         return self.encoder.fast.encode(self.spaced(text), add_special_tokens=False).ids
+
+    def prompt(self, text: str) -> list[int]:
+        """The row of a text that goes on: ``start`` and its ids."""
+        return [*self.start, *self.encode(text)]
 
     def spaced(self, text: str) -> str:
         """A text with the white space that the model knows."""
@@ -62,7 +53,31 @@ class LanguageModelOf:
         """The text of some ids."""
         return self.encoder.fast.decode(ids, skip_special_tokens=False).strip()
 
-    def example(self, ids: Int[Tensor, "b t"], real: Tensor, positions: Int[Tensor, "b t"] | None = None) -> Example:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LanguageModelOf(Wording):
+    """A left-to-right language model in evaluation mode.
+
+    Attributes:
+        backbone: The encoder.
+        heads: The heads of its language modelling.
+        objective: The settings of its language modelling, which know how heads are read.
+        direction: In which the backbone reads: left_to_right, or two_way, whose first half does.
+    """
+
+    backbone: nn.Module
+    heads: nn.ModuleDict
+    objective: LanguageModel
+    direction: Direction
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.backbone.parameters()).device
+
+    def example(
+        self, ids: Int[Tensor, "b t"], real: Bool[Tensor, "b t"], positions: Int[Tensor, "b t"] | None = None
+    ) -> Example:
         """Rows of ids for the backbone, which sees them from the left; ``real`` is False on padding."""
         tokens = Tokens(ids, ~real, real, torch.arange(len(ids), device=ids.device), positions=positions)
         return Example(tokens, Visibility(causal=True, real=None if bool(real.all()) else real))
@@ -100,6 +115,40 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     )
 
 
+def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_space: bool = False) -> Wording:
+    """How texts become rows of a system's language model.
+
+    Args:
+        system: Its settings.
+        encoder: Its tokenizer.
+        max_positions: The longest row; by default as long as training has shown, since later positions have learnt
+            nothing.
+        keeps_space: See `Wording`.
+    """
+    vocabulary = encoder.vocabulary
+    frame = getattr(system.format, "frame", "cls_sep")
+    starts = {"cls_sep": (vocabulary.cls,), "document_ends": (vocabulary.sep,)}
+    return Wording(
+        encoder=encoder,
+        start=starts.get(frame, ()),
+        end=vocabulary.sep if frame in starts else None,
+        max_positions=max_positions or system.format.sequence_length,
+        keeps_space=keeps_space,
+    )
+
+
+def with_network(texts: Wording, module: "Pretrain", system: System) -> LanguageModelOf:
+    """The language model of a module with trained weights, which is set to evaluation mode.
+
+    Raises:
+        ConfigError: As `check_predicts_next`.
+    """
+    lm = check_predicts_next(system, system.name or "the model")
+    known = {field.name: getattr(texts, field.name) for field in fields(Wording)}
+    backbone, heads = module.eval().backbone, own_heads(module.heads, "lm")
+    return LanguageModelOf(**known, backbone=backbone, heads=heads, objective=lm, direction=system.model.direction)
+
+
 def of_training(module: "Pretrain", system: System, encoder: Encoder, max_positions: int = 0) -> LanguageModelOf:
     """The language model of a pretraining.
 
@@ -107,20 +156,9 @@ def of_training(module: "Pretrain", system: System, encoder: Encoder, max_positi
         module: Its module with trained weights; it is set to evaluation mode.
         system: Its settings.
         encoder: Its tokenizer.
-        max_positions: The longest row; by default as long as training has shown, since later positions have learnt
-            nothing.
+        max_positions: As in `wording`.
 
     Raises:
         ConfigError: As `check_predicts_next`.
     """
-    lm, vocabulary = check_predicts_next(system, system.name or "the model"), encoder.vocabulary
-    return LanguageModelOf(
-        backbone=module.eval().backbone,
-        heads=own_heads(module.heads, "lm"),
-        objective=lm,
-        encoder=encoder,
-        start=(vocabulary.cls,),
-        end=vocabulary.sep,
-        direction=system.model.direction,
-        max_positions=max_positions or system.format.sequence_length,
-    )
+    return with_network(wording(system, encoder, max_positions), module, system)

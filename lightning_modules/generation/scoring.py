@@ -18,13 +18,14 @@ from torch import Tensor
 
 from lightning_modules.batch import Encoded
 from lightning_modules.config import ConfigError
-from lightning_modules.generation.language_model import LanguageModelOf, check_predicts_next, of_training
+from lightning_modules.generation.language_model import LanguageModelOf, Wording, check_predicts_next, of_training
 
 __all__ = [
-    "SCORES", "Continuation", "LanguageModelOf", "Windows", "check_predicts_next", "continuations", "hits",
-    "log_probabilities", "of_training", "scored", "split",
+    "SCORES", "Continuation", "LanguageModelOf", "Windows", "check_predicts_next", "check_windows", "continuations",
+    "hits", "log_probabilities", "of_training", "scored", "split",
 ]  # fmt: skip
 
+Progress = Callable[[int, int], None]
 _LOGITS = 1 << 24  # at a time: 64 MB
 _AFTER = ".,;:!?)]}%'’”…"  # no space goes before these signs
 
@@ -84,6 +85,7 @@ def continuations(
     *,
     windows: Windows | None = None,
     batch_tokens: int = 4096,
+    on_progress: Progress | None = None,
 ) -> list[np.ndarray]:
     """The log-probabilities of the tokens of an option after its prompt, for each pair of them.
 
@@ -94,6 +96,7 @@ def continuations(
         windows: As in `log_probabilities`; an option of at most ``stride`` tokens is read in one window, which ends
             with it.
         batch_tokens: As in `log_probabilities`.
+        on_progress: Called after each batch with the tokens that were read and their number in all.
 
     Returns:
         For each option float64 ``[len(option)]``.
@@ -101,7 +104,7 @@ def continuations(
     Raises:
         ConfigError: For an empty prompt or option, and as `log_probabilities`.
     """
-    return [nats for nats, _ in _after(model, prompts, options, windows, batch_tokens)]
+    return [nats for nats, _ in _after(model, prompts, options, windows, batch_tokens, on_progress)]
 
 
 def hits(
@@ -122,7 +125,7 @@ def hits(
     return [best for _, best in _after(model, prompts, options, windows, batch_tokens)]
 
 
-def split(model: LanguageModelOf, prompt: str, option: str) -> tuple[list[int], list[int]]:
+def split(texts: Wording, prompt: str, option: str) -> tuple[list[int], list[int]]:
     """The ids of a prompt, start tokens included, and of the option that follows it.
 
     Both are tokenised as one text, with a space between them unless one of them has white space there, the prompt is
@@ -133,21 +136,20 @@ def split(model: LanguageModelOf, prompt: str, option: str) -> tuple[list[int], 
     Raises:
         ConfigError: For an option without a token.
     """
-    before = model.spaced(prompt.rstrip())
-    after = model.spaced(option.lstrip())
-    text = before + _joint(model, prompt, option) + after if before else after
-    encoding = model.encoder.fast.encode(text, add_special_tokens=False)
+    before, after = texts.spaced(prompt.rstrip()), texts.spaced(option.lstrip())
+    text = before + _joint(texts, prompt, option) + after if before else after
+    encoding = texts.encoder.fast.encode(text, add_special_tokens=False)
     first = next((place for place, (_, end) in enumerate(encoding.offsets) if end > len(before)), len(encoding.ids))
     if first == len(encoding.ids):
         raise ConfigError([f"the option {option!r} has no token; write at least one word"])
-    return [*model.start, *encoding.ids[:first]], encoding.ids[first:]
+    return [*texts.start, *encoding.ids[:first]], encoding.ids[first:]
 
 
-def _joint(model: LanguageModelOf, prompt: str, option: str) -> str:
+def _joint(texts: Wording, prompt: str, option: str) -> str:
     """What stands between a prompt and an option: their own white space, a space, or nothing before a comma."""
     own = prompt[len(prompt.rstrip()) :] + option[: len(option) - len(option.lstrip())]
     if own:
-        return own if model.keeps_space else " "
+        return own if texts.keeps_space else " "
     return "" if option[:1] in _AFTER else " "
 
 
@@ -202,6 +204,7 @@ def scored(
     neutral: str = "",
     windows: Windows | None = None,
     batch_tokens: int = 4096,
+    on_progress: Progress | None = None,
 ) -> list[list[Continuation]]:
     """What a model says of the options of each prompt; `SCORES` holds ways to compare them.
 
@@ -212,20 +215,27 @@ def scored(
         neutral: The prompt of unconditional probabilities.
         windows: As in `continuations`.
         batch_tokens: As in `log_probabilities`.
+        on_progress: As in `continuations`.
 
     Raises:
         ConfigError: As `split` and `continuations`.
     """
-    texts = [option for own in options for option in own]
-    pairs = [split(model, prompt, option) for prompt, own in zip(prompts, options, strict=True) for option in own]
-    alone = {text: split(model, neutral, text) for text in dict.fromkeys(texts)}
-    asked = [*pairs, *alone.values()]
-    nats = continuations(
-        model, [p for p, _ in asked], [o for _, o in asked], windows=windows, batch_tokens=batch_tokens
-    )
-    unconditional = dict(zip(alone, (float(own.sum()) for own in nats[len(pairs) :]), strict=True))
-    made = (Continuation(text, own, unconditional[text]) for text, own in zip(texts, nats, strict=False))
-    return [[next(made) for _ in own] for own in options]
+    pairs = [[split(model, prompt, option) for option in own] for prompt, own in zip(prompts, options, strict=True)]
+    alone = {option: split(model, neutral, option) for own in options for option in own}
+    rows = {_key(pair): pair for pair in (*(pair for own in pairs for pair in own), *alone.values())}
+    before, after = [prompt for prompt, _ in rows.values()], [option for _, option in rows.values()]
+    found = continuations(model, before, after, windows=windows, batch_tokens=batch_tokens, on_progress=on_progress)
+    nats = dict(zip(rows, found, strict=True))
+
+    def said(text: str, pair: tuple[list[int], list[int]]) -> Continuation:
+        return Continuation(text, nats[_key(pair)], float(nats[_key(alone[text])].sum()))
+
+    return [list(map(said, own, given)) for own, given in zip(options, pairs, strict=True)]
+
+
+def _key(pair: tuple[list[int], list[int]]) -> tuple[tuple[int, ...], int]:
+    """What is the same for the same option after the same prompt."""
+    return (*pair[0], *pair[1]), len(pair[0])
 
 
 def _after(
@@ -234,6 +244,7 @@ def _after(
     options: Sequence[Sequence[int]],
     windows: Windows | None,
     batch_tokens: int,
+    on_progress: Progress | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     wrong = [f"option {n} has no token" for n, option in enumerate(options, 1) if not len(option)]
     wrong += [
@@ -244,7 +255,7 @@ def _after(
     if wrong:
         raise ConfigError(wrong)
     rows = [[*prompt, *option] for prompt, option in zip(prompts, options, strict=True)]
-    return _read(model, rows, [len(prompt) for prompt in prompts], windows, batch_tokens)
+    return _read(model, rows, [len(prompt) for prompt in prompts], windows, batch_tokens, on_progress)
 
 
 @torch.no_grad()
@@ -254,6 +265,7 @@ def _read(
     firsts: Sequence[int],
     windows: Windows | None,
     batch_tokens: int,
+    on_progress: Progress | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The log-probability of each token of a row from ``firsts`` on, and whether it is the most probable one."""
     pieces = [
@@ -262,10 +274,14 @@ def _read(
         for piece in _pieces(model, number, row, first, windows)
     ]
     order = sorted(range(len(pieces)), key=lambda n: len(pieces[n].ids))
+    done, total = 0, sum(len(piece.ids) for piece in pieces)
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for batch in _batches([len(pieces[n].ids) for n in order], batch_tokens):
         some = [order[place] for place in batch]
         found |= zip(some, _predicted(model, [pieces[n] for n in some]), strict=True)
+        done += sum(len(pieces[n].ids) for n in some)
+        if on_progress:
+            on_progress(done, total)
     parts: list[list[tuple[np.ndarray, np.ndarray]]] = [[_NOTHING] for _ in rows]
     for number, piece in enumerate(pieces):
         parts[piece.row].append(found[number])
@@ -291,20 +307,31 @@ def _pieces(
                 "have it read in windows with a stride"
             ]
         )
+    length, stride = check_windows(model, windows), windows.stride
     start = model.start if tuple(row[: len(model.start)]) == model.start else ()
-    length, stride = windows.length or most, windows.stride
-    if not (0 < stride < length - len(start) and length <= most):
-        raise ConfigError(
-            [
-                f"windows of {length} tokens with a stride of {stride} cannot be read: length is at most the model's "
-                f"{most} positions, stride from 1 to {length - len(start) - 1}"
-            ]
-        )
     end = min(len(row), max(length, first + stride))
     while first < len(row):
         begin = max(len(start), end - length + len(start))
         yield _Piece(number, [*start, *row[begin:end]], first - begin + len(start))
         first, end = end, min(len(row), end + stride)
+
+
+def check_windows(texts: Wording, windows: Windows) -> int:
+    """Tokens of a window, if a model can read such windows.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    length, most = windows.length or texts.max_positions, texts.max_positions
+    widest = min(length, most) - len(texts.start) - 1
+    if length > most or not 0 < windows.stride <= widest:
+        raise ConfigError(
+            [
+                f"windows of {length} tokens with a stride of {windows.stride} cannot be read: length is at most the "
+                f"model's {most} positions, stride from 1 to {widest}"
+            ]
+        )
+    return length
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[range]:

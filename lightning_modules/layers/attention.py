@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.batch import Visibility
+from lightning_modules.layers.carried import Growing
 from lightning_modules.layers.chosen import rows_at, states_at
 from lightning_modules.layers.dropout import drop
 from lightning_modules.layers.heads import in_heads
@@ -114,17 +115,21 @@ class MultiHeadAttention(nn.Module):
         x: Float[Tensor, "b t d"],
         bias: Float[Tensor, "#b #h t s"] | None,
         turn: Rotation | None = None,
+        past: Growing | None = None,
         read: Int[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b m d"]:
         """Self-attention over ``x``, of all positions or of flat ones (see `states_at`).
 
-        ``bias`` comes from `attention_bias`, ``turn`` from `rotation`; both are for all positions.
+        ``bias`` comes from `attention_bias`, ``turn`` from `rotation`; both are for all positions. With a ``past``,
+        keys and values are those of the positions before ``x`` and of ``x``.
         """
         if read is None:
             q, k, v = self.queries_keys_values(x, turn)
         else:
             q, k, v = self._read_queries(x, turn, read)
             bias = None if bias is None else rows_at(bias, read)
+        if past is not None:
+            k, v = past(k, v)
         if bias is not None:
             bias = bias.to(q.dtype)
         mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)

@@ -32,12 +32,20 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " h"]:
     return torch.tensor([2.0 ** (-8.0 * (head + 1) / num_heads) for head in range(num_heads)])
 
 
-def linear_bias(positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"]) -> Float[Tensor, "b h t t"]:
+def linear_bias(
+    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "b s"] | None = None
+) -> Float[Tensor, "b h t s"]:
     """Symmetric ALiBi for encoders: minus slope times distance, in both directions.
 
     Differs from Press et al. (2022), whose models are causal and have distances of one sign only.
+
+    Args:
+        positions: The positions that attend.
+        slopes: The slope of each head.
+        attended: The positions attended to; by default the same.
     """
-    distance = (positions[:, :, None] - positions[:, None, :]).abs()
+    keys = positions if attended is None else attended
+    distance = (positions[:, :, None] - keys[:, None, :]).abs()
     return -slopes[None, :, None, None] * distance[:, None]
 
 
@@ -52,14 +60,17 @@ def sided_slopes(num_heads: int, direction: Direction = "both") -> Float[Tensor,
     return torch.tensor([-(4.0**-k) for k in range(left)] + [4.0**-k for k in range(right)])
 
 
-def sided_linear_bias(positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"]) -> Float[Tensor, "b h t t"]:
+def sided_linear_bias(
+    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "b s"] | None = None
+) -> Float[Tensor, "b h t s"]:
     """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
 
     The non-symmetric form that the authors of ALiBi propose for encoders (released code, frequently asked
     questions). Unlike the symmetric form it distinguishes left from right neighbours, and a masked language model
-    leaves its plateau several times sooner.
+    leaves its plateau several times sooner. Its arguments are those of `linear_bias`.
     """
-    ahead = (positions[:, None, :] - positions[:, :, None])[:, None]  # j - i
+    keys = positions if attended is None else attended
+    ahead = (keys[:, None, :] - positions[:, :, None])[:, None]  # j - i
     signed = ahead * slopes.sign()[None, :, None, None]
     cost = -slopes.abs()[None, :, None, None] * signed
     return cost.masked_fill(signed < 0, float("-inf"))

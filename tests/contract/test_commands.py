@@ -22,6 +22,7 @@ from lightning_modules.data.formats.summary import Summary
 from lightning_modules.finetuning import run as finetuning
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS
+from tests import language_models
 from tests.unit.synthetic import make_record
 
 TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a tokenizer
@@ -50,6 +51,7 @@ CALLS = {
     "evaluate": ["--from", "folder", "--task", "rte"],
     "export": [RUN, "folder"],
     "fill-mask": [RUN, "The [MASK]."],
+    "generate": [RUN, "--prompt", "The water", "--new-tokens", "2"],
     "inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
     "list": [],
     "logs": [RUN],
@@ -60,6 +62,7 @@ CALLS = {
     "read": ["masking_ratio", "--scale", "smoke", "--equal", "tokens"],
     "run": ["masking_ratio", "--scale", "smoke", "--no-notebook"],
     "show": ["masking_ratio", "--scale", "smoke"],
+    "score": [RUN, "--example", "lecture"],
     "simulate": ["--grids", "10"],
     "systems": [],
     "tables": [],
@@ -116,6 +119,9 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr(probes, "answer", lambda *_: "Bob")
     monkeypatch.setattr(probes, "pretrained", lambda *_: None)
     monkeypatch.setattr(probes, "fill_mask", lambda *_: [[probes.Filling("cat", 0.5)]])
+    asked = language_models.model(folder, **{"model.max_positions": 128, "format.sequence_length": 128})
+    opened = SimpleNamespace(texts=asked, load=lambda: asked)
+    monkeypatch.setattr("ablations.inspection.language_models.opened", lambda *_, **__: opened)
     monkeypatch.setattr("lightning_modules.data.store.tokenizer_file", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
     monkeypatch.setattr(pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])

@@ -1,0 +1,244 @@
+"""``ablations score`` and ``ablations generate``: a left-to-right language model, asked without being trained."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ablations.commands.terminal import (
+    USUAL,
+    As,
+    Format,
+    Results,
+    Shown,
+    aside,
+    listing,
+    reporting_errors,
+    tell,
+    values,
+)
+
+if TYPE_CHECKING:
+    from ablations.inspection.language_models import Opened
+    from ablations.inspection.questions import Question
+    from lightning_modules.generation.scoring import Continuation, Windows
+
+Model = Annotated[
+    str, typer.Argument(help="A checkpoint's folder, the first digits of a finished pretraining's id, or a grid.")
+]
+Filter = Annotated[
+    list[str] | None, typer.Option("--filter", help="knob=value: of a grid, the cell with this value. Repeatable.")
+]
+Train = Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")]
+
+
+def generate(  # noqa: PLR0913, a command's options
+    model: Model,
+    prompt: Annotated[list[str] | None, typer.Option("--prompt", help="What to go on from. Repeatable.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="A text file with a prompt on each line.")] = None,
+    new_tokens: Annotated[int, typer.Option("--new-tokens", help="Tokens to write after each prompt, at most.")] = 32,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            "--temperature",
+            help="Divides the logits; 0 takes the most probable token, and is the default unless top-k or top-p is "
+            "given.",
+        ),
+    ] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw from this many most probable tokens.")] = None,
+    top_p: Annotated[
+        float, typer.Option("--top-p", help="Draw from the fewest tokens that have this probability together.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.", min=0)] = 0,
+    scale: Shown = USUAL,
+    filter: Filter = None,
+    train: Train = False,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Goes on from prompts: by the most probable token each time, or by draws."""
+    with reporting_errors():
+        from ablations.core.store import Records
+        from ablations.inspection import language_models
+        from lightning_modules.generation import generate as writing
+
+        if temperature is None:
+            temperature = 1.0 if top_k is not None or top_p != 1 else 0.0
+        sampling = writing.Sampling(temperature, top_k, top_p)
+        sampling.check()
+        prompts = _prompts(prompt, file)
+        records, filters = Records(results_dir), values(filter, "--filter")
+        with aside(form):
+            asked = language_models.opened(model, records, scale=scale, filters=filters, train=train)
+            rows = [asked.texts.prompt(text) for text in prompts]
+            writing.check_prompts(asked.texts, rows, new_tokens)
+            lm = asked.load()
+            with _bar("tokens", form) as progress:
+                found = writing.generate(lm, rows, sampling, new_tokens=new_tokens, seed=seed, on_progress=progress)
+        shown = [
+            {"prompt": text, "text": lm.decode([*lm.encode(text), *written.ids]), "ended": written.ended}
+            for text, written in zip(prompts, found, strict=True)
+        ]
+        listing(shown, form, "text")
+
+
+def _prompts(given: Sequence[str] | None, file: Path | None) -> list[str]:
+    """The prompts of the command line and of a file; an empty one if there are none, for the model's own beginning."""
+    from lightning_modules.config import ConfigError, Problem
+
+    prompts = list(given or [])
+    if file is not None:
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise ConfigError([Problem("--file", f"{file} cannot be read: {error.strerror}")]) from None
+        except UnicodeDecodeError:
+            raise ConfigError([Problem("--file", f"{file} is not UTF-8 text")]) from None
+        prompts += [line for line in lines if line.strip()]
+        if not prompts:
+            raise ConfigError([Problem("--file", f"{file} has no prompt; write one a line")])
+    return prompts or [""]
+
+
+def score(  # noqa: PLR0913, a command's options
+    model: Model,
+    file: Annotated[
+        Path | None, typer.Argument(help="Questions: YAML or JSON lines with prompt, options and, if known, answer.")
+    ] = None,
+    example: Annotated[
+        str | None, typer.Option("--example", help="Questions that come with the package: lecture.")
+    ] = None,
+    neutral: Annotated[
+        str, typer.Option("--neutral", help="The prompt of unconditional probabilities; by default no text.")
+    ] = "",
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            "--stride", help="Read longer texts than the model's positions in windows, so many tokens apart.", min=1
+        ),
+    ] = None,
+    scale: Shown = USUAL,
+    filter: Filter = None,
+    train: Train = False,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Scores how prompts may go on: log-probabilities, normalised ones, and how often the right option has the best."""
+    with reporting_errors():
+        from ablations.core.store import Records
+        from ablations.inspection import language_models, questions
+        from lightning_modules.config import ConfigError, Problem
+        from lightning_modules.generation.scoring import Windows, scored
+
+        if (file is None) == (example is None):
+            named = ", ".join(questions.examples())
+            raise ConfigError([Problem("FILE", f"name a file of questions, or an example by --example: {named}")])
+        asked = questions.read(file or questions.example(str(example)))
+        records, filters = Records(results_dir), values(filter, "--filter")
+        windows = None if stride is None else Windows(stride)
+        with aside(form):
+            opened = language_models.opened(model, records, scale=scale, filters=filters, train=train)
+            _check_lengths(opened, asked, neutral, windows)
+            lm = opened.load()
+            prompts, options = [each.prompt for each in asked], [each.options for each in asked]
+            with _bar("tokens", form) as progress:
+                found = scored(lm, prompts, options, neutral=neutral, windows=windows, on_progress=progress)
+        _report(asked, found, _context(opened, windows), form)
+
+
+def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, windows: "Windows | None") -> None:
+    """Checks that the model can read every question, and says which not."""
+    from lightning_modules.config import ConfigError, Problem
+    from lightning_modules.generation.scoring import check_windows, split
+
+    texts, wrong = opened.texts, []
+    most = texts.max_positions
+    if windows is not None:
+        check_windows(texts, windows)
+    for question in asked:
+        for prompt in (question.prompt, neutral):
+            for option in question.options:
+                before, after = split(texts, prompt, option)
+                if not before:
+                    told = "this model has no start token, so that nothing predicts a first word: write a prompt"
+                    wrong.append(Problem(question.where if prompt == question.prompt else "--neutral", told))
+                elif windows is None and len(before) + len(after) > most:
+                    told = f"prompt and option {option!r} have {len(before) + len(after)} tokens, but the model has "
+                    wrong.append(Problem(question.where, f"{told}{most} positions; shorten them, or add --stride"))
+    if wrong:
+        raise ConfigError(dict.fromkeys(wrong))
+
+
+def _context(opened: "Opened", windows: "Windows | None") -> dict[str, Any]:
+    """How much of a text stands before a token, as far as the model sees it."""
+    most = opened.texts.max_positions
+    stated = {"positions": most, "stride": None, "context": None}
+    return stated if windows is None else stated | {"stride": windows.stride, "context": most - windows.stride}
+
+
+def _report(
+    asked: Sequence["Question"], found: list[list["Continuation"]], context: dict[str, Any], form: Format
+) -> None:
+    """The scores of every option, and the share of questions whose right option has the best one."""
+    from lightning_modules.generation.scoring import SCORES
+
+    rows, chosen = [], []
+    right: dict[str, list[float]] = {name: [] for name in SCORES}
+    for question, options in zip(asked, found, strict=True):
+        best = {name: _best(options, rule) for name, rule in SCORES.items()}
+        chosen.append(question.options[best["sum"][0]])
+        if question.answer is not None:
+            for name, places in best.items():  # of several equally good ones, one is guessed
+                right[name].append((question.answer in places) / len(places))
+        rows += [_row(question, place, option) for place, option in enumerate(options)]
+    accuracy = {name: sum(hits) / len(hits) for name, hits in right.items() if hits}
+    if form is not Format.table:
+        tell({"options": rows, "accuracy": accuracy, "chosen": chosen, **context}, form, "chosen")
+        return
+    listing([{key: _shown(value) for key, value in row.items()} for row in rows], form, "option")
+    if accuracy:
+        of = len(next(iter(right.values())))
+        told = ", ".join(f"{name} {share:.2f}" for name, share in accuracy.items())
+        typer.echo(f"accuracy over {of} question{'s' * (of > 1)} with an answer: {told}")
+    if context["stride"]:
+        typer.echo(
+            f"texts of more than {context['positions']} tokens were read in windows of so many, {context['stride']} "
+            f"tokens apart: beyond the first, a token has at least {context['context']} before it"
+        )
+
+
+def _best(options: Sequence["Continuation"], rule: "Callable[[Continuation], float]") -> list[int]:
+    """The options with the highest score."""
+    scores = [rule(option) for option in options]
+    return [place for place, score in enumerate(scores) if score == max(scores)]
+
+
+def _row(question: "Question", place: int, option: "Continuation") -> dict[str, Any]:
+    from lightning_modules.generation.scoring import SCORES
+
+    told = {"prompt": question.prompt, "option": option.text, "right": question.answer == place}
+    return {**told, "tokens": len(option.tokens), **{name: rule(option) for name, rule in SCORES.items()}}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "✓" if value else ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def _bar(unit: str, form: Format) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar of progress on a terminal's standard error, which is wiped at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if form is not Format.table or not console.is_terminal:
+        yield None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(unit, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,0 +1,145 @@
+"""The keys and values of positions that were read before, so that a text goes on without its start being read again.
+
+A carry is a value: reading on from it changes no other continuation of the same text. What two steps share is not
+copied: keys and values lie in a room with space at its end, and only the carry that ends where the room is filled
+writes there; any other one gets a room of its own.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightning_modules.batch import Example, Unsupported
+
+_LEAST_ROOM = 32  # positions
+
+
+class _Room:
+    """Memory for keys and values ``[2 b h room c]``, the first positions of which are filled."""
+
+    def __init__(self, like: Float[Tensor, "b h t c"], size: int) -> None:
+        b, h, _, c = like.shape
+        self.memory, self.filled = like.new_empty(2, b, h, size, c), 0
+
+
+@dataclass(frozen=True, eq=False)
+class KeysValues:
+    """The keys and values of the positions before, of one sub-layer; without gradient."""
+
+    room: _Room | None = None
+    length: int = 0
+
+    def followed_by(self, new: Float[Tensor, "2 b h t c"]) -> "KeysValues":
+        """These keys and values and those of the positions after them."""
+        end, room = self.length + new.shape[3], self.room
+        if room is None or room.filled != self.length or room.memory.shape[3] < end:
+            room = _Room(new[0], max(_LEAST_ROOM, 2 * end))
+            if self.room is not None:
+                room.memory[:, :, :, : self.length] = self.both
+        room.memory[:, :, :, self.length : end] = new
+        room.filled = end
+        return KeysValues(room, end)
+
+    @property
+    def both(self) -> Float[Tensor, "2 b h s c"]:
+        """Keys and values."""
+        assert self.room is not None
+        return self.room.memory[:, :, :, : self.length]
+
+
+@dataclass(frozen=True, eq=False)
+class Carry:
+    """What a stack of layers needs of the positions that it has read: for users an opaque value.
+
+    Attributes:
+        layers: Keys and values of each layer.
+        real: False on padding ``[b s]``; None if there is none.
+        positions: The position of each token ``[b s]``.
+    """
+
+    layers: tuple[KeysValues, ...]
+    real: Bool[Tensor, "b s"] | None
+    positions: Int[Tensor, "b s"]
+
+
+class Past:
+    """The positions before those of a batch while a stack of layers reads it; notes what it hands on.
+
+    Args:
+        carry: The carry of the positions before; empty at the start of a text.
+        example: The batch.
+        depth: Layers of the stack.
+
+    Raises:
+        Unsupported: For a carry of other rows or layers, and for a batch with a mask of its own.
+    """
+
+    def __init__(self, carry: "Carry | tuple[()]", example: Example, depth: int) -> None:
+        tokens, visible = example.inputs, example.visible
+        if visible.pairs is not None or visible.anticausal:
+            raise Unsupported("a text that goes on is read from the left: a mask of pairs and anticausal have no carry")
+        rows, self.new = tokens.ids.shape
+        before = carry if isinstance(carry, Carry) else Carry((KeysValues(),) * depth, None, tokens.ids[:, :0])
+        if (rows, depth) != (len(before.positions), len(before.layers)):
+            raise Unsupported(
+                f"the carry is of {len(before.positions)} rows and {len(before.layers)} layers, the batch of {rows} "
+                f"rows and the encoder of {depth} layers"
+            )
+        self.real = _joined_real(before, visible.real, rows, self.new)
+        self.place = _places(before, rows, self.new) if tokens.positions is None else tokens.positions
+        self.positions = torch.cat([before.positions, self.place], 1)
+        self.layers = [Growing(layer) for layer in before.layers]
+
+    def mask(self) -> Bool[Tensor, "#b 1 t s"] | None:
+        """What each new position may attend to: all real ones up to itself; None where that is everything."""
+        total = self.positions.shape[1]
+        if self.real is None and self.new == 1:
+            return None
+        up_to = torch.ones(self.new, total, dtype=torch.bool, device=self.positions.device).tril(total - self.new)
+        if self.real is None:
+            return up_to[None, None]
+        itself = up_to.triu(total - self.new)
+        return (up_to & (self.real[:, None] | itself))[:, None]
+
+    def carry(self) -> Carry:
+        """The carry for what follows the batch."""
+        return Carry(tuple(layer.kept for layer in self.layers), self.real, self.positions)
+
+
+class Growing:
+    """The keys and values of one layer, which grow as the layer reads a batch."""
+
+    def __init__(self, kept: KeysValues) -> None:
+        self.kept = kept
+
+    def __call__(self, k: Float[Tensor, "b h t c"], v: Float[Tensor, "b h t c"]) -> tuple[Tensor, Tensor]:
+        """Keys and values of all positions so far ``[b h s c]``; gradients reach the new ones alone."""
+        before, new = self.kept, torch.stack([k, v])
+        self.kept = before.followed_by(new.detach())
+        if not new.requires_grad:
+            keys, values = self.kept.both
+        elif before.length:
+            keys, values = torch.cat([before.both, new], 3)
+        else:
+            keys, values = new
+        return keys, values
+
+
+def _places(before: Carry, rows: int, new: int) -> Int[Tensor, "b t"]:
+    """The positions of new tokens: each row goes on where its own tokens end."""
+    device = before.positions.device
+    ended = torch.full((rows, 1), before.positions.shape[1], device=device)
+    if before.real is not None:
+        ended = before.real.sum(1, keepdim=True)
+    return ended + torch.arange(new, device=device)
+
+
+def _joined_real(before: Carry, real: Tensor | None, rows: int, new: int) -> Tensor | None:
+    """Which positions are no padding, of those before and the new ones ``[b s]``; None if all are."""
+    if before.real is None and real is None:
+        return None
+    device = before.positions.device
+    earlier = torch.ones_like(before.positions, dtype=torch.bool) if before.real is None else before.real
+    return torch.cat([earlier, torch.ones(rows, new, dtype=torch.bool, device=device) if real is None else real], 1)
