@@ -17,6 +17,11 @@ def measured_at(grid: Grid, scale: str) -> tuple[str, ...]:
     return grid.measure if own is None else own
 
 
+def examples_of(task: str) -> str:
+    """The fingerprint of the examples of a zero-shot task and of how they are asked."""
+    return ZERO_SHOT[task].fingerprint()
+
+
 def measuring(knobs: Mapping[str, Any], task: str) -> Measurement:
     """How a model is asked a zero-shot task; knobs for this task win over those for all.
 

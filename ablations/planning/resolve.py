@@ -5,7 +5,7 @@ from typing import Any
 
 from ablations.core.store import Lookup
 from ablations.planning import cells as grid_cells
-from ablations.planning.asking import check_askable, measured_at
+from ablations.planning.asking import check_askable, examples_of, measured_at
 from ablations.planning.cells import Values, Workshop, label, stand_ins
 from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_at, shortened, tasks_behind
 from ablations.planning.search import seeds as seeds_of
@@ -15,7 +15,6 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import Data, fingerprints
 from lightning_modules.tasks import fingerprint, fitting
-from lightning_modules.zero_shot.table import zero_shot_named
 
 
 class Resolver:
@@ -39,7 +38,7 @@ class Resolver:
         self.search = search_at(grid, scale)
         self._workshop = Workshop(grid, scale, baseline)
         self._tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
-        self._asked = {task: zero_shot_named(task).fingerprint() for task in measured_at(grid, scale)}
+        self._asked = {task: examples_of(task) for task in measured_at(grid, scale)}
         self._pins: dict[Data, dict[str, str]] = {}
 
     def cells(self, kept: Iterable[Values], further: Container[str] = ()) -> tuple[Cell, ...]:

@@ -52,7 +52,8 @@ _ROWS: tuple[ZeroShot, ...] = (
     Substituted(
         name="gap_asked",
         title="GAP asked: which name in the pronoun's place makes the rest more probable?",
-        **{**_of("gap"), "own_split": "only pronouns that stand for one of the two names"},
+        splits=("train", "dev"),
+        **{**_of("gap"), "own_split": "development and validation set, pronouns for one of the two names only"},
     ),
 )
 ZERO_SHOT: dict[str, ZeroShot] = {task.name: task for task in _ROWS}

@@ -31,6 +31,7 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
     plan = layout(grid, scale)
     with (
         mock.patch("ablations.planning.resolve.fingerprint", return_value=_NO_TEXT),
+        mock.patch("ablations.planning.resolve.examples_of", return_value=_NO_TEXT),
         mock.patch("ablations.planning.resolve.fingerprints", lambda data: dict.fromkeys(data.corpora, _NO_TEXT)),
         mock.patch("ablations.schema.run.fingerprint", return_value=_NO_TEXT),
         mock.patch("ablations.schema.run.current_numerics", return_value={}),
