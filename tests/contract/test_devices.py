@@ -31,8 +31,11 @@ TINY = {
     "data.tokenizer.vocab_size": 128, "format.sequence_length": 16,
 }  # fmt: skip
 # objective -> what a system must have for it
-NEEDS = {"lm": {"model.direction": "left_to_right"}, "sentence": {"format.kind": "segment_pairs", "format.frame": "cls_sep"},
-         "sbo": {"objectives.mlm.masking.units.kind": "spans"}}  # fmt: skip
+NEEDS = {
+    "lm": {"model.direction": "left_to_right"},
+    "sentence": {"format.kind": "segment_pairs", "format.frame": "cls_sep"},
+    "sbo": {"objectives.mlm.masking.units.kind": "spans"},
+}
 LM = {"objectives.mlm": None, "objectives.lm.direction": "right_to_left", "model.direction": "right_to_left"}
 TWO_WAY = {**LM, "objectives.lm.direction": "two_way", "model.direction": "two_way", "model.num_layers": 2}
 BRANCHES = {
