@@ -108,7 +108,7 @@ def _of_folder(folder: Path) -> Opened:
     system = family.system(config, False, folder.resolve().name)
     check_predicts_next(system, str(folder))
     encoder = interop.own_encoder(folder, family.name, system.data.tokenizer.vocab_size)
-    texts = wording(system, encoder, system.model.max_positions, keeps_space=True)
+    texts = wording(system, encoder, system.model.longest, keeps_space=True)
 
     def load() -> LanguageModelOf:
         checkpoint = interop.read(folder)

@@ -147,6 +147,7 @@ def with_network(texts: Wording, module: "Pretrain", system: System) -> Language
     lm = check_predicts_next(system, system.name or "the model")
     known = {field.name: getattr(texts, field.name) for field in fields(Wording)}
     backbone, heads = module.eval().backbone, own_heads(module.heads, "lm")
+    assert isinstance(backbone, BackboneModule)
     return LanguageModelOf(**known, backbone=backbone, heads=heads, objective=lm, direction=system.model.direction)
 
 

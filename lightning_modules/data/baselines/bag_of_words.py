@@ -53,7 +53,13 @@ def _counts(pairs: PairSequences, chosen: np.ndarray) -> tuple[list[sparse.csr_m
     def counted(where: np.ndarray) -> sparse.csr_matrix:
         row, column = np.nonzero(where)
         shape = (len(chosen), pairs.store.vocabulary.size)
-        return sparse.coo_matrix((np.ones(len(row)), (row, ids[row, column])), shape=shape).tocsr()
+        counts = sparse.coo_matrix((np.ones(len(row)), (row, ids[row, column])), shape=shape).tocsr()
+        return cast(sparse.csr_matrix, counts)
+
+    def present(where: np.ndarray) -> sparse.csr_matrix:
+        words = counted(where)
+        words.data[:] = 1
+        return words
 
     inside = [~special & (segment == number) for number in (0, 1)]
     before = [where.cumsum(1) for where in inside]  # of the segment's tokens, this one included
@@ -61,7 +67,7 @@ def _counts(pairs: PairSequences, chosen: np.ndarray) -> tuple[list[sparse.csr_m
     across = []
     for width in WIDTHS:
         begins, ends = (
-            [counted(where & near).sign() for where, near in zip(inside, nears, strict=True)]
+            [present(where & near) for where, near in zip(inside, nears, strict=True)]
             for nears in ([passed <= width for passed in before], [left < width for left in after])
         )
         across += [ends[0].multiply(begins[1]).tocsr(), ends[1].multiply(begins[0]).tocsr()]
