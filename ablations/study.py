@@ -149,7 +149,7 @@ class Study:
             shown[name.replace("flops", "FLOPs").replace(" a ", " per ")] = source.map(formatting.quantity)
             if name == "parameters" and len(set(rows["embeddings"])) > 1:
                 shown["of which embeddings"] = rows["embeddings"].map(formatting.quantity)
-        if rows["predictions a token"].round(9).nunique() > 1:
+        if len(set(rows["predictions a token"].round(9))) > 1:
             shown["predictions per step"] = rows["predictions a step"].map(formatting.quantity)
             shown["predictions per 100 tokens"] = (100 * rows["predictions a token"]).map("{:.1f}".format)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)
