@@ -22,6 +22,7 @@ from ablations.commands import (
     grid_files,
     inference,
     language,
+    measure,
     params,
     published,
     read,
@@ -345,6 +346,7 @@ app.command("evaluate")(checkpoints.evaluate)
 app.command("fill-mask")(fill_mask.command)
 app.command("generate")(language.generate)
 app.command("score")(language.score)
+app.command("measure")(measure.command)
 app.command("answer")(answer.command)
 app.command("published")(published.command)
 app.command("params")(params.command)

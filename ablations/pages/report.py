@@ -30,6 +30,7 @@ from ablations.measurements.variances import about
 from ablations.pages import (
     answer,
     cards,
+    checkpoint_table,
     equal_compute,
     inference_page,
     probe_table,
@@ -200,6 +201,7 @@ def _page(
     for name, title in _SECTIONS.items():
         if name in sheets:
             parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
+    parts += checkpoint_table.part(plan.grid, plan.scale, folder)
     parts += inference_page.part(folder)
     parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, measured), "## Regenerate", _commands(plan)]
     if (folder / "notebook.ipynb").exists():
