@@ -160,7 +160,7 @@ class Study:
         notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
         notes[:0] = [trunk_line(planned)] if planned.trunks else []
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
-        return Shown("\n\n".join([_frame_table(shown), cost_line(planned), *notes]), rows)
+        return Shown("\n\n".join([formatting.frame_table(shown), cost_line(planned), *notes]), rows)
 
     def prospects(self) -> list[power.Prospect]:
         """What each claim can show at each look, by the noise of the finished runs at this or another scale."""
@@ -278,7 +278,7 @@ class Study:
         ended = zip(rows["reached"], rows["done"], strict=True)
         shown["reached it"] = [f"{reached} of {done}" for reached, done in ended]
         shown[f"tokens to a held-out loss of {target:.2f} nats"] = [_tokens(row) for row in rows.itertuples()]
-        return Shown(_frame_table(shown), rows)
+        return Shown(formatting.frame_table(shown), rows)
 
     def publish(self) -> Shown:
         """Writes the page of this study, and the index of all pages."""
@@ -380,14 +380,6 @@ def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:
 
 def _unrounded(sheet: formatting.Sheet) -> pd.DataFrame:
     return pd.DataFrame(list(sheet.rows), columns=list(sheet.headings))
-
-
-def _frame_table(rows: pd.DataFrame) -> str:
-    head = "| " + " | ".join(rows.columns) + " |\n|" + " --- |" * len(rows.columns)
-    lines = (
-        "| " + " | ".join(formatting.markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist()
-    )
-    return "\n".join([head, *lines])
 
 
 def _tokens(row: Any) -> str:

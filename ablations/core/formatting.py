@@ -11,9 +11,12 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablations.core.statistics import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Entry = str | float | int | bool | None
 
@@ -241,3 +244,10 @@ def latex(sheet: Sheet) -> str:
     ]
     notes = [r"\par\smallskip\noindent " + latex_text(note) for note in sheet.notes]
     return "\n".join([*body, *notes]) + "\n"
+
+
+def frame_table(rows: "pd.DataFrame") -> str:
+    """A DataFrame as a Markdown table."""
+    head = "| " + " | ".join(rows.columns) + " |\n|" + " --- |" * len(rows.columns)
+    lines = ("| " + " | ".join(markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist())
+    return "\n".join([head, *lines])

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, tokenizer
+from ablations.commands import checkpoints, cli, measure, tokenizer
 from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
@@ -55,6 +55,7 @@ CALLS = {
     "inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
     "list": [],
     "logs": [RUN],
+    "measure": [RUN, "--task", "lambada"],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
     "params": ["roberta_base"],
     "plan": ["masking_ratio", "--scale", "smoke"],
@@ -128,6 +129,8 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
     monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
+    monkeypatch.setattr(measure, "_asked", lambda *_: {})
+    monkeypatch.setattr(measure, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
     (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')

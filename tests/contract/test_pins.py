@@ -5,7 +5,7 @@ import pytest
 from ablations.planning import grids, scales
 from ablations.planning.cells import varied
 from ablations.planning.checks.grid_checks import known_knobs
-from ablations.schema.grid import FINETUNING, SYSTEM_AXIS
+from ablations.schema.grid import AFTERWARDS, SYSTEM_AXIS
 from lightning_modules.config import has_knob, is_kind
 from lightning_modules.system import System
 from tests.contract.test_cell_identities import identities
@@ -29,7 +29,7 @@ def test_every_knob_of_a_system_is_stated(name, scale):
     grid = grids.read(name)
     entry = grid.scales[scale]
     stated = {*entry.base, *entry.set, *grid.set, *varied(grid)}
-    known = [path for path in known_knobs() if not path.startswith(FINETUNING) and path not in LABELS]
+    known = [path for path in known_knobs() if not path.startswith(AFTERWARDS) and path not in LABELS]
     parts = {path.rpartition(".")[0] for path in known}
     kinds = {path: entry.base[path] for path in entry.base if is_kind(System, path)}
     own = {*entry.set, *grid.set, *varied(grid)}
