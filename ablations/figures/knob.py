@@ -261,7 +261,8 @@ def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: s
 def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis) -> None:
     """Notes above each value of the knob: whether it is the baseline, and how many runs finished if not all did.
 
-    Where each value lacks as many runs, the small print says how many there are, and the notes would overlap.
+    They are short, because values may stand close; the small print says the same of all runs, and alone where each
+    value lacks as many.
     """
     baseline = measured.grid.baseline
     groups = [[cell for cell in cells if same(cell.values[axis.path], value)] for value in axis.values]
@@ -274,7 +275,7 @@ def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis
         is_baseline = axis.path in baseline and any(
             same(baseline[axis.path], as_printed(cell)[axis.path]) for cell in members
         )
-        notes = ["baseline"] * is_baseline + [f"{finished} of {planned} runs"] * (finished < planned and not are_alike)
+        notes = ["baseline"] * is_baseline + [f"{finished}/{planned}"] * (finished < planned and not are_alike)
         position = axis.at(value)
         if position is not None and notes:
             at = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8, "color": FAINT}
