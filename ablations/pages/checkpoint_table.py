@@ -34,8 +34,9 @@ def read(folder: Path) -> list[dict[str, Any]]:
         return []
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-        for row in rows:
-            {"name": str(row["name"]), "metrics": {**row["metrics"]}, "size": row["parameters"] + row["positions"]}
+        whole = [row["parameters"] + row["positions"] > 0 and row["name"] + "" and {**row["metrics"]} for row in rows]
+        if not isinstance(rows, list) or not all(isinstance(metrics, dict) for metrics in whole):
+            raise ValueError("another form")
     except (OSError, ValueError, TypeError, LookupError) as error:
         text = f"{path} is not as `ablations measure` writes it ({type(error).__name__}); remove it and measure again"
         raise ConfigError([text]) from None

@@ -124,5 +124,5 @@ def _prepare_text(plan: Plan) -> None:
     asked = dict.fromkeys((name, run.system.data) for run in ahead for name in run.system.evaluation.probes)
     for name, data in asked:
         PROBES[name].examples(data)
-    for (_, task), kind in {(run.kind, run.task): KINDS[run.kind] for run in ahead}.items():
-        kind.check(task)
+    for run in {(run.kind, run.task): run for run in ahead}.values():
+        KINDS[run.kind].check(run.task)

@@ -8,7 +8,7 @@ called acceptable if its tokens are probable on average, above a threshold from 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -242,5 +242,5 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _checked(task: str, split: Split):
+def _checked(task: str, split: Split) -> Any:
     return task_pins.checked(task, split)

@@ -67,7 +67,7 @@ class LastWord(ZeroShot):
 
     def ask(self, asking: Asking) -> Found:
         texts = self.texts.texts()[: asking.settings.examples]
-        pairs = [asking.flat(text).rpartition(" ")[::2] for text in texts]
+        pairs = [(passage, word) for passage, _, word in (asking.flat(text).rpartition(" ") for text in texts)]
         model, windows = asking.model, asking.windows
         prompts, words = zip(*(split(model, passage, word) for passage, word in pairs), strict=True)
         nats = [-found.sum() for found in continuations(model, prompts, words, windows=windows)]

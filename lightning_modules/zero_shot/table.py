@@ -1,5 +1,7 @@
 """The table of all zero-shot tasks. Names differ from those of `tasks.TASKS`: metrics are called by them."""
 
+from typing import Any
+
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.cloze import Cloze
@@ -10,7 +12,7 @@ from lightning_modules.zero_shot.sources import LAMBADA, WIKITEXT_2
 from lightning_modules.zero_shot.task import ZeroShot
 
 
-def _of(name: str) -> dict[str, str]:
+def _of(name: str) -> dict[str, Any]:
     """What a task takes over from the data set that it asks."""
     task = TASKS[name]
     return {"task": name, "source": task.source, "licence": task.licence, "own_split": task.own_split}
