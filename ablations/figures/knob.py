@@ -1,6 +1,7 @@
 """The metrics of a grid over its knob, with the published values of the same knob below."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from ablations.schema.grid import Grid
 
 _FEW = 4  # ticks of a small panel
 _LEGEND = 100  # letters beside each other in a legend
+_NAMES = 64  # letters of the names of one level beside each other
 
 
 class _KnobAxis:
@@ -217,7 +219,7 @@ def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
     beside = 0.06 * (max(values) - min(values))  # room for a name
     axes.set_ylim(min([bottom, *(value - beside for value, _ in known)]), max([top, *(v + beside for v, _ in known)]))
     for (value, method), below, above in zip(known, edges, edges[2:], strict=False):
-        draw_level(axes, method, value, is_left=value - below >= above - value)
+        draw_level(axes, textwrap.fill(method, _NAMES), value, is_left=value - below >= above - value)
 
 
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed

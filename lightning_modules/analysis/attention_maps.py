@@ -46,7 +46,7 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
     maps: list[Attention] = []
 
     def keep(module: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
-        x, bias, turn = inputs
+        x, bias, turn, _ = inputs
         q, k, _ = module.queries_keys_values(x, turn)
         bias = None if bias is None else bias.to(q.dtype)
         maps.append(Attention(attention_weights(q, k, bias), attention_weights(torch.zeros_like(q), k, bias)))

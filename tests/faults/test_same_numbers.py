@@ -104,7 +104,7 @@ def test_a_loss_that_stops_being_finite_ends_the_run_within_a_tick(cached, monke
             seen.append(index)
             if len(seen) < 70:
                 return loss
-            self._keep("mlm", torch.tensor(float("nan")), 1.0)
+            self.running.add({"mlm": (torch.tensor(float("nan")), 1.0, 1.0)})
             return loss * float("nan")
 
     monkeypatch.setattr("lightning_modules.training.pretrain.Pretrain", Poisoned)

@@ -187,6 +187,7 @@ KNOBS = {
     "model.segment_types": 2,
     "model.embedding_dropout": 0.0,
     "model.dropout": 0.0,
+    "model.embedding_norm": False,
     "model.norm_eps": 0.1,
     "model.init_std": 0.1,
     "model.init": "truncated_normal",

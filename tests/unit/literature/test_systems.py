@@ -52,9 +52,9 @@ def test_sizes_are_the_printed_ones():
         ("date: 2018-10", "date: 2018-13", "no month; write it as 2018-10"),
         ("configuration: bert_base", "configuration: bert_bse", "Did you mean 'bert_base'?"),
         ("variant: Medium", "variant: Midium", "Did you mean 'Medium'?"),
-        ("configuration: gpt}", "configuration: bert_t6_l3_h768_a12}", "no paper prints the parameters"),
+        ("configuration: gpt_t1}", "configuration: bert_t6_l3_h768_a12}", "no paper prints the parameters"),
         ("  reads: left to right\n", "", "must have exactly the keys"),
-        ("{configuration: gpt}", "{file: gpt}", "or the keys file, table and variant"),
+        ("{configuration: gpt_t1}", "{file: gpt}", "or the keys file, table and variant"),
     ],
 )
 def test_a_bad_entry_is_named_with_its_line(tmp_path, old, new, message):
