@@ -63,7 +63,7 @@ def test_unfinished_cells_say_so():
     grid, cells, records = make_study()
     for run in cells[3].runs[:2]:
         records[run.id] = make_failure(run)
-    assert "3 of 5 runs" in texts(grid_figures.knob(Measurements(grid, cells, records)))
+    assert "3/5" in texts(grid_figures.knob(Measurements(grid, cells, records)))
 
 
 def test_nothing_finished_is_no_figure():
