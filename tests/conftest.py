@@ -14,12 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from lightning_modules.batch import Tokens
 from lightning_modules.data import Vocabulary
 from lightning_modules.draws import Draws
 
 torch.set_num_threads(1)
+settings.register_profile("suite", deadline=None)  # no test is timed
+settings.load_profile("suite")
 
 # A slow test is known by its folder, or by a fixture: whatever has one of these trains, or starts processes.
 SLOW_FOLDERS = {"end_to_end", "faults"}

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -57,15 +57,21 @@ class _KnobAxis:
             return float(value) if is_number(value) else None
         return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
 
-    def format(self, axes: Axes, *, panels: int, is_small: bool = False) -> None:
-        """Sets ticks at the values, as many as fit into one of so many panels, and names the knob."""
+    def format(self, axes: Axes, *, panels: int, printed: Mapping[float, str] | None = None) -> None:
+        """Sets ticks at the values, as many as fit into one of so many panels, and names the knob.
+
+        A small panel has ``printed``: position -> the published value there, whose name a tick has if it has a name.
+        """
+        is_small = printed is not None
         most = _FEW if is_small else 12 // panels
         if self.is_log:
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
         places = self.values if self.is_numeric else list(range(len(self.values)))
         kept = places[:: max(1, -(-len(places) // most))] if self.is_numeric else places
-        texts = [shown(value_text(self.path, self.values[places.index(place)]), 22) for place in kept]
+        named = {} if self.is_numeric else dict(printed or {})
+        values = [named.get(place, self.values[places.index(place)]) for place in kept]
+        texts = [shown(value_text(self.path, value), 22) for value in values]
         axes.set_xticks(kept, texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
@@ -357,8 +363,8 @@ def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: 
     axes.set_title(shown(f"{metric}{f' ({unit})' if unit else ''}", 24), fontsize=9, color=PAPER)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.tick_params(labelsize=8)
-    axis.format(axes, panels=panels, is_small=True)
+    texts = {position: text for _, points in series.values() for position, text, _ in points}
+    axis.format(axes, panels=panels, printed=texts)
     if axis.is_numeric:
-        texts = {position: text for _, points in series.values() for position, text, _ in points}
         places = sorted(texts)[:: max(1, -(-len(texts) // _FEW))]
         axes.set_xticks(places, [shown(value_text(axis.path, _number(texts[place])), 22) for place in places])

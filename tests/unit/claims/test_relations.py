@@ -192,7 +192,7 @@ def test_equal_spreads_are_seldom_called_unequal(n, kind):
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @given(gone=st.sets(st.tuples(st.integers(0, 3), st.integers(0, 11))), failed=st.booleans())
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 def test_records_that_are_missing_never_replicate(relation, gone, failed):
     """Whatever is taken away: a verdict rests on runs that have all ended, and on enough of them, or is none."""
     claim, means = asked(relation), (4.0, 4.2, 4.3, 4.6) if relation != "~" else (4.0, 4.0, 4.0, 4.0)

@@ -27,7 +27,7 @@ def test_both_looks_together_err_as_asked():
 
 
 @given(st.floats(1e-6, 0.9), st.tuples(st.integers(2, 6), st.integers(7, 20)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nominal_and_overall_are_inverse(alpha, n):
     looks = Looks(n)
     nominal = nominal_alpha(alpha, looks)
@@ -46,7 +46,6 @@ def test_one_look_is_holm(p):
 
 
 @given(families)
-@settings(deadline=None)
 def test_intervals_and_adjusted_p_say_what_the_procedure_says(family):
     for p, decision in zip(family, decided(family, TWO), strict=True):
         assert decision.look <= len(p)
@@ -58,7 +57,6 @@ def test_intervals_and_adjusted_p_say_what_the_procedure_says(family):
 
 
 @given(families)
-@settings(deadline=None)
 def test_what_the_first_look_decides_is_final(family):
     at_first = decided([p[:1] for p in family], TWO)
     for before, after in zip(at_first, decided(family, TWO), strict=True):

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
@@ -11,7 +11,6 @@ from ablations.core.power import detectable, equality_power, power, standard_err
 
 
 @given(st.integers(2, 40), st.floats(0.05, 2), st.sampled_from([0.05, 0.003]))
-@settings(deadline=None)
 def test_power_is_that_of_statsmodels(n, effect, alpha):
     expected = TTestIndPower().power(effect, n, alpha)
     if np.isfinite(expected):

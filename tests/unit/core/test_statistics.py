@@ -32,7 +32,7 @@ def test_equal_values_have_an_interval_of_no_width():
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)  # statsmodels takes 70 ms a call
+@settings(max_examples=20)  # statsmodels takes 70 ms a call
 @given(p_values)
 def test_holm_is_that_of_statsmodels(p):
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], rel=1e-12, abs=1e-15)

@@ -48,7 +48,7 @@ def test_pieces_own_their_letters_and_words_the_space_before_them(encoders):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=4))
 def test_the_bytes_of_a_text_are_the_same_under_every_tokenizer(encoders, kind, texts):
     encoder = encoders[kind]

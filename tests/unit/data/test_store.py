@@ -66,7 +66,7 @@ def encoders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=5))
 @example(
     texts=[

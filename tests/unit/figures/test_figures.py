@@ -295,6 +295,19 @@ def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
     assert baseline.xy[0] == 2
 
 
+def test_a_small_panel_names_the_published_sizes_and_not_their_stand_ins():
+    size, pairs = "size", {"1 x 32": "117M", "1 x 64": "345M"}
+    source = {"file": "gpt2", "table": "T3 zero-shot", "match": {"variant": size}, "metrics": ["LAMBADA"]}
+    figure = {"x": size, "y": "heldout.loss"}
+    variants = {size: {name: {LAYERS: 2} for names in pairs.items() for name in names}}
+    grid = make_grid(axes={size: list(pairs)}, variants=variants, baseline={}, published=[source], figure=figure)
+    cells = [make_cell({size: ours}, 2, label=ours).but(printed={size: theirs}) for ours, theirs in pairs.items()]
+    records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+    measured, small = grid_figures.knob(Measurements(grid, cells, records)).axes
+    assert [text.get_text() for text in measured.get_xticklabels()] == ["1 x 32", "1 x 64"]
+    assert [text.get_text() for text in small.get_xticklabels()] == ["117M", "345M"]
+
+
 def test_layers_are_drawn_where_there_are_two_or_more():
     grid, cells, records = make_objectives()
     figure = grid_figures.layers(Measurements(grid, cells, records))

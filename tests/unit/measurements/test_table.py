@@ -80,7 +80,7 @@ def sides(draw):
     return records
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sides())
 def test_every_device_class_adds_the_same_runs_to_both_sides(records: dict[str, Record]):
     found = Measurements(make_grid(), SIDES, records)

@@ -20,7 +20,7 @@ def hidden(masking, tokens, draws):
     return masking.choose(tokens, draws, make_vocabulary()) >= 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rate=rates,
     rule=st.sampled_from(RULES),
@@ -38,7 +38,7 @@ def test_never_specials_never_padding_always_one(rate, rule, padding, cap, seed)
         assert (chosen.sum(1) <= cap).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(low=rates, high=rates, rule=st.sampled_from(RULES), seed=st.integers(0, 2**31))
 def test_masks_nest_across_rates(low, high, rule, seed):
     low, high = sorted((low, high))

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.batch import Tokens
@@ -63,7 +63,6 @@ LENGTHS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, 
 
 
 @given(LENGTHS, st.integers(0, 5), st.sampled_from(sorted(READERS)))
-@settings(deadline=None)
 def test_a_vector_follows_from_the_row_alone(lengths, more, reader):
     """Neither longer padding nor other rows change it; states of padding may be anything."""
     tokens = rows(*lengths, longest=more)
@@ -102,7 +101,6 @@ def test_gradients_reach_what_is_read_and_no_padding(reader):
 
 
 @given(st.integers(0, 6), st.integers(0, 6))
-@settings(deadline=None)
 def test_both_texts_are_read_alike(first, second):
     """With the texts exchanged, so are their means; difference and product stay."""
     there, back = rows((first, second)), rows((second, first))
