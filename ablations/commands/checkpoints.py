@@ -218,7 +218,7 @@ def _written(path: Path, result: dict[str, Any]) -> Path:
 
 def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
     from ablations.planning import scales
-    from ablations.planning.cells import finetuning, idle_for
+    from ablations.planning.afterwards import finetuning, idle_for
     from ablations.schema.grid import FINETUNING
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.tasks import task_named

@@ -51,7 +51,7 @@ def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, 
     Raises:
         ConfigError: For unknown tasks and knobs, tasks made from a run's own text, and nothing to ask.
     """
-    from ablations.planning.asking import measuring
+    from ablations.planning.afterwards import measuring
     from ablations.schema.grid import MEASURING
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.zero_shot.table import ZERO_SHOT, zero_shot_named

@@ -14,8 +14,7 @@ from ablations.measurements.summaries import planned_metrics
 from ablations.pages import parameters_page, report, runs_table, scoreboard_page
 from ablations.pages.scoreboard_page import REQUEST
 from ablations.planning import grids, scales
-from ablations.planning.asking import measured_at
-from ablations.planning.cells import tasks_at
+from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.plan import Plan, plan
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem

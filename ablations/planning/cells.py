@@ -10,18 +10,15 @@ from typing import Any
 
 from ablations.literature.published_values import same
 from ablations.measurements.sides import agrees
-from ablations.planning.asking import measuring
+from ablations.planning.afterwards import finetuning, measuring
 from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean, has_knob, is_kind
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import TASKS, FineTuning
-from lightning_modules.tasks.protocols import PROTOCOLS
-from lightning_modules.tasks.settings import OF_SOME_SHAPES
+from lightning_modules.tasks import FineTuning
 from lightning_modules.zero_shot.settings import Measurement
 
 Values = dict[str, Any]
-PROTOCOL = "protocol"  # after FINETUNING: the name of a paper's fine-tuning settings
 _MOST_COMBINATIONS = 100_000  # of axes; more take minutes to list and no machine runs them
 
 
@@ -75,16 +72,18 @@ def has_part(system: System, path: str) -> bool:
     return not part or ((held := system.get(part)) is not None and knob in type(held).model_fields)
 
 
+def part_lacking(path: str, *systems: System) -> str:
+    """The knob, or the outermost part around it that one of the systems lacks."""
+    words = path.split(".")
+    around = [".".join(words[:count]) for count in range(1, len(words))]
+    lacking = (part for part in around for one in systems if has_part(one, part) and one.get(part) is None)
+    return next(lacking, path)
+
+
 def names_of(grid: Grid, path: str) -> list[str] | None:
     """The allowed values of an axis of names; None for knobs."""
     named = SYSTEMS if path == SYSTEM_AXIS else grid.variants.get(path)
     return None if named is None else list(named)
-
-
-def tasks_at(grid: Grid, scale: str) -> tuple[str, ...]:
-    """The downstream tasks of a scale."""
-    own = grid.scales[scale].tasks
-    return grid.tasks if own is None else own
 
 
 def as_printed(grid: Grid, scale: str, values: Mapping[str, Any]) -> Values:
@@ -223,49 +222,6 @@ def _short(path: str, among: tuple[str, ...]) -> str:
         if not any(other != path and f".{other}".endswith(f".{tail}") for other in among):
             return tail
     return path
-
-
-def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:
-    """How a model is fine-tuned on a task.
-
-    Later settings win: the task's own, the protocol's, knobs for all tasks, knobs for this task.
-
-    Args:
-        knobs: Paths that start with ``finetuning.``, and their values.
-        task: The task; empty for the settings common to all tasks.
-
-    Raises:
-        ConfigError: Naming each bad knob, and a setting given for a task that it cannot act on.
-    """
-    own = {path.removeprefix(FINETUNING): v for path, v in knobs.items()}
-    mine = {path.removeprefix(f"{task}."): v for path, v in own.items() if path.startswith(f"{task}.")}
-    if idle := idle_for(task, mine):
-        raise ConfigError(Problem(f"{FINETUNING}{task}.{name}", reason) for name, reason in idle.items())
-    everyones = {path: v for path, v in own.items() if path.partition(".")[0] not in TASKS}
-    protocol = everyones.pop(PROTOCOL, None)
-    if protocol is not None and protocol not in PROTOCOLS:
-        hint = did_you_mean(str(protocol), PROTOCOLS)
-        raise ConfigError([Problem(FINETUNING + PROTOCOL, f"there is no protocol {protocol!r}.{hint}")])
-    published = PROTOCOLS[protocol].settings(task) if protocol else {}
-    own = {**(TASKS[task].settings if task else {}), **published, **everyones, **mine}
-    first = own.get("first")
-    if first is not None and first not in TASKS:
-        raise ConfigError(
-            [Problem(f"{FINETUNING}first", f"there is no task {first!r}.{did_you_mean(str(first), TASKS)}")]
-        )
-    own |= {"first": None} if first == task else {}  # a task is not its own first task
-    try:
-        return FineTuning().but(**own)
-    except ConfigError as error:
-        prefix = dict.fromkeys(mine, f"{FINETUNING}{task}.")
-        raise ConfigError(Problem(prefix.get(p.path, FINETUNING) + p.path, p.message) for p in error.problems) from None
-
-
-def idle_for(task: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Which of the settings given for a task cannot act on it, and why; given for all tasks they leave it alone."""
-    reasons = TASKS[task].shape.idle if task else {}
-    given = [name for name in reasons if settings.get(name, OF_SOME_SHAPES[name]) != OF_SOME_SHAPES[name]]
-    return {name: f"{task} {reasons[name]}; leave it out for this task" for name in given}
 
 
 class Workshop:

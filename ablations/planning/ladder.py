@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ablations.core.strict_yaml import Document
+from ablations.planning.cells import part_lacking
 from ablations.schema.cell import Cell
 from lightning_modules.config import did_you_mean, diff, flat
 from lightning_modules.system import System
@@ -81,7 +82,7 @@ def differences(lower: System, upper: System) -> set[str]:
     """The knobs in which two systems differ, as a rung may name them; a part that one lacks counts as one knob."""
     left, right = flat(lower), flat(upper)
     return {
-        _part(lower, upper, path)
+        part_lacking(path, lower, upper)
         for path in diff(lower, upper)
         if path not in _LABELS and left.get(path) != right.get(path)
     }
@@ -90,13 +91,6 @@ def differences(lower: System, upper: System) -> set[str]:
 def within(path: str, knobs: Iterable[str]) -> set[str]:
     """The knobs that a rung means by a path: the knob itself, or all those of a part."""
     return {knob for knob in knobs if knob == path or knob.startswith(f"{path}.")}
-
-
-def _part(lower: System, upper: System, path: str) -> str:
-    """The knob, or the outermost part above it that one of the systems lacks."""
-    words = path.split(".")
-    parts = [".".join(words[:count]) for count in range(1, len(words))]
-    return next((part for part in parts if lower.get(part) is None or upper.get(part) is None), path)
 
 
 def _value(system: System, path: str) -> Any:

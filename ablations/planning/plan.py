@@ -18,7 +18,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
 from ablations.planning import scales
-from ablations.planning.asking import measured_at
+from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost
 from ablations.planning.order import ordered
@@ -334,7 +334,7 @@ def _check_arguments(grid: Grid, scale: str, seeds: int | None, filters: Mapping
 
 def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
     """Checks that a plan has no more runs than anybody makes: their ids alone would take minutes."""
-    tasks, search = grid_cells.tasks_at(grid, scale), search_at(grid, scale)
+    tasks, search = tasks_at(grid, scale), search_at(grid, scale)
     count = seeds or grid.looks_at(scale)[-1]
     runs = cells * count * (1 + len(tasks) + len(measured_at(grid, scale)))
     if search:

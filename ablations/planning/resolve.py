@@ -4,8 +4,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from ablations.core.store import Lookup
-from ablations.planning import cells as grid_cells
-from ablations.planning.asking import check_askable, examples_of, measured_at
+from ablations.planning.afterwards import check_askable, examples_of, measured_at, tasks_at
 from ablations.planning.cells import Values, Workshop, label, stand_ins
 from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_at, shortened, tasks_behind
 from ablations.planning.search import seeds as seeds_of
@@ -37,7 +36,7 @@ class Resolver:
         self.first_seed = grid.first_seed_at(scale)
         self.search = search_at(grid, scale)
         self._workshop = Workshop(grid, scale, baseline)
-        self._tasks = {task: fingerprint(task) for task in grid_cells.tasks_at(grid, scale)}
+        self._tasks = {task: fingerprint(task) for task in tasks_at(grid, scale)}
         self._asked = {task: examples_of(task) for task in measured_at(grid, scale)}
         self._pins: dict[Data, dict[str, str]] = {}
 

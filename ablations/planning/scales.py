@@ -18,8 +18,8 @@ from typing import Any
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
 from ablations.planning import trunks
-from ablations.planning.asking import measuring
-from ablations.planning.cells import finetuning, has_part, varied
+from ablations.planning.afterwards import finetuning, measuring
+from ablations.planning.cells import has_part, varied
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.planning.shapes import keyed, shaped
 from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, START, SYSTEM_AXIS, Grid

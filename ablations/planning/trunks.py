@@ -9,7 +9,7 @@ its cells must fit.
 from collections.abc import Mapping
 from typing import Any
 
-from ablations.planning.cells import has_part, varied
+from ablations.planning.cells import has_part, part_lacking, varied
 from ablations.schema.grid import AFTERWARDS, START, Grid
 from ablations.schema.scale import Scale
 from lightning_modules.backbones.shapes import shaping
@@ -34,7 +34,7 @@ def start(grid: Grid, entry: Scale, trunk: System, described: Mapping[str, Any])
     """
     common = {**grid.set, **entry.set}
     touched = {path for path in varied(grid) | common.keys() if "." in path and path != START}
-    own = {_part(trunk, path) for path in touched if not path.startswith((*AFTERWARDS, _DATA))}
+    own = {part_lacking(path, trunk) for path in touched if not path.startswith((*AFTERWARDS, _DATA))}
     fixed = own - _shaping(trunk, {path: value for path, value in common.items() if path.startswith(_MODEL)})
     return {path: as_data(trunk.get(path)) for path in sorted(fixed) if has_part(trunk, path)} | dict(described)
 
@@ -43,10 +43,3 @@ def _shaping(trunk: System, knobs: Mapping[str, Any]) -> set[str]:
     """Those of some knobs of a model with which the trunk's weights would not fit."""
     model = trunk.but(**knobs).model
     return {_MODEL + path for path in shaping(model, trunk.model, trunk.data.tokenizer.vocab_size)}
-
-
-def _part(system: System, path: str) -> str:
-    """The knob, or the outermost part around it that the system lacks."""
-    words = path.split(".")
-    around = (".".join(words[:count]) for count in range(1, len(words)))
-    return next((part for part in around if has_part(system, part) and system.get(part) is None), path)

@@ -3,7 +3,7 @@
 import itertools
 
 from ablations.core.strict_yaml import Document, Path_
-from ablations.planning.asking import check_askable, measured_at
+from ablations.planning.afterwards import check_askable, measured_at
 from ablations.planning.cells import Layout, Values, Workshop
 from ablations.schema.grid import MEASURING, Grid
 from lightning_modules.config import paths

@@ -12,8 +12,8 @@ from ablations.literature import published_values
 from ablations.literature.published_values import same
 from ablations.measurements import probe_metrics
 from ablations.measurements.derived import DERIVED, missing, possible
+from ablations.planning.afterwards import PROTOCOL, tasks_at
 from ablations.planning.cells import (
-    PROTOCOL,
     Layout,
     Values,
     Workshop,
@@ -26,7 +26,6 @@ from ablations.planning.cells import (
     names_of,
     own_values,
     probes,
-    tasks_at,
     too_many,
 )
 from ablations.planning.checks import asking_checks, claim_checks

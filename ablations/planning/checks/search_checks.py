@@ -8,7 +8,8 @@ from ablations.core.metrics import COST
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED, possible
-from ablations.planning.cells import Values, Workshop, label, layout, probes, tasks_at, too_many
+from ablations.planning.afterwards import tasks_at
+from ablations.planning.cells import Values, Workshop, label, layout, probes, too_many
 from ablations.planning.checks.grid_checks import known_knobs, known_metrics
 from ablations.planning.search import ONLY_TRIALS, combinations, is_validation, search_at, tasks_behind
 from ablations.schema.grid import FINETUNING, MEASURING, STEPS, SYSTEM_AXIS, Grid, Search
