@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, aside, reporting_errors, tell
+from ablations.commands.terminal import As, Format, Results, Train, aside, reporting_errors, tell
 
 
 def command(
     run: Annotated[str, typer.Argument(help="The id of a finished fine-tuning on SQuAD, or its first digits.")],
     question: Annotated[str, typer.Argument(help="The question.")],
     context: Annotated[str, typer.Argument(help="The passage; - reads it from standard input.")],
-    train: Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")] = False,
+    train: Train = False,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:

@@ -33,7 +33,9 @@ from ablations.commands.terminal import (
     USUAL,
     WRONG,
     As,
+    Filter,
     Format,
+    Grid,
     Results,
     Shown,
     aside,
@@ -66,7 +68,6 @@ def options(
     """Ablations of pretrained language models: grids, runs, records, tables, verdicts."""
 
 
-Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
 Scale = Annotated[
     str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
 ]
@@ -74,9 +75,6 @@ Seeds = Annotated[int | None, typer.Option(help="Number of seeds; by default the
 Look = Annotated[
     int | None,
     typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
-]
-Filter = Annotated[
-    list[str] | None, typer.Option("--filter", help="knob=value: only cells with this value. Repeatable.")
 ]
 
 

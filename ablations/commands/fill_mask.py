@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, aside, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, Train, aside, listing, reporting_errors
 
 
 def command(
@@ -15,7 +15,7 @@ def command(
         bool,
         typer.Option("--joint", help="Two masks at once: each by itself, against one after the other in either order."),
     ] = False,
-    train: Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")] = False,
+    train: Train = False,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:

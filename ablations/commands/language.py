@@ -10,9 +10,11 @@ import typer
 from ablations.commands.terminal import (
     USUAL,
     As,
+    Filter,
     Format,
     Results,
     Shown,
+    Train,
     aside,
     listing,
     reporting_errors,
@@ -28,10 +30,6 @@ if TYPE_CHECKING:
 Model = Annotated[
     str, typer.Argument(help="A checkpoint's folder, the first digits of a finished pretraining's id, or a grid.")
 ]
-Filter = Annotated[
-    list[str] | None, typer.Option("--filter", help="knob=value: of a grid, the cell with this value. Repeatable.")
-]
-Train = Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")]
 
 
 def generate(  # noqa: PLR0913, a command's options

@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import USUAL, As, Format, Results, Shown, listing, reporting_errors, show, values
+from ablations.commands.terminal import (
+    USUAL,
+    As,
+    Filter,
+    Format,
+    Grid,
+    Results,
+    Shown,
+    listing,
+    reporting_errors,
+    show,
+    values,
+)
 
 
 class Unit(StrEnum):
@@ -18,12 +30,10 @@ class Unit(StrEnum):
 
 
 def read(
-    grid: Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")],
+    grid: Grid,
     equal: Annotated[Unit, typer.Option("--equal", help="The budget that is equal for all runs.")],
     scale: Shown = USUAL,
-    filter: Annotated[
-        list[str] | None, typer.Option("--filter", help="knob=value: only cells with this value. Repeatable.")
-    ] = None,
+    filter: Filter = None,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:

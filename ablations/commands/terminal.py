@@ -43,6 +43,11 @@ Results = Annotated[
         "--results-dir", help="Results folder; starts from the checkout, or from here where the package is installed."
     ),
 ]
+Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
+Filter = Annotated[
+    list[str] | None, typer.Option("--filter", help="knob=value: only cells of a grid with this value. Repeatable.")
+]
+Train = Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")]
 
 
 @contextmanager
