@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ablations.commands.data_sets.inventory import Item
     from lightning_modules.system import System
 
-app = typer.Typer(help="Corpora and tasks: where they are, and whether they match their published sizes and pins.")
+app = typer.Typer(
+    help="Corpora, tasks and texts: where they are, and whether they match their published sizes and pins."
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -24,7 +26,7 @@ def data(
     hub: Annotated[bool, typer.Option("--hub", help="Look on the Hugging Face hub for what no folder holds.")] = False,
     form: As = Format.table,
 ) -> None:
-    """Lists every corpus and task with its place, sizes, fingerprint, split (official or own) and licence."""
+    """Lists all data with their place, sizes, fingerprint, split (official or own) and licence."""
     from lightning_modules.places import data_home, unusable_data_home
 
     if data_home() and (why := unusable_data_home()):
@@ -50,7 +52,6 @@ def _show(group: str, members: "list[Item]") -> None:
     typer.secho(group, bold=True)
     rows = [item.row() for item in members]
     if members[0].kind == "corpus":
-        rows = [{("heldout" if key == "dev" else key): value for key, value in row.items()} for row in rows]
         for row in rows:
             del row["split"]
     listing(rows, Format.table, "name")
@@ -75,7 +76,7 @@ def _lines(heading: str, members: "list[Item]", field: str) -> None:
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Corpora and tasks; by default all available ones.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; by default all available ones.")] = None,
     form: As = Format.table,
 ) -> None:
     """Compares data sets with published sizes and pins. Exits with 1 if anything is wrong."""

@@ -96,8 +96,7 @@ class Finetune(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` saved."""
-        saved = checkpoint["running"]
-        self.running.restore(saved if isinstance(saved, dict) else {TASK: saved})  # before there were several terms
+        self.running.restore(checkpoint["running"])
         self.scored = Scored(**checkpoint["scored"]) if checkpoint["scored"] else None
 
     def configure_optimizers(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from lightning_modules.data import pins as text_pins
 from lightning_modules.tasks import Task, task_named
 from lightning_modules.tasks import pins as task_pins
 from lightning_modules.tasks.task import SPLITS
+from lightning_modules.zero_shot.sources import SOURCES, Pin, Source
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def examine(item: Item, is_named: bool) -> Finding:
         text = f"{what}; to get it: {item.how}"
         return Finding(item.name, text, present=False, wrong=("cannot be read",) if is_named else ())
     try:
+        if item.kind == "text":
+            return _examine_text(SOURCES[item.name])
         return _examine_corpus(item) if item.kind == "corpus" else _examine_task(task_named(item.name))
     except ConfigError as error:
         return Finding(item.name, "cannot be read", wrong=tuple(map(str, error.problems)))
@@ -66,6 +69,11 @@ def _examine_corpus(item: Item) -> Finding:
     train, heldout = (parts[name] for name in PARTS["corpus"])
     text = f"{train.documents:,} + {heldout.documents:,} documents, {train.words + heldout.words:,} words"
     return Finding(item.name, text, wrong=tuple(wrong))
+
+
+def _examine_text(source: Source) -> Finding:
+    pin = Pin.of(source.texts())  # which compares them with the pin
+    return Finding(source.name, f"{pin.texts:,} texts, {pin.words:,} words")
 
 
 def _examine_task(task: Task) -> Finding:

@@ -1,4 +1,4 @@
-"""The inventory of data: every corpus and task with its place, sizes and fingerprint."""
+"""The inventory of data: every corpus, task and text that models are asked, with its place, sizes and fingerprint."""
 
 import inspect
 from collections.abc import Iterable, Sequence
@@ -13,23 +13,25 @@ from lightning_modules.data.corpora.registry import Corpus
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks import TASKS, Task
 from lightning_modules.tasks import pins as task_pins
+from lightning_modules.zero_shot.sources import SOURCES, Source
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 FOLDER, HUB, PACKAGE, MADE, NOWHERE = "folder", "hub", "package", "made here", "nowhere"
-PARTS = {"corpus": ("train", "heldout"), "task": ("train", "dev")}
+PARTS = {"corpus": ("train", "heldout"), "task": ("train", "dev"), "text": ("test",)}
 _SHOWN = 8  # digits of a fingerprint
 
 
 @dataclass(frozen=True)
 class Item:
-    """A corpus or a task; what is pinned is known without reading it.
+    """A corpus, a task, or a text that models are asked; what is pinned is known without reading it.
 
     Attributes:
         name: What grids call it.
-        kind: ``corpus``, or ``task``.
+        kind: ``corpus``, ``task``, or ``text``.
         group: The heading it is listed under.
         title: A description, in a line.
         found: ``folder``, ``hub``, ``package``, ``made here``, ``nowhere``; ``<part> only`` where the rest is missing.
-        sizes: Examples or documents of its two parts, as pinned or measured, else as published; None if unknown.
+        sizes: Examples or documents of each of its parts, as pinned or measured, else as published; None if unknown.
         fingerprint: The first digits of the fingerprint; empty if it is neither pinned nor available.
         pinned: Whether the fingerprint is committed; otherwise it was measured from the available files.
         own_split: How the splits differ from the official ones; empty for official ones.
@@ -58,46 +60,48 @@ class Item:
 
     def row(self) -> dict[str, Any]:
         """Its line in a listing, short enough for a narrow terminal."""
-        train, dev = (f"{size:,}" for size in self.sizes) if self.sizes else ("", "")
         state = f" {'pinned' if self.pinned else 'measured'}" if self.fingerprint else ""
         return {
             "name": self.name,
             "found": self.found,
-            "train": train,
-            "dev": dev,
+            **{part: "" if size is None else f"{size:,}" for part, size in self._parts().items()},
             "fingerprint": self.fingerprint + state,
             "split": "own" if self.own_split else "official" if self.kind == "task" else "",
         }
 
     def to_dict(self) -> dict[str, Any]:
         """All its fields, ready for JSON."""
-        train, dev = self.sizes or (None, None)
         fields = {name: getattr(self, name) for name in ("name", "kind", "group", "title", "found")}
         rest = {
             name: getattr(self, name) for name in ("fingerprint", "pinned", "own_split", "licence", "how", "problem")
         }
-        return {**fields, "train": train, "dev": dev, **rest}
+        return {**fields, **self._parts(), **rest}
+
+    def _parts(self) -> dict[str, int | None]:
+        names = PARTS[self.kind]
+        return dict(zip(names, self.sizes or (None,) * len(names), strict=True))
 
 
 def items(names: Sequence[str] = (), hub: bool = False) -> list[Item]:
-    """Every named corpus, then every named task, by shape.
+    """Every named corpus, then every named task, by shape, then every named text.
 
     Data sets with a pin are not opened; available ones without a pin are read once.
 
     Args:
-        names: Corpora and tasks; by default all.
+        names: Corpora, tasks and texts; by default all.
         hub: Whether to look on the hub for what no folder holds.
 
     Raises:
         ConfigError: For each unknown name, with the nearest one.
     """
-    known = [*CORPORA, *TASKS]
+    known = [*CORPORA, *TASKS, *SOURCES]
     if wrong := [name for name in names if name not in known]:
-        raise ConfigError(f"there is no corpus or task '{name}'.{did_you_mean(name, known)}" for name in wrong)
+        raise ConfigError(f"there is no corpus, task or text '{name}'.{did_you_mean(name, known)}" for name in wrong)
     corpora = [_corpus(corpus) for name, corpus in CORPORA.items() if name in (names or known)]
     tasks = [_task(task, hub) for name, task in TASKS.items() if name in (names or known)]
     groups = list(dict.fromkeys(item.group for item in tasks))
-    return corpora + sorted(tasks, key=lambda item: groups.index(item.group))
+    texts = [_text(source) for name, source in SOURCES.items() if name in (names or known)]
+    return corpora + sorted(tasks, key=lambda item: groups.index(item.group)) + texts
 
 
 def _corpus(corpus: Corpus) -> Item:
@@ -143,6 +147,23 @@ def _task(task: Task, hub: bool) -> Item:
         licence=task.licence,
         how=_how(task.origin) if task.origin and found not in (FOLDER, HUB) else "",
         problem=problem,
+    )
+
+
+def _text(source: Source) -> Item:
+    asked, pin, found = ZERO_SHOT[source.name], source.pin(), _place(source.origin, PARTS["text"], hub=False)
+    return Item(
+        name=source.name,
+        kind="text",
+        group="Texts that models are asked without training",
+        title=asked.title,
+        found=found,
+        sizes=(pin.texts,),
+        fingerprint=pin.sha256[:_SHOWN],
+        pinned=True,
+        own_split="",
+        licence=asked.licence,
+        how="" if found == FOLDER else _how(source.origin),
     )
 
 

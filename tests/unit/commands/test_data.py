@@ -13,6 +13,7 @@ from lightning_modules.data.baselines.pair_methods import METHODS
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, pins
+from lightning_modules.zero_shot.sources import SOURCES
 
 HEAD = "index\tsentence1\tsentence2\tlabel\n"
 
@@ -46,11 +47,12 @@ class TestListing:
     def test_every_corpus_and_task_is_there_without_any_data(self):
         code, text = call("--format", "names")
         assert code == 0
-        assert set(text.split()) == {*CORPORA, *TASKS}
+        assert set(text.split()) == {*CORPORA, *TASKS, *SOURCES}
         found = {item["name"]: item for item in json.loads(call("--format", "json")[1])}
         assert found["rte"]["found"] == found["mnli"]["found"] == "nowhere"
         assert (found["rte"]["train"], found["rte"]["pinned"]) == (2490, True)
         assert (found["mnli"]["train"], found["mnli"]["fingerprint"]) == (392702, "")
+        assert (found["lambada"]["test"], found["lambada"]["pinned"]) == (5153, True)
         assert "glue/RTE/train.tsv" in found["rte"]["how"]
         assert all(item["licence"] for item in found.values())
 
@@ -95,10 +97,11 @@ class TestVerify:
     def test_an_unknown_name_gets_the_nearest(self):
         code, text = call("verify", "rtee")
         assert code == 2
-        assert "no corpus or task 'rtee'. Did you mean 'rte'?" in text
+        assert "no corpus, task or text 'rtee'. Did you mean 'rte'?" in text
 
     def test_absent_data_are_wrong_only_if_they_were_named(self, monkeypatch):
         monkeypatch.setattr(inventory, "CORPORA", {})
+        monkeypatch.setattr(inventory, "SOURCES", {})
         monkeypatch.setattr(inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
         code, text = call("verify")
         assert (code, text.count("absent ")) == (0, 2)
@@ -114,6 +117,14 @@ class TestVerify:
         assert "train is partial: it has 3 examples instead of 2,490" in text
         assert "dev is partial: it has 2 examples instead of 277" in text
         assert f"instead of {pins.pinned()['rte']['dev'].sha256[:12]} and 277" in text
+
+    def test_a_text_that_models_are_asked_is_compared_with_its_pin(self, home):
+        file = home / "lambada/lambada_test.jsonl"
+        file.parent.mkdir()
+        file.write_text('{"text": "He called the dog"}\n')
+        code, text = call("verify", "lambada")
+        assert code == 1
+        assert "the texts of 'lambada' are not the pinned ones" in text
 
     def test_what_is_as_pinned_and_published_is_fine(self, home, monkeypatch):
         write_rte(home, 2490, 277)
