@@ -18,12 +18,20 @@ STEPS = 1200
 STORY = ["1 started", "1 interrupted", "1 started", "1 done"]
 
 
-def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch):
-    grid = tiny.grid(cached, rates="[0.15]", steps=STEPS, seeds=1)
-    reference = Records(cached / "reference")
-    execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The grid whose run the tests below disturb, and what its record says if nothing does."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+        records = Records(folder / "results")
+        grid = tiny.grid(folder, rates="[0.15]", steps=STEPS, seeds=1)
+        execute(plan(grids.read(grid), "smoke", records=records), records, "inline")
+        return grid, contents(records)
 
-    records = Records(cached / "results")
+
+def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch, undisturbed):
+    (grid, expected), records = undisturbed, Records(cached / "results")
     process = launch(grid)
     wait_for(process, "progress")
     below = family(process.pid)
@@ -39,7 +47,7 @@ def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch):
     process = launch(grid)
     wait_for(process, "executed 1")
     assert process.wait() == 0
-    assert contents(records) == contents(reference)
+    assert contents(records) == expected
     assert [line.split(";")[0] for line in attempts(records)[folder.name]] == STORY
     assert not (folder / "last.ckpt").exists()
 
@@ -58,13 +66,11 @@ def unignored():
 @pytest.mark.usefixtures("unignored")
 @pytest.mark.parametrize(
     ("number", "error", "code"),
-    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143), (signal.SIGHUP, SystemExit, 129)],
-    ids=["SIGINT", "SIGTERM", "SIGHUP"],
+    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGHUP, SystemExit, 129)],
+    ids=["SIGINT", "SIGHUP"],
 )
-def test_interrupted_inline_it_goes_on_as_well(cached, capfd, number, error, code):
-    grid = tiny.grid(cached, rates="[0.15]", steps=STEPS, seeds=1)
-    reference, records = Records(cached / "reference"), Records(cached / "results")
-    execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
+def test_interrupted_inline_it_goes_on_as_well(cached, capfd, undisturbed, number, error, code):
+    (grid, expected), records = undisturbed, Records(cached / "results")
     usual = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def tell(event):
@@ -79,23 +85,20 @@ def test_interrupted_inline_it_goes_on_as_well(cached, capfd, number, error, cod
     assert {each: signal.getsignal(each) for each in usual} == usual
     assert list(records.all()) == []
     assert execute(found, records, "inline").outcomes == {"done": 1}
-    assert contents(records) == contents(reference)
+    assert contents(records) == expected
     assert [line.split(";")[0] for line in attempts(records)[found.runs[0].id]] == STORY
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
-def test_a_launcher_whose_whole_group_is_told_to_end_leaves_checkpoints_and_a_word(cached, launch, number, code):
+def test_a_launcher_whose_whole_group_is_told_to_end_leaves_checkpoints_and_a_word(cached, launch, undisturbed):
     """As schedulers and closing terminals do: the fork server and the runs get the signal too."""
-    grid = tiny.grid(cached, rates="[0.15]", steps=STEPS, seeds=1)
-    reference, records = Records(cached / "reference"), Records(cached / "results")
-    execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
+    (grid, expected), records = undisturbed, Records(cached / "results")
 
     process = launch(grid)
     wait_for(process, "progress")
     below = family(process.pid)
-    os.killpg(process.pid, number)
-    wait_for(process, f"ended by {number.name}")
-    assert process.wait(timeout=60) == code
+    os.killpg(process.pid, signal.SIGTERM)
+    wait_for(process, "ended by SIGTERM")
+    assert process.wait(timeout=60) == 143
     assert gone(below) == []
     (folder,) = records.work_folders()
     assert (folder / "last.ckpt").exists()
@@ -105,7 +108,7 @@ def test_a_launcher_whose_whole_group_is_told_to_end_leaves_checkpoints_and_a_wo
     process = launch(grid)
     wait_for(process, "executed 1")
     assert process.wait() == 0
-    assert contents(records) == contents(reference)
+    assert contents(records) == expected
     assert [line.split(";")[0] for line in attempts(records)[folder.name]] == STORY
 
 
