@@ -218,8 +218,10 @@ def test_unknown_names_get_the_nearest(command, words, said):
 def _counted(system: System, rows: int) -> float:
     """FLOPs of a forward and a backward pass over full sequences, by torch's counter on the meta device."""
     length, vocab_size = system.format.sequence_length, system.data.tokenizer.vocab_size
-    tokens = Example.of(make_tokens(rows, length, vocab_size))
-    example = system.objectives.corrupt(tokens, make_draws(rows), make_vocabulary(vocab_size)).to("meta")
+    tokens = make_tokens(rows, length, vocab_size)
+    if not system.format.special_positions:
+        tokens.special[:] = False
+    example = system.objectives.corrupt(Example.of(tokens), make_draws(rows), make_vocabulary(vocab_size)).to("meta")
     with torch.device("meta"):
         module = system.build(seed=0)
     with FlopCounterMode(display=False) as counter:
