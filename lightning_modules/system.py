@@ -48,12 +48,7 @@ class System(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        length, table = self.format.sequence_length, self.model.longest
-        if table and length > table:
-            raise ValueError(
-                f"format.sequence_length {length} is longer than model.max_positions {table}: "
-                "lower the first or raise the second"
-            )
+        self.model.check_length(self.format.sequence_length)
         self._check_needs()
         self._check_directions()
         self.model.check_warm_start(self.training.warm_start)

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -39,6 +40,18 @@ class BackboneModule(nn.Module, ABC):
         Raises:
             Unsupported: For a batch that holds more than it supports, and for a carry that it does not have.
         """
+
+    def begin(self, rows: int, device: torch.device | str | None = None) -> Any:
+        """The carry of rows that begin, for texts that go on from batch to batch; None if nothing is carried.
+
+        Its tensors have the row as their first axis, and zeros mean that nothing was read. How long it is and where
+        gradients stop is the model's business.
+
+        Args:
+            rows: Of each batch.
+            device: Of the carry; by default that of the word embeddings.
+        """
+        return None
 
     @abstractmethod
     def depth(self, name: str) -> int:
@@ -100,6 +113,18 @@ class Backbone(Settings, ABC):
     @abstractmethod
     def described(self) -> str:
         """Its layers, in a few words."""
+
+    def check_length(self, length: int) -> None:
+        """Checks that the model can be trained on sequences of so many positions.
+
+        Raises:
+            ValueError: Naming the knobs that are in the way.
+        """
+        if self.longest and length > self.longest:
+            raise ValueError(
+                f"format.sequence_length {length} is longer than model.max_positions {self.longest}: "
+                "lower the first or raise the second"
+            )
 
     @abstractmethod
     def check_warm_start(self, depths: Sequence[int]) -> None:
