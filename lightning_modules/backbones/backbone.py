@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -26,11 +27,15 @@ class BackboneModule(nn.Module, ABC):
         supports: What it supports; a batch that holds more is refused.
         embeddings: Its embeddings; the table of words is ``embeddings.word``.
         carries: Whether a text can go on where a batch ended: nothing that was read changes with what follows.
+        numbered: Whether it reads the numbers of positions, if a batch has any (`Tokens.positions`).
+        memory_length: Positions that a carry of `begin` remembers, if it counts them; an evaluation may change it.
     """
 
     supports: frozenset[str]
     embeddings: Embeddings
     carries: bool = False
+    numbered: bool = True
+    memory_length: int = 0
 
     @abstractmethod
     def forward(self, example: Example, carry: Any = None) -> Encoded:
@@ -39,6 +44,18 @@ class BackboneModule(nn.Module, ABC):
         Raises:
             Unsupported: For a batch that holds more than it supports, and for a carry that it does not have.
         """
+
+    def begin(self, rows: int, device: torch.device | str | None = None) -> Any:
+        """The carry of rows that begin, for texts that go on from batch to batch; None if nothing is carried.
+
+        Its tensors have the row as their first axis, and zeros mean that nothing was read. How long it is and where
+        gradients stop is the model's business.
+
+        Args:
+            rows: Of each batch.
+            device: Of the carry; by default that of the word embeddings.
+        """
+        return None
 
     @abstractmethod
     def depth(self, name: str) -> int:
