@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lightning_modules import streams
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import fingerprints
 from lightning_modules.data.baselines.bigram import prefix
@@ -153,7 +154,10 @@ def _sums(module: Pretrain, heldout: HeldOut, system: System, bf16: bool) -> dic
     found = losses_by_sequence(module, heldout, bf16)
     form, evaluation = system.heldout_format.resolved(), system.evaluation
     count = evaluation.sequences_at_end
-    text = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
+    text: list[Any] = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
+    if form.kind == "stream":  # sequences are segments of its rows
+        read = streams.reading(system.format, evaluation)
+        text += [read.rows, read.length]
     return {
         "text": identity(text)[:16],
         "documents": pack(found.documents),
