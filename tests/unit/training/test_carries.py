@@ -68,6 +68,7 @@ def test_training_carries_and_is_one_however_it_is_divided(lstm, tmp_path, monke
     assert whole.metrics["heldout.next_loss"] == often.metrics["heldout.next_loss"]
     assert whole.cost["tokens"] == whole.cost["real_tokens"] == 10 * 4 * 16
     assert whole.cost["flops"] == lstm.flops()
+    assert whole.cost["heldout_tokens_per_second"] > 0
 
     class Forgetful(Carries):
         def read(self, backbone, example):
