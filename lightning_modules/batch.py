@@ -34,14 +34,16 @@ WIDE_TABLE = "word embeddings as wide as its states"  # what a backbone may supp
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
-def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same with every tensor changed."""
+def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same with every tensor changed, in the order in which they stand."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
+        return {key: mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(mapped(item, change) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _mapped(getattr(value, f.name), change) for f in fields(value)})
+        return replace(value, **{f.name: mapped(getattr(value, f.name), change) for f in fields(value)})
     return value
 
 
@@ -49,7 +51,7 @@ class _Movable:
     """A batch dataclass with ``.to(device)``, which Lightning calls to transfer it."""
 
     def to(self, device: torch.device | str) -> Self:
-        return _mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
+        return mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
 
 
 class Unsupported(ValueError):
@@ -87,6 +89,19 @@ class Vocabulary(Protocol):
 
 
 @dataclass
+class Going(_Movable):
+    """How the rows of a batch go on from the batch before: those of one micro-batch are the same at every step.
+
+    Attributes:
+        group: Which rows of a step they are: the number of their micro-batch.
+        fresh: Which of them start anew; None if none does.
+    """
+
+    group: int = 0
+    fresh: Bool[Tensor, " b"] | None = None
+
+
+@dataclass
 class Tokens(_Movable):
     """Sequences as the input format arranged them, before any corruption."""
 
@@ -99,6 +114,9 @@ class Tokens(_Movable):
     labels: dict[str, Int[Tensor, " b"]] = field(default_factory=dict)
     marks: dict[Annotation, Int[Tensor, "b t"]] = field(default_factory=dict)  # 1 begins a tagged span, 2 is inside
     ends: Bool[Tensor, "b t"] | None = None  # the special ones that end a document, which a language model predicts
+    following: Int[Tensor, " b"] | None = None  # the token after each row's last; None if it is not predicted
+    context: int = 0  # the first positions, which are read and predict nothing
+    going: Going | None = None  # None for rows that go on from no other batch
 
 
 @dataclass
@@ -159,7 +177,7 @@ class Example(_Movable):
 
     def repeated(self, times: int) -> Self:
         """The example with each row so many times in turn, before it has targets."""
-        inputs = _mapped(self.inputs, lambda rows: rows.repeat_interleave(times, dim=0))
+        inputs = mapped(self.inputs, lambda rows: rows.repeat_interleave(times, dim=0))
         visible = replace(self.visible, real=inputs.real if self.visible.real is not None else None)
         return replace(self, inputs=inputs, visible=visible)
 

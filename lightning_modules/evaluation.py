@@ -52,6 +52,34 @@ class Evaluation(Settings):
         ge=0,
         le=MOST_STRETCHES,
     )
+    rows: int = knob(
+        8,
+        "Streams: rows in which held-out text is laid out, each read from its own beginning; together they have "
+        "as many positions as the held-out sequences have elsewhere.",
+        neutral=8,
+        ge=1,
+    )
+    sequence_length: int | None = knob(
+        None,
+        "Streams: positions of a held-out segment, all of which predict; by default format.sequence_length.",
+        neutral=None,
+        ge=1,
+        le=1 << 20,
+    )
+    context: int = knob(
+        0,
+        "Streams: positions before a held-out segment that are read again with it, for a model that carries nothing "
+        "from segment to segment; one that does carries nothing then.",
+        neutral=0,
+        ge=0,
+        le=1 << 20,
+    )
+    memory_length: int | None = knob(
+        None,
+        "Streams: positions that the model remembers before a held-out segment; by default model.memory_length.",
+        neutral=None,
+        ge=0,
+    )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",
         "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
@@ -74,6 +102,13 @@ class Evaluation(Settings):
         pairing = self.pairing if self.pairs else "released"
         final = None if self.final_sequences == self.sequences else self.final_sequences
         return self.model_copy(update={"pairing": pairing, "final_sequences": final})
+
+    @property
+    def of_streams(self) -> tuple[str, ...]:
+        """The knobs of held-out streams that are not as they are by default."""
+        fields = type(self).model_fields
+        named = ("rows", "sequence_length", "context", "memory_length")
+        return tuple(name for name in named if getattr(self, name) != fields[name].default)
 
     @property
     def sequences_at_end(self) -> int:

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lightning_modules import streams
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import fingerprints
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
-from lightning_modules.data.order.heldout import HeldOut
+from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.measures import per_byte
-from lightning_modules.measures.by_sequence import losses_by_sequence
+from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.probing.measure import probe
 from lightning_modules.speed import denormals_as_zero
@@ -113,7 +114,12 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     fitted.metrics |= _named(data.baselines(targets, heldout))
     fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
     fitted.layers = layer_similarity(module, heldout, bf16)
-    fitted.sums = _sums(module, heldout, system, bf16)
+    streamed, few = isinstance(heldout, HeldOutStream), len(heldout.chosen) <= _MOST_SEQUENCES
+    if streamed or few:
+        found, seconds = _timed(lambda: losses_by_sequence(module, heldout, bf16), module.device)
+        fitted.sums = _sums(found, system) if few else {}
+    if streamed:
+        fitted.cost["heldout_tokens_per_second"] = heldout.reading.rows * heldout.width / seconds
     if system.evaluation.words:
         losses = {name.removeprefix("heldout."): float(value) for name, value in fitted.metrics.items()}
         fitted.metrics |= _named(per_byte.of_pieces(data, heldout, targets, losses))
@@ -146,14 +152,21 @@ def _probe(fitted: Fitted, module: Pretrain, system: System, seed: int, stop: Ca
     fitted.cost["probes_seconds"] = time.monotonic() - started
 
 
-def _sums(module: Pretrain, heldout: HeldOut, system: System, bf16: bool) -> dict[str, Any]:
-    """The held-out losses by sequence, packed; empty for more sequences than a small file holds."""
-    if len(heldout.chosen) > _MOST_SEQUENCES:
-        return {}
-    found = losses_by_sequence(module, heldout, bf16)
+def _timed(measure: Callable[[], BySequence], device: torch.device) -> tuple[BySequence, float]:
+    """A measurement and its seconds: of the processor on a CPU, so that other runs beside it do not count."""
+    clock = time.process_time if device.type == "cpu" else time.monotonic
+    started = clock()
+    return measure(), clock() - started  # sums on the host have waited for the device
+
+
+def _sums(found: BySequence, system: System) -> dict[str, Any]:
+    """The held-out losses by sequence, packed."""
     form, evaluation = system.heldout_format.resolved(), system.evaluation
     count = evaluation.sequences_at_end
-    text = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
+    text: list[Any] = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
+    if form.kind == "stream":  # sequences are segments of its rows
+        read = streams.reading(system.format, evaluation)
+        text += [read.rows, read.length]
     return {
         "text": identity(text)[:16],
         "documents": pack(found.documents),

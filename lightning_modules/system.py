@@ -13,8 +13,9 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
+from lightning_modules import streams
 from lightning_modules.backbones import AnyBackbone, Transformer
-from lightning_modules.backbones.backbone import ONE_SIDE
+from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, label
@@ -51,6 +52,7 @@ class System(Settings):
         self.model.check_length(self.format.sequence_length)
         self._check_needs()
         self._check_directions()
+        streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
             self._check_start()
@@ -176,9 +178,11 @@ class System(Settings):
             torch.manual_seed(seed)
             backbone, heads = self._networks()
         training = self.training
-        return Pretrain(
+        module = Pretrain(
             backbone, self.objectives, heads, self.optimizer, self.schedule, training.steps, training.clip_norm
         )
+        module.heldout_memory = self.evaluation.memory_length
+        return module
 
     def data_module(self, seed: int) -> "PretrainingData":
         """The Lightning data module: order and noise of batches depend on `data_seed` alone."""
@@ -200,6 +204,7 @@ class System(Settings):
             reads=self.objectives.reads,
             words_rate=self.evaluation.rate,
             direction=self.looks,
+            reading=streams.reading(self.format, self.evaluation),
         )
 
     @property
@@ -237,7 +242,7 @@ class System(Settings):
             _counted[architecture] = _parameters_by_part(backbone, heads)
         return _counted[architecture]
 
-    def _networks(self) -> tuple[nn.Module, nn.ModuleDict]:
+    def _networks(self) -> tuple[BackboneModule, nn.ModuleDict]:
         vocab_size = self.data.tokenizer.vocab_size
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 
@@ -266,7 +271,7 @@ class System(Settings):
         """
         corrupter = self.objectives.corrupter
         predicted = sum(
-            corrupter.expected_predictions(length, self.format.special_positions) * rows
+            corrupter.expected_predictions(length, self.format.unpredicted) * rows
             for length, rows in self.shown().items()
         )
         return predicted / self.tokens()
@@ -288,7 +293,7 @@ class System(Settings):
         total = 0.0
         for positions, rows in (self.shown() if shown is None else shown).items():
             forward = self.model.flops_per_sequence(positions)
-            forward += self.objectives.flops_per_sequence(positions, size, self.format.special_positions)
+            forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted)
             total += 3.0 * forward * rows
         return total
 

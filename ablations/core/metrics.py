@@ -83,6 +83,8 @@ COSTS = EXACT | {
     "cost.real_tokens": "tokens presented in training without padding",
     "cost.seconds": "seconds of training",
     "cost.tokens_per_second": "tokens presented per second",
+    "cost.heldout_tokens_per_second": "tokens of a held-out stream that are predicted per second, read as evaluation.* "
+    "says; on a CPU of processor time",
 }
 HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models
 PER_BYTE = "nats_per_byte"  # ending of losses per byte of the original text

@@ -76,6 +76,10 @@ def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
     """What determines the held-out text of a cell, or its held-out pairs, and the predictions."""
     system, form = cell.system, cell.system.heldout_format
     text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
+    if form.kind == "stream":  # the length of its sequences is how it is read
+        positions = form.sequence_length * system.evaluation.sequences_at_end
+        own = {"positions": positions, "rows": system.evaluation.rows, "frame": form.frame}
+        return {"data": text["data"], "kind": form.kind, "sentence_order": form.sentence_order} | own
     if metric.startswith(WORDS):
         return {name: text[name] for name in ("length", "rate")} | {
             "corpora": system.data.corpora,

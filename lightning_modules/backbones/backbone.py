@@ -27,11 +27,15 @@ class BackboneModule(nn.Module, ABC):
         supports: What it supports; a batch that holds more is refused.
         embeddings: Its embeddings; the table of words is ``embeddings.word``.
         carries: Whether a text can go on where a batch ended: nothing that was read changes with what follows.
+        numbered: Whether it reads the numbers of positions, if a batch has any (`Tokens.positions`).
+        memory_length: Positions that a carry of `begin` remembers, if it counts them; an evaluation may change it.
     """
 
     supports: frozenset[str]
     embeddings: Embeddings
     carries: bool = False
+    numbered: bool = True
+    memory_length: int = 0
 
     @abstractmethod
     def forward(self, example: Example, carry: Any = None) -> Encoded:

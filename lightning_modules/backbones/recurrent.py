@@ -1,21 +1,23 @@
 """Stacks of LSTM layers in the transformer's place (Hochreiter and Schmidhuber 1997; Radford et al. 2018, Table 5)."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lightning_modules.backbones.backbone import FIRST_SEES, SEGMENTS, Backbone, BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.stack import initialise
-from lightning_modules.batch import WIDE_TABLE, Encoded, Example, Unsupported
+from lightning_modules.batch import BEGIN, WIDE_TABLE, Encoded, Example, Unsupported
 from lightning_modules.config import knob, once
 from lightning_modules.layers.dropout import Dropout
 
 _WAYS = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # is a stack's row reversed?
+State = tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]  # of a layer after a position: its output and its cells
 
 
 class Recurrent(Backbone):
@@ -145,22 +147,42 @@ class _Layer(nn.LSTM):
             _, forget, _, _ = self.get_parameter("bias_ih_l0").chunk(4)  # gates: input, forget, cell, output
             forget.fill_(1.0)
 
-    def states(self, x: Float[Tensor, "b t k"]) -> Float[Tensor, "b t d"]:
-        """The state after each position."""
+    def states(
+        self, x: Float[Tensor, "b t k"], before: State | None = None, sizes: Int[Tensor, " b"] | None = None
+    ) -> tuple[Float[Tensor, "b t d"], State]:
+        """The output after each position, and the state after the last one of each row.
+
+        Args:
+            x: What it reads.
+            before: The state before the first position; by default zeros.
+            sizes: The positions of each row that it reads, the first ones; by default all.
+        """
         with torch.autocast(x.device.type, enabled=False):
-            return self(x.to(self.get_parameter("weight_ih_l0").dtype))[0]
+            x = x.to(self.get_parameter("weight_ih_l0").dtype)
+            begin = None if before is None else tuple(part[None] for part in before)
+            if begin is None or sizes is None:
+                states, (output, cells) = self(x, begin)
+                return states, (output[0], cells[0])
+            packed = pack_padded_sequence(x, sizes.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+            states, after = self(packed, begin)
+            read = (sizes > 0)[:, None]
+            output, cells = (torch.where(read, new[0], old[0]) for new, old in zip(after, begin, strict=True))
+            return pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])[0], (output, cells)
 
 
 class RecurrentEncoder(BackboneModule):
     """Embeddings and LSTM layers over them; every layer's output is returned, zeros on padding.
 
-    Each row starts from states of zero. Padding must be at the end of rows: a reversed row starts at its last real
-    position, so what stands on padding changes nothing.
+    Each row starts from states of zero, or from those after what it goes on from. Padding is read by no layer, so what
+    stands on it changes nothing, wherever it is.
     """
+
+    numbered = False
 
     def __init__(self, settings: Recurrent, vocab_size: int) -> None:
         super().__init__()
-        self.direction, self.supports = settings.direction, settings.supports
+        self.settings, self.direction, self.supports = settings, settings.direction, settings.supports
+        self.carries = settings.direction == "left_to_right"
         self.embeddings = Embeddings(settings, vocab_size, settings.table_width)
         widths = [settings.table_width, *[settings.hidden_size] * settings.depth]
         self.stacks = nn.ModuleList(
@@ -169,41 +191,69 @@ class RecurrentEncoder(BackboneModule):
         self.dropout = Dropout(settings.dropout)
         self.embeddings.apply(lambda module: initialise(module, settings.init, settings.init_std))
 
-    def forward(self, example: Example, carry: object = None) -> Encoded:
-        """Encodes a batch.
+    def forward(self, example: Example, carry: Any = None) -> Encoded:
+        """Encodes a batch, by itself or as what follows a carry: the states of each layer, without gradient.
 
         Raises:
-            Unsupported: For a carry, and for a visibility, positions or padding that a recurrence cannot obey.
+            Unsupported: For a visibility and positions that a recurrence cannot obey, and for a carry that does not fit
+                or where rows are not read from the left.
         """
         example.check_readable(self.supports)
-        if carry is not None:
-            raise Unsupported("an LSTM has no carry yet: let it read the text from its beginning")
         self._check_visible(example)
         x, real = self.embeddings(example), example.inputs.real
-        backwards = _reversed(real)
-        stacks = [
-            self._stack(stack, x, real, backwards if is_reversed else None)
-            for stack, is_reversed in zip(self.stacks, _WAYS[self.direction], strict=True)
-        ]
+        before = [None] * self.settings.depth if carry is None else self._states(carry, len(real), real.device)
+        sizes = None if carry is None or bool(real.all()) else real.sum(1)
+        stacks, after = [], []
+        for stack, is_reversed in zip(self.stacks, _WAYS[self.direction], strict=True):
+            layers, after = self._stack(stack, x, real, _order(real, is_reversed), before, sizes)
+            stacks.append(layers)
         layers = [torch.cat(both, -1) for both in zip(*stacks, strict=True)]
-        return Encoded(layers=layers, last=layers[-1], table=self.table)
+        kept = None if carry is None else tuple((output.detach(), cells.detach()) for output, cells in after)
+        return Encoded(layers=layers, last=layers[-1], table=self.table, carry=kept)
+
+    def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
+        """States of zero for each layer; None unless it reads from left to right."""
+        if not self.carries:
+            return None
+        zeros = self.table.new_zeros(rows, self.settings.hidden_size, device=device)
+        return ((zeros, zeros),) * self.settings.depth
+
+    def _states(self, carry: Any, rows: int, device: torch.device) -> Sequence[State]:
+        """The states before a batch, of each layer."""
+        empty = self.begin(rows, device)
+        if empty is None:
+            raise Unsupported(f"an LSTM with direction '{self.direction}' has no carry: what it read changes with more")
+        if carry == BEGIN:
+            return empty
+        if (len(carry), len(carry[0][0])) != (len(empty), rows):
+            raise Unsupported(
+                f"the carry is of {len(carry[0][0])} rows and {len(carry)} layers, the batch of {rows} rows and the "
+                f"encoder of {len(empty)} layers"
+            )
+        return carry
 
     def _stack(
-        self, stack: nn.Module, x: Float[Tensor, "b t e"], real: Bool[Tensor, "b t"], order: Int[Tensor, "b t"] | None
-    ) -> list[Tensor]:
-        """The embeddings and the layers of one direction."""
-        layers = [x]
-        for layer in stack.children():
+        self,
+        stack: nn.Module,
+        x: Float[Tensor, "b t e"],
+        real: Bool[Tensor, "b t"],
+        order: Int[Tensor, "b t"] | None,
+        before: Sequence[State | None],
+        sizes: Int[Tensor, " b"] | None,
+    ) -> tuple[list[Tensor], list[State]]:
+        """The embeddings and the layers of one direction, and the state of each layer after the rows."""
+        layers, after = [x], []
+        back = None if order is None else order.argsort(1)
+        for layer, state in zip(stack.children(), before, strict=True):
             assert isinstance(layer, _Layer)
-            read = layers[-1] if order is None else _at(layers[-1], order)
-            states = layer.states(read)
-            states = states if order is None else _at(states, order)
-            layers.append(self.dropout(states * real[:, :, None]))
-        return layers
+            states, last = layer.states(_at(layers[-1], order), state, sizes)
+            layers.append(self.dropout(_at(states, back) * real[:, :, None]))
+            after.append(last)
+        return layers, after
 
     def _check_visible(self, example: Example) -> None:
         """Refuses what a recurrence would ignore: it sees all positions on its side, and no others."""
-        visible, real = example.visible, example.inputs.real
+        visible = example.visible
         hides_left, hides_right = self.direction == "right_to_left", self.direction == "left_to_right"
         wrong = [
             *["that hides single positions"] * (visible.pairs is not None),
@@ -214,19 +264,19 @@ class RecurrentEncoder(BackboneModule):
             raise Unsupported(f"an LSTM that reads {self.direction} cannot obey a visibility {' or '.join(wrong)}")
         if example.inputs.positions is not None:
             raise Unsupported("an LSTM has no table of positions, and the batch numbers its positions")
-        if bool((real[:, 1:] & ~real[:, :-1]).any()):
-            raise Unsupported("an LSTM reads rows whose padding is at their end, and in this batch some is elsewhere")
 
     def depth(self, name: str) -> int:
         """The depth of a parameter; see `BackboneModule.depth`."""
         return 0 if name.startswith("embeddings.") else int(name.split(".")[2]) + 1
 
 
-def _reversed(real: Bool[Tensor, "b t"]) -> Int[Tensor, "b t"]:
-    """The position to read at each step from the last real one to the first; padding stays where it is."""
-    steps = torch.arange(real.shape[1], device=real.device)[None]
-    return torch.where(real, real.sum(1, keepdim=True) - 1 - steps, steps)
+def _order(real: Bool[Tensor, "b t"], is_reversed: bool) -> Int[Tensor, "b t"] | None:
+    """The position to read at each step, padding last; None where that is the order in which they stand."""
+    steps = torch.arange(real.shape[1], device=real.device)
+    if not is_reversed and not bool((real[:, 1:] & ~real[:, :-1]).any()):
+        return None
+    return torch.where(real, -steps if is_reversed else steps, len(steps) + steps).argsort(1)
 
 
-def _at(x: Float[Tensor, "b t k"], order: Int[Tensor, "b t"]) -> Float[Tensor, "b t k"]:
-    return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
+def _at(x: Float[Tensor, "b t k"], order: Int[Tensor, "b t"] | None) -> Float[Tensor, "b t k"]:
+    return x if order is None else x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))

@@ -15,8 +15,9 @@ from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.input_format import InputFormat, Pairing
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.parts import Arranged, part
+from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.batches import Batches
-from lightning_modules.data.order.heldout import HeldOut
+from lightning_modules.data.order.heldout import HeldOut, HeldOutStream, Reading
 from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
@@ -50,6 +51,7 @@ class PretrainingData(pl.LightningDataModule):
         direction: In which held-out text is visible there.
         workers: Processes that prepare batches; 0 (in this process) is fastest.
         reads: Annotations of the training text: annotator and kind of tags.
+        reading: How held-out streams are read.
     """
 
     data: Data
@@ -68,6 +70,7 @@ class PretrainingData(pl.LightningDataModule):
     direction: Direction = "both"
     workers: int = 0
     reads: frozenset[Annotation] = frozenset()
+    reading: Reading | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -87,7 +90,7 @@ class PretrainingData(pl.LightningDataModule):
 
     def setup(self, stage: str) -> None:
         """Opens the stores, so that training time does not include it."""
-        _ = self.sequences, self.first_sequences, self.heldout
+        _ = self._phases, self.heldout
 
     @functools.cached_property
     def sequences(self) -> Arranged:
@@ -124,9 +127,15 @@ class PretrainingData(pl.LightningDataModule):
         return self.some_heldout(self.heldout_sequences)
 
     def some_heldout(self, count: int) -> HeldOut:
-        """At most ``count`` held-out sequences, the same for every run; a larger number begins with a smaller one's."""
+        """At most ``count`` held-out sequences, the same for every run; a larger number begins with a smaller one's.
+
+        Of a stream it is as many positions in rows; a larger number goes on where the rows of a smaller one end.
+        """
         form = self.heldout_format or self.format.heldout()
         sequences = form.arrange(open_store(self.data, "heldout"))
+        if isinstance(sequences, Stream):
+            reading = self.reading or Reading(rows=8, length=sequences.length)
+            return HeldOutStream(sequences, count * sequences.length, reading, self.prepare_heldout)
         size = self.micro_batch_size or self.batch_size
         return HeldOut(sequences, count, size, self.prepare_heldout)
 

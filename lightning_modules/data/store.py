@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,7 @@ class TokenStore:
         words: Number of space-separated words.
         corpora: First document of every corpus after the first.
         mark_files: Annotation (annotator and kind of tags) -> the file with its marks.
+        made: How it is made of the store in its folder; None if it is that store.
     """
 
     folder: Path
@@ -60,6 +61,7 @@ class TokenStore:
     words: int
     corpora: tuple[int, ...] = ()
     mark_files: Mapping[Annotation, Path] = field(default_factory=dict)
+    made: "Callable[[TokenStore], TokenStore] | None" = None
 
     @classmethod
     def open(cls, folder: Path, mark_files: Mapping[Annotation, Path] = MappingProxyType({})) -> "TokenStore":
@@ -92,10 +94,8 @@ class TokenStore:
         )
 
     def __reduce__(self) -> tuple:
-        return TokenStore.open, (
-            self.folder,
-            dict(self.mark_files),
-        )  # a loader's worker maps the files instead of receiving them
+        # a loader's worker maps the files instead of receiving them
+        return _opened, (self.folder, dict(self.mark_files), self.made)
 
     @cached_property
     def marks(self) -> dict[Annotation, np.ndarray]:
@@ -117,6 +117,13 @@ class TokenStore:
     def text(self, start: int, end: int) -> str:
         """The pieces of a stretch of tokens, for display."""
         return " ".join(self.vocabulary.pieces[i] for i in self.ids[start:end])
+
+
+def _opened(
+    folder: Path, mark_files: Mapping[Annotation, Path], made: Callable[[TokenStore], TokenStore] | None
+) -> TokenStore:
+    store = TokenStore.open(folder, mark_files)
+    return store if made is None else made(store)
 
 
 def open_store(data: Data, split: Split) -> TokenStore:

@@ -219,7 +219,7 @@ class _Writing:
     def _read(self, ids: Tensor, real: Tensor, first: int, carry: Any) -> Encoded:
         place = self.real.cumsum(1)[:, first:] - 1
         place = place.clamp(min=0, max=self.model.max_positions - 1)  # padding, and rows that have ended
-        example = self.model.example(ids, real, place)
+        example = self.model.example(ids, real, place if self.model.backbone.numbered else None)
         return self.model.backbone(example) if carry is None else self.model.backbone(example, carry)
 
     def _ended(self) -> Tensor:

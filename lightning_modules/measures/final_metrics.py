@@ -94,9 +94,10 @@ class _Means:
 
 @torch.no_grad()
 def each(module: Pretrain, examples: Iterable[Example], bf16: bool, use: Callable[[Encoded, Example], None]) -> None:
-    """Encodes examples as in validation and passes each to ``use``."""
+    """Encodes examples as in validation, rows that go on from each other with a carry, and passes each to ``use``."""
     module.eval()
+    carries = module.heldout_carries()
     for example in examples:
         moved = example.to(module.device)
         with torch.autocast(module.device.type, dtype=torch.bfloat16, enabled=bf16):
-            use(module.backbone(moved), moved)
+            use(carries.read(module.backbone, moved), moved)

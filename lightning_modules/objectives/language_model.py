@@ -4,6 +4,7 @@ The first is the left-to-right model of Devlin et al. (2019, Table 5; Radford et
 that of ELMo (Peters et al. 2018, section 3.1).
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
@@ -11,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import STEP, WIDE_TABLE, Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.batch import STEP, WIDE_TABLE, Encoded, Example, Size, Target, Tokens, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
@@ -30,7 +31,8 @@ class LanguageModel(Objective):
         ids        [CLS]  the  cat  sat [SEP]
         target      the   cat  sat   -    -      special tokens and padding are never predicted
 
-    In blocks without ``[CLS]`` the first token is not predicted, and ends of documents (`Tokens.ends`) are.
+    In blocks without ``[CLS]`` the first token is not predicted, and ends of documents (`Tokens.ends`) are. In a stream
+    the last position of a row predicts the first token of what follows it (`Tokens.following`).
 
     No input is replaced: the visibility hides the answer. With two directions, the loss is the sum of two mean losses;
     the first half of a state predicts the next token, the second half the previous one, through one head, as ELMo's
@@ -53,6 +55,12 @@ class LanguageModel(Objective):
         neutral="bert",
     )
     bias: bool = knob(True, "A bias for each word in the head; GPT has none.", neutral=True)
+    scored: Literal["all", "second_half"] = knob(
+        "all",
+        "Which positions of a row predict in training: all, or those of the half that is read last (half loss: Al-Rfou "
+        "et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
+        neutral="all",
+    )
     activation: Activation = knob("gelu", "Activation function of the head.", neutral="gelu")
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
@@ -88,19 +96,30 @@ class LanguageModel(Objective):
 
     def asked(self, example: Example) -> Example:
         """Adds the neighbours as targets and hides them by visibility; the input is unchanged."""
-        tokens = example.inputs
+        own = dict(self._neighbours(example.inputs))
+        return replace(example, visible=example.visible.toward(self.direction), targets=example.targets | own)
+
+    def _neighbours(self, tokens: Tokens) -> Iterator[tuple[str, Target]]:
+        """What each direction predicts, and where."""
         predicted = tokens.real & ~tokens.special
         if tokens.ends is not None:
             predicted = predicted | tokens.ends
-        targets = dict(example.targets)
+        column = torch.arange(predicted.shape[1])
         for name in self.targets:
-            where = (
-                (predicted.roll(-STEP[name], 1) & tokens.real & _inside(predicted, STEP[name]))
-                .flatten()
-                .nonzero()[:, 0]
-            )
-            targets[name] = Target(where, tokens.ids.flatten()[where + STEP[name]])
-        return replace(example, visible=example.visible.toward(self.direction), targets=targets)
+            step = STEP[name]
+            asked = predicted.roll(-step, 1) & tokens.real & _inside(predicted, step)
+            ids = tokens.ids.roll(-step, 1)
+            if name == NEXT and tokens.following is not None:
+                asked[:, -1], ids[:, -1] = tokens.real[:, -1], tokens.following
+            if self.scored == "second_half":
+                asked &= (column if name == NEXT else column.flip(0)) >= self._unscored(len(column))
+            asked &= column >= tokens.context
+            where = asked.flatten().nonzero()[:, 0]
+            yield name, Target(where, ids.flatten()[where])
+
+    def _unscored(self, length: int) -> int:
+        """The positions of a row that come first as it is read and do not predict in training."""
+        return length // 2 if self.scored == "second_half" else 0
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Summed cross-entropy in nats over the predictions of each direction; never a mean."""
@@ -121,8 +140,11 @@ class LanguageModel(Objective):
         return encoded.at(example.targets[name].where).chunk(len(self.targets), dim=-1)[self.targets.index(name)]
 
     def held_out(self, usual: Objective) -> Objective:
-        """The objective on held-out text: the model's own, since the usual masking is no question it was trained on."""
-        return self
+        """The objective on held-out text: the model's own, since the usual masking is no question it was trained on.
+
+        All positions predict there, so that models that were trained on some of them are measured as others are.
+        """
+        return self if self.scored == "all" else self.model_copy(update={"scored": "all"})
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy of each direction, each as (sum, count)."""
@@ -139,11 +161,8 @@ class LanguageModel(Objective):
         return {f"{name}_loss": (logits, example.targets[name]) for name, logits in named}
 
     def expected_predictions(self, length: int, special: int = 2) -> float:
-        """All tokens of a full sequence but the special ones, once in each direction.
-
-        Without a special position there is nothing from which the first token is predicted.
-        """
-        return float(len(self.targets) * (length - max(special, 1)))
+        """All tokens of a full sequence that are predicted, once in each direction."""
+        return float(len(self.targets) * (length - special - self._unscored(length)))
 
     def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment."""

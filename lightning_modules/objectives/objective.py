@@ -90,7 +90,12 @@ class Objective(Settings, ABC):
         return 0.0
 
     def expected_predictions(self, length: int, special: int = 2) -> float:
-        """Expected tokens of a full sequence that an objective that corrupts predicts; some positions are special."""
+        """Expected tokens of a full sequence that an objective that corrupts predicts.
+
+        Args:
+            length: Positions of the sequence.
+            special: Those of them that no neighbour predicts (`InputFormat.unpredicted`).
+        """
         return self.expected_hidden(length)
 
     def flops_per_hidden(self, size: Size) -> float:

@@ -8,11 +8,12 @@ import pytorch_lightning as pl
 from torch import Tensor, nn
 
 from lightning_modules.backbones import Backbone, Transformer
-from lightning_modules.backbones.backbone import only
+from lightning_modules.backbones.backbone import BackboneModule, only
 from lightning_modules.backbones.shapes import ADDED
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
+from lightning_modules.training.carries import Carries
 from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
 from lightning_modules.training.terms import RunningLosses, share
 
@@ -33,11 +34,16 @@ class Pretrain(pl.LightningModule):
         schedule: Settings of the learning rate.
         steps: Optimiser steps of the whole training, the length of the schedule.
         clip_norm: Maximum global gradient norm; 0 disables clipping.
+
+    Attributes:
+        heldout_memory: Positions that the model remembers on held-out text; by default as many as in training.
     """
+
+    heldout_memory: int | None = None
 
     def __init__(
         self,
-        backbone: nn.Module,
+        backbone: BackboneModule,
         objectives: Objectives,
         heads: nn.ModuleDict,
         optimizer: Optimizer,
@@ -49,7 +55,12 @@ class Pretrain(pl.LightningModule):
         self.backbone, self.heads = backbone, heads
         self.objectives, self.optimizer_settings, self.schedule = objectives, optimizer, schedule
         self.steps, self.clip_norm = steps, clip_norm
-        self.running = RunningLosses()
+        self.running, self.carries = RunningLosses(), Carries()
+        self._evaluated = self.heldout_carries()
+
+    def heldout_carries(self) -> Carries:
+        """What an evaluation carries, nothing yet: it has its own, and leaves that of training as it is."""
+        return Carries(self.heldout_memory)
 
     def forward(self, example: Example) -> Encoded:
         """Encodes a batch."""
@@ -57,7 +68,7 @@ class Pretrain(pl.LightningModule):
 
     def training_step(self, example: Example, index: int) -> Tensor:
         """The micro-batch's share of the loss."""
-        terms = self.objectives.loss(self.heads, self.backbone(example), example)
+        terms = self.objectives.loss(self.heads, self.carries.read(self.backbone, example), example)
         self.running.add(terms)
         return share(terms, example.counts, self)
 
@@ -65,21 +76,32 @@ class Pretrain(pl.LightningModule):
         """Mean loss of each term over the steps since the last call. It synchronises with the device."""
         return {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in self.running.read().items()}
 
+    def on_validation_start(self) -> None:
+        """Begins the held-out text anew."""
+        self._evaluated = self.heldout_carries()
+
     def validation_step(self, example: Example, index: int) -> None:
         """Logs the held-out measures as exact means over all predictions of the held-out set."""
-        measures = self.objectives.measure(self.heads, self.backbone(example), example)
+        measures = self.objectives.measure(self.heads, self._evaluated.read(self.backbone, example), example)
         for name, (total, count) in measures.items():
             self.log(
                 f"heldout.{name}", total / count, on_epoch=True, batch_size=int(count), sync_dist=True, logger=False
             )
 
+    def on_validation_end(self) -> None:
+        """Drops what the evaluation carried."""
+        self._evaluated.forget()
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Saves the losses that were not read yet."""
+        """Saves the losses that were not read yet, and what all ranks carry from step to step."""
         checkpoint["running"] = self.running.state()
+        alone = self.trainer.world_size == 1
+        checkpoint["carried"] = self.carries.state(lambda held: held[None] if alone else self.all_gather(held))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` saved."""
         self.running.restore(checkpoint["running"])
+        self.carries.restore(checkpoint.get("carried", {}), self.global_rank)
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The system's optimiser and schedule."""

@@ -31,7 +31,8 @@ def train(system: System, ranks: int) -> dict[str, torch.Tensor]:
     assert trainer.global_step == system.training.steps
     assert trainer.world_size == ranks
     summed = {f"summed {name}": both for name, both in module.running.read().items()}
-    return {**module.state_dict(), **summed, "held-out loss": trainer.callback_metrics["heldout.loss"]}
+    (name,) = {"heldout.loss", "heldout.next_loss"} & trainer.callback_metrics.keys()
+    return {**module.state_dict(), **summed, "held-out loss": trainer.callback_metrics[name]}
 
 
 def main() -> None:

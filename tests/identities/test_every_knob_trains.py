@@ -74,6 +74,7 @@ ROWS = {
     "objectives.lm.transform": ("bert", "none"),
     "objectives.lm.bias": (True, False),
     "objectives.lm.activation": ("gelu", "relu"),
+    "objectives.lm.scored": ("all", "second_half"),
     "objectives.lm.norm_eps": (1e-12, 0.1),
     "format.kind": ("full_sentences", "segment_pairs"),
     "format.sequence_length": (16, 12),
@@ -82,6 +83,7 @@ ROWS = {
     "format.first_length": (12, 10),
     "format.break_mode": ("sentences", "none"),
     "format.frame": ("cls_sep", "none"),
+    "format.sentence_order": ("text", "shuffled"),
     "format.negatives": ("random", "swapped"),
     "format.pairing": ("released", "matched"),
     "format.excerpt": ("all", "first"),
@@ -120,6 +122,10 @@ ROWS = {
     "evaluation.words": None,  # measured once a training has ended; see tests/unit/measures/test_per_byte.py
     "evaluation.pairing": None,  # the held-out text is too small to match pairs; see test_pairs_in_use.py
     "evaluation.blocks": (False, True),
+    "evaluation.rows": (8, 4),
+    "evaluation.sequence_length": (16, 8),
+    "evaluation.context": (0, 8),
+    "evaluation.memory_length": None,  # of models that count what they remember: tests/unit/training/test_carries.py
     "evaluation.direction": ("both", "left_to_right"),
     "evaluation.probes": None,  # read once a training has ended; see tests/unit/probing
     "evaluation.points": (3, 2),  # seen in the curve
@@ -129,6 +135,7 @@ LONG = {"format.sequence_length": 48, "model.max_positions": 48, "model.segment_
 PAIRS = {**LONG, "format.kind": "segment_pairs", "format.short_fraction": 0.3}
 SENTENCE = {**PAIRS, "objectives.sentence.weight": 1.0}
 ONE_WAY = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}
+STREAM = {**ONE_WAY, "format.kind": "stream", "format.frame": "none"}
 FIRST = {"format.first_share": 0.5, "format.first_length": 12}
 SPANS = {"objectives.mlm.masking.units.kind": "spans"}
 SPAN_BOUNDARY = {**SPANS, "objectives.sbo.weight": 1.0}
@@ -160,6 +167,11 @@ BASES = {
     "objectives.lm.transform": ONE_WAY,
     "objectives.lm.bias": ONE_WAY,
     "objectives.lm.activation": ONE_WAY,
+    "objectives.lm.scored": ONE_WAY,
+    "format.sentence_order": STREAM,
+    "evaluation.rows": STREAM,
+    "evaluation.sequence_length": STREAM,
+    "evaluation.context": {**STREAM, "evaluation.sequence_length": 8},
     "objectives.lm.norm_eps": ONE_WAY,
     "format.kind": LONG,
     "format.first_share": FIRST,

@@ -68,14 +68,23 @@ class Blocks(Sequences):
     def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
         """The blocks with these numbers, as rows ``[b t]``; of so many positions, by default of all."""
         indices = np.asarray(indices, dtype=np.int64)
-        place = self.edges[indices][:, None] + np.arange(length or self.length)
-        real = place < self.edges[indices + 1][:, None]
+        return self.between(indices, self.edges[indices], self.edges[indices + 1], length or self.length)
+
+    def at(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The ids at places of the text with its ends of documents, whether they are ends, and their places without."""
         before = np.searchsorted(self.ends, place, side="left")
         end = np.append(self.ends, -1)[before] == place
-        vocabulary, source = self.store.vocabulary, place - before
+        source = place - before
         ids = self.store.ids[np.minimum(source, len(self.store.ids) - 1)].astype(np.int64)
-        ids[end] = vocabulary.sep
-        ids[~real] = vocabulary.pad
+        ids[end] = self.store.vocabulary.sep
+        return ids, end, source
+
+    def between(self, indices: np.ndarray, start: np.ndarray, end: np.ndarray, length: int) -> Tokens:
+        """Stretches of the text with its ends of documents, as rows ``[b t]`` of sequences with these numbers."""
+        place = start[:, None] + np.arange(length)
+        real = place < end[:, None]
+        ids, end, source = self.at(place)
+        ids[~real] = self.store.vocabulary.pad
         return Tokens(
             ids=torch.from_numpy(ids),
             special=torch.from_numpy(end | ~real),

@@ -14,12 +14,14 @@ from lightning_modules.data.formats.blocks import Blocks, Frame
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.running_text import BreakMode, Sequences
+from lightning_modules.data.formats.stream import SentenceOrder, Stream, shuffled
 from lightning_modules.data.store import TokenStore
 
 LABELS = {  # by kind of format
     "full_sentences": frozenset[str](),
     "segment_pairs": frozenset({"sentence"}),
     "sentence_pairs": frozenset({"sentence"}),
+    "stream": frozenset[str](),
 }
 
 Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
@@ -46,15 +48,20 @@ class InputFormat(Settings):
     Wettig et al. 2023) text is cut at fixed lengths instead: this needs no padding, where short sequences of whole
     sentences are a fifth padding. Only then can ``frame`` leave out ``[CLS]`` and ``[SEP]``, as GPT and GPT-2 do.
 
+    ``stream`` is the text in as many rows as a step has, which go on from step to step without a gap, for models that
+    remember what came before (see `stream`). It has no ``[CLS]``; its ``frame`` says whether documents end with a
+    ``[SEP]``.
+
     ``segment_pairs`` is ``[CLS] A [SEP] B [SEP]``: cut and drawn as by the released code of BERT and ALBERT (see
     `pairs`), or so that nothing but the text gives a label away (see `matched`). In ``sentence_pairs`` both segments
     are a single sentence each. They, and the ends of documents, leave rows short: `ablations data formats` says how
     short, and ``training.batch_by`` gives a step as many tokens nevertheless.
     """
 
-    kind: Literal["full_sentences", "segment_pairs", "sentence_pairs"] = knob(
+    kind: Literal["full_sentences", "segment_pairs", "sentence_pairs", "stream"] = knob(
         "full_sentences",
-        "Layout: one segment of running text, BERT's two segments, or two sentences.",
+        "Layout: one segment of running text, BERT's two segments, two sentences, or running text whose rows go on "
+        "from step to step (stream).",
         neutral="full_sentences",
     )
     sequence_length: int = knob(512, "Positions per sequence, special tokens included.", ge=8, le=1 << 20)
@@ -91,6 +98,12 @@ class InputFormat(Settings):
         "Running text: special tokens of a sequence: [CLS] before and [SEP] after it, and [SEP] between documents "
         "(cls_sep); a [SEP] after each document, which a language model predicts (document_ends, GPT-2); none (GPT).",
         neutral="cls_sep",
+    )
+    sentence_order: SentenceOrder = knob(
+        "text",
+        "Streams: sentences stand as in the text, or in random order, each a document of its own (shuffled), so that "
+        "nothing before a sentence tells of it; of held-out text as well.",
+        neutral="text",
     )
     negatives: Negatives = knob(
         "random",
@@ -146,6 +159,8 @@ class InputFormat(Settings):
 
     @model_validator(mode="after")
     def _only_blocks_lack_a_frame(self) -> Self:
+        if self.kind == "stream":
+            return self._checked_stream()
         needed = {"kind": "full_sentences", "break_mode": "none"} if self.frame != "cls_sep" else {}
         wrong = [f"set {name} to {value}" for name, value in needed.items() if getattr(self, name) != value]
         if wrong:
@@ -155,18 +170,33 @@ class InputFormat(Settings):
             )
         return self
 
+    def _checked_stream(self) -> Self:
+        if self.frame == "cls_sep":
+            raise ValueError(
+                "a stream has no [CLS] and [SEP] around its rows, which go on from each other: set frame to "
+                "document_ends, for a [SEP] after each document, or to none"
+            )
+        if self.share < 1:
+            raise ValueError(
+                f"share {self.share:g} draws sequences at random, and those of a stream go on from each other: set "
+                "share to 1, or kind to full_sentences"
+            )
+        return self
+
     @once
     def resolved(self) -> Self:
         """The settings with knobs that have no effect set to their neutral values."""
         shorter = self.first_length is not None and self.first_length < self.sequence_length
         form = self if shorter and self.first_share else self._of_one_length(self.sequence_length)
-        if form.kind == "full_sentences":
+        if form.kind in ("full_sentences", "stream"):
             idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
-            return form.model_copy(update=idle | off)
+            streamed = {"break_mode": "sentences", "short_sequences": 0.0}
+            own = streamed if form.kind == "stream" else {"sentence_order": "text"}
+            return form.model_copy(update=idle | off | own)
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
         short = form.short_fraction if form.kind == "segment_pairs" else 0.0
-        idle = {"break_mode": "sentences", "short_sequences": 0.0}
+        idle = {"break_mode": "sentences", "short_sequences": 0.0, "sentence_order": "text"}
         own = {"short_fraction": short, "short_documents": form.short_documents and short > 0, "lone_negatives": lone}
         return form.model_copy(update=idle | own)
 
@@ -181,9 +211,12 @@ class InputFormat(Settings):
         return LABELS[self.kind]
 
     @property
-    def special_positions(self) -> int:
-        """Positions of a sequence with one segment and of one document that are no text."""
-        return 2 if self.frame == "cls_sep" else 0
+    def unpredicted(self) -> int:
+        """Tokens of a full row with one segment and of one document that no neighbour predicts.
+
+        ``[CLS]`` and ``[SEP]``, or the first token of a block; the rows of a stream predict as many as they have.
+        """
+        return 2 if self.frame == "cls_sep" else 0 if self.kind == "stream" else 1
 
     def _of_one_length(self, length: int) -> Self:
         return self.model_copy(update={"sequence_length": length, "first_share": 0.0, "first_length": None})
@@ -200,18 +233,24 @@ class InputFormat(Settings):
         return [(form.first_length, first)] * bool(form.first_length) + [(form.sequence_length, steps - first)]
 
     def heldout(self, *, blocks: bool = False) -> Self:
-        """The format of the held-out text: running text of full length for all, so that measures are comparable.
+        """The format of the held-out text: running text of full length, so that measures are comparable.
+
+        That of a stream is a stream; for all others it is the same.
 
         Args:
             blocks: Whether it is cut at a fixed length for full sentences too, as it is for every other format.
         """
         whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
-        shown = {"kind": "full_sentences", "break_mode": "sentences" if whole else "none"}
+        kind = "stream" if self.kind == "stream" else "full_sentences"
+        shown = {"kind": kind, "break_mode": "sentences" if whole else "none"}
         shown |= {"short_sequences": 0.0, "share": 1.0}
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
+        if self.kind == "stream":
+            text = shuffled(store) if self.sentence_order == "shuffled" else store
+            return Stream.whole(text, self.sequence_length, self.frame == "document_ends")
         if self.kind != "full_sentences":
             return excerpt(self.arrange_pairs(store), self.excerpt)
         length = self.sequence_length

@@ -23,7 +23,7 @@ document), not of a run's seed: all runs see the same pairs, and variants of the
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -204,6 +204,8 @@ class PairSequences:
         index: Bounds of A and B, label and number of sentences ``[6 pairs]``; see `arrange`.
         length: Positions of a sequence.
     """
+
+    goes_on: ClassVar[bool] = False  # no pair goes on from another one
 
     store: TokenStore
     index: np.ndarray

@@ -28,6 +28,11 @@ class Part:
         return len(self.chosen)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether sequences go on from each other: those of a part do not."""
+        return False
+
+    @property
     def store(self) -> TokenStore:
         """The tokens."""
         return self.whole.store

@@ -6,7 +6,7 @@ Liu et al. 2019, section 4.2), or stretches of a fixed length.
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -98,6 +98,8 @@ class Sequences:
         bounds: Start of each sequence's text, and the end ``[sequences + 1]``.
         length: Positions of a sequence.
     """
+
+    goes_on: ClassVar[bool] = False  # whether sequences go on from each other, in the order of the text
 
     store: TokenStore
     bounds: np.ndarray

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_modules.batch import Example
+from lightning_modules.batch import Example, Going
 from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.order.phases import phases
 from lightning_modules.data.order.portions import Portions
@@ -23,6 +23,8 @@ class Batches(Resumable):
 
     Steps by tokens have rows no longer than the longest of their micro-batch. The padding that is left out changes no
     number but rounding, and which random numbers of dropout meet which position.
+
+    The rows of a stream are those of the same micro-batch of the same rank at every step (`Tokens.going`).
 
     Each ``Example.counts`` holds the counts of the whole optimiser step. For that, every rank prepares the
     global batch (0.1 ms) and yields only its own rows.
@@ -75,13 +77,16 @@ class Batches(Resumable):
         """This rank's micro-batches of an optimiser step."""
         own, counts = [], {}
         phase = next(phase for phase in reversed(self.phases) if phase.start <= step)
-        sequences, draws = phase.sequences, phase.presented(step)
+        sequences, draws, fresh = phase.sequences, phase.presented(step), phase.fresh(step)
         sizes = phase.order.sizes[draws.sample]
         for rank, parts in enumerate(self.portions.divided(sizes, self.world_size)):
-            for rows in parts:
+            for group, rows in enumerate(parts):
                 length = int(sizes[rows].max()) if self.portions.by_tokens else sequences.length
                 part = _rows(draws, rows)
-                example = self.prepare(sequences.batch(part.sample, length), part, sequences.store.vocabulary)
+                tokens = sequences.batch(part.sample, length)
+                if fresh is not None:
+                    tokens.going = Going(group, torch.ones(len(rows), dtype=torch.bool) if fresh else None)
+                example = self.prepare(tokens, part, sequences.store.vocabulary)
                 for name, count in example.counts.items():
                     counts[name] = counts.get(name, 0.0) + count
                 own += [example] if rank == self.rank else []

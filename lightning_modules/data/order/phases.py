@@ -8,7 +8,7 @@ import numpy as np
 from lightning_modules.config import ConfigError
 from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.order.portions import Portions
-from lightning_modules.data.order.shuffled import BySequences, ByTokens
+from lightning_modules.data.order.shuffled import BySequences, ByTokens, Streamed
 from lightning_modules.draws import Draws
 
 
@@ -32,6 +32,10 @@ class Phase:
         """The sequences that a step of the training presents, and the keys of their noise."""
         return self.order.presented(step - self.start)
 
+    def fresh(self, step: int) -> bool | None:
+        """Whether the rows of a step of the training start anew; None where rows do not go on from step to step."""
+        return self.order.fresh(step - self.start)
+
     def lengths(self, step: int) -> np.ndarray:
         """How many of its sequences of each number of real positions are presented before a step of the training."""
         return self.order.lengths(min(max(step - self.start, 0), self.steps))
@@ -52,15 +56,35 @@ def phases(sequences: Arranged, portions: Portions, first: Arranged | None = Non
     parts = [(first, 0, portions.first_steps), *parts] if first is not None else parts
     made: list[Phase] = []
     for arranged, start, steps in parts:
-        if len(arranged) == 0:
-            raise ConfigError(
-                [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions; add text."]
-            )
         before = made[-1].order.first(made[-1].steps) if made else 0
-        kind, unit = (ByTokens, sequences.length) if portions.by_tokens else (BySequences, 1)
-        order = kind(portions.seed, arranged.sizes, portions.batch_size * unit, before)
-        made.append(Phase(arranged, order, start, steps))
+        made.append(Phase(arranged, _order(arranged, portions, sequences.length, before), start, steps))
     return made
+
+
+def _order(arranged: Arranged, portions: Portions, longest: int, before: int) -> BySequences:
+    """The order that an arrangement asks for.
+
+    Raises:
+        ConfigError: When there is too little text for a step.
+    """
+    seed, batch = portions.seed, portions.batch_size
+    if arranged.goes_on:
+        if len(arranged) < batch:
+            held, needed = sum(map(int, arranged.sizes)) + 1, batch * arranged.length + 1
+            raise ConfigError(
+                [
+                    f"the text of {arranged.store.folder} has {held} tokens, and one step of a stream needs {needed}: "
+                    f"training.batch_size {batch} rows of format.sequence_length {arranged.length} and the token after "
+                    "them; add text, or lower one of the two"
+                ]
+            )
+        return Streamed(seed, arranged.sizes, batch, before)
+    if len(arranged) == 0:
+        raise ConfigError(
+            [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions; add text."]
+        )
+    kind, unit = (ByTokens, longest) if portions.by_tokens else (BySequences, 1)
+    return kind(seed, arranged.sizes, batch * unit, before)
 
 
 def shown(made: list[Phase], portions: Portions, steps: int) -> Counter[int]:

@@ -1,4 +1,4 @@
-"""Every sequence once per epoch, each epoch in a new order.
+"""The orders in which steps show a text: every sequence once per epoch, each epoch in a new order; or as a stream.
 
 Presentation ``p`` (the p-th sequence shown since the order began) is sequence ``order[p % n]`` of epoch ``p // n``. An
 optimiser step takes consecutive presentations, so batches may cross epochs and none is short. How many it takes follows
@@ -32,6 +32,10 @@ class BySequences:
     def first(self, step: int) -> int:
         """The presentation with which a step begins."""
         return step * self.batch
+
+    def fresh(self, step: int) -> bool | None:
+        """Whether rows start anew at a step; None where no row goes on from another one."""
+        return None
 
     def presented(self, step: int) -> Draws:
         """The sequences that a step presents, and the keys of their noise."""
@@ -77,6 +81,34 @@ class ByTokens(BySequences):
             sizes = self.sizes[_order(self.seed, epoch, len(self.sizes))]
             self._begins[epoch] = np.cumsum(sizes) - sizes
         return self._begins[epoch]
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed(BySequences):
+    """The order of a stream: each of ``batch`` rows has as many sequences, one after the other, in every pass.
+
+    Every pass starts anew, and no seed changes the order. Sequences that are left over are not shown.
+    """
+
+    @property
+    def steps(self) -> int:
+        """Steps of a pass."""
+        return len(self.sizes) // self.batch
+
+    def fresh(self, step: int) -> bool | None:
+        """Whether a pass begins with a step."""
+        return step % self.steps == 0
+
+    def presented(self, step: int) -> Draws:
+        """The next sequence of each row."""
+        number, column = divmod(step, self.steps)
+        rows = np.arange(self.batch, dtype=np.int64)
+        shown = self.before + self.first(step) + rows
+        return Draws(self.seed, shown, rows * self.steps + column, np.full_like(rows, number))
+
+    def lengths(self, steps: int) -> np.ndarray:
+        """How many sequences of each number of real positions the first steps present: all are full."""
+        return np.bincount(self.sizes[:1]) * self.first(steps)
 
 
 @functools.lru_cache(maxsize=2)

@@ -271,11 +271,19 @@ def test_a_visibility_it_cannot_obey_is_refused(direction, visible, message):
         encoder(direction=direction)(example)
 
 
-def test_padding_before_text_and_numbered_positions_are_refused():
-    tokens = make_tokens(padding=3)
-    tokens.real = tokens.real.flip(1)
-    with pytest.raises(Unsupported, match="padding is at their end"):
-        encoder()(Example.of(tokens))
+@torch.no_grad()
+@pytest.mark.parametrize("direction", WAYS)
+def test_padding_may_stand_before_text(direction):
+    """A row with its padding in front has the states of the same row with its padding at the end."""
+    model, behind, before = encoder(direction=direction), make_tokens(padding=5), make_tokens(padding=5)
+    for name in ("ids", "special", "real"):
+        rows = getattr(behind, name)
+        getattr(before, name)[1::2] = torch.cat([rows[1::2, 11:], rows[1::2, :11]], 1)
+    one, two = (model(Example.of(each)).last for each in (behind, before))
+    assert torch.allclose(one[behind.real], two[before.real], atol=1e-6)
+
+
+def test_numbered_positions_are_refused():
     tokens = make_tokens()
     tokens.positions = torch.arange(16).repeat(4, 1)
     with pytest.raises(Unsupported, match="no table of positions"):

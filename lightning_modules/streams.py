@@ -1,0 +1,65 @@
+"""What fits a stream, whose rows go on from step to step, and what only a stream has."""
+
+from collections.abc import Iterator
+
+from lightning_modules.backbones import Backbone
+from lightning_modules.data import InputFormat
+from lightning_modules.data.order.heldout import Reading
+from lightning_modules.evaluation import Evaluation
+from lightning_modules.objectives import Objectives
+from lightning_modules.training.settings import Training
+
+
+def reading(form: InputFormat, evaluation: Evaluation) -> Reading:
+    """How a held-out stream is read."""
+    return Reading(evaluation.rows, evaluation.sequence_length or form.sequence_length, evaluation.context)
+
+
+def check(
+    model: Backbone, objectives: Objectives, form: InputFormat, training: Training, evaluation: Evaluation
+) -> None:
+    """Checks that a system with a stream can read it, and that one without a stream asks for nothing that is of it.
+
+    Raises:
+        ValueError: Naming every knob that is in the way.
+    """
+    if form.kind == "stream":
+        wrong = [*_of_training(objectives, training), *_of_evaluation(model, form, evaluation)]
+    else:
+        wrong = [f"evaluation.{name} is of streams: leave it out" for name in evaluation.of_streams]
+        if memory := getattr(model, "memory_length", 0):
+            wrong.append(f"model.memory_length {memory} is of rows that go on from step to step: set it to 0")
+        wrong[-1:] = [f"{last}, or set format.kind {form.kind} to stream" for last in wrong[-1:]]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
+def _of_training(objectives: Objectives, training: Training) -> Iterator[str]:
+    lm = objectives.lm
+    if lm is None or lm.direction != "left_to_right":
+        told = f"objectives.lm.direction is {lm.direction}" if lm else "there is no objectives.lm"
+        yield (
+            f"format.kind stream is read from the left, and each token predicts the next one, but {told}: set "
+            "objectives.lm.direction to left_to_right and other objectives to null, or choose another format.kind"
+        )
+    if training.batch_by == "tokens":
+        yield (
+            "training.batch_by tokens is of rows of several lengths, and those of format.kind stream are all full: set "
+            "it to sequences"
+        )
+
+
+def _of_evaluation(model: Backbone, form: InputFormat, evaluation: Evaluation) -> Iterator[str]:
+    kind, read = type(model).model_fields["kind"].default, reading(form, evaluation)
+    if evaluation.memory_length is not None and "memory_length" not in type(model).model_fields:
+        yield f"evaluation.memory_length is of models that count what they remember, and model.kind {kind} does not"
+    if evaluation.memory_length is not None and evaluation.context:
+        yield (
+            "evaluation.memory_length is carried from segment to segment, and evaluation.context is read in its place: "
+            "leave one of them out"
+        )
+    if model.longest and read.context + read.length > model.longest:
+        yield (
+            f"evaluation.context {read.context} and segments of {read.length} positions are longer together than "
+            f"model.max_positions {model.longest}: lower evaluation.context or evaluation.sequence_length, or raise it"
+        )

@@ -1,0 +1,72 @@
+"""The carries of rows that go on from batch to batch (segment-level recurrence: Dai et al. 2019, section 3.2)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lightning_modules.backbones.backbone import BackboneModule
+from lightning_modules.backbones.carry import filled, reset, tensors
+from lightning_modules.batch import Encoded, Example
+
+
+class Carries:
+    """What a model carries from batch to batch, for each group of rows that go on (`Tokens.going`).
+
+    Training and evaluation have one each. Gradients stop at what is carried. A model that carries nothing, and rows
+    that do not go on, are read as by the model alone.
+
+    Args:
+        memory_length: Positions that the model is to remember; by default as many as it does in training.
+    """
+
+    def __init__(self, memory_length: int | None = None) -> None:
+        self.memory_length = memory_length
+        self._held: dict[int, Any] = {}
+        self._saved: dict[int, Sequence[Tensor]] = {}  # of a checkpoint, until the model has said how they belong
+
+    def read(self, backbone: BackboneModule, example: Example) -> Encoded:
+        """What the model makes of a batch, after what it carries of the rows before."""
+        going = example.inputs.going
+        if going is None:
+            return backbone(example)
+        rows, device = len(example.inputs.ids), example.inputs.ids.device
+        if going.group in self._held:
+            carry = self._held[going.group]
+        else:
+            carry = self._begun(backbone, rows, device)
+            if saved := self._saved.pop(going.group, None):
+                carry = filled(carry, saved)
+        if carry is None:
+            return backbone(example)
+        if going.fresh is not None:
+            carry = reset(carry, going.fresh)
+        encoded = backbone(example, carry)
+        self._held[going.group] = encoded.carry
+        return encoded
+
+    def _begun(self, backbone: BackboneModule, rows: int, device: torch.device) -> Any:
+        own = backbone.memory_length
+        backbone.memory_length = own if self.memory_length is None else self.memory_length
+        try:
+            return backbone.begin(rows, device)
+        finally:
+            backbone.memory_length = own
+
+    def forget(self) -> None:
+        """Drops everything, as before the first batch."""
+        self._held, self._saved = {}, {}
+
+    def state(self, gathered: Callable[[Tensor], Tensor]) -> dict[int, list[Tensor]]:
+        """What is carried, for a checkpoint.
+
+        Args:
+            gathered: A tensor of this rank -> those of all ranks, along a new first axis.
+        """
+        held = {group: tensors(carry) for group, carry in self._held.items()} | dict(self._saved)
+        return {group: [gathered(tensor).cpu() for tensor in own] for group, own in held.items()}
+
+    def restore(self, state: Mapping[int, Sequence[Tensor]], rank: int) -> None:
+        """Restores the part of a rank of what `state` returned."""
+        self._held, self._saved = {}, {group: [tensor[rank] for tensor in own] for group, own in state.items()}

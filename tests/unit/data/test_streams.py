@@ -1,0 +1,187 @@
+"""Streams: rows that are the text without a gap, each with its rank and micro-batch, in training and held out."""
+
+import itertools
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lightning_modules.batch import Example
+from lightning_modules.config import ConfigError
+from lightning_modules.data import InputFormat, open_store
+from lightning_modules.data.formats.stream import shuffled
+from lightning_modules.data.order.batches import Batches
+from lightning_modules.data.order.heldout import HeldOutStream, Reading
+from lightning_modules.data.order.phases import phases, real_tokens, shown
+from lightning_modules.data.order.portions import Portions
+from lightning_modules.objectives import LanguageModel
+from tests.messages import naming
+from tests.unit.data.test_blocks import FRAMES, text_of
+from tests.unit.data.test_formats import make_store
+
+DOCUMENTS = [[9, 7, 3], [4], [20, 11], [6, 6, 2, 1, 8], [0, 13], [17, 5]]  # 112 tokens
+LENGTH, ROWS = 8, 4
+
+
+def stream(store, frame="none", length=LENGTH):
+    return InputFormat(kind="stream", frame=frame, sequence_length=length).arrange(store)
+
+
+def predict(tokens, draws, vocabulary):
+    example = LanguageModel().asked(Example.of(tokens))
+    return replace(example, counts=LanguageModel().counts(example))
+
+
+def pairs(examples):
+    """What is predicted, as (the token before, the token) in the order of rows."""
+    found = []
+    for example in examples:
+        target = example.targets["next"]
+        found += zip(example.inputs.ids.flatten()[target.where].tolist(), target.ids.tolist(), strict=True)
+    return found
+
+
+@pytest.fixture
+def store(tmp_path):
+    return make_store(tmp_path, DOCUMENTS)
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize(("ranks", "micro"), [(1, None), (1, 2), (2, None), (2, 1)])
+def test_steps_show_the_columns_of_rows(store, frame, ranks, micro):
+    """The reference cuts the text into rows and walks over them, one position after the other, pass after pass."""
+    text = text_of(store, frame)
+    steps = (len(text) - 1) // LENGTH // ROWS
+    assert steps >= 3
+    width, every = steps * LENGTH, 2 * steps + 1
+    loaders = [
+        Batches(stream(store, frame), Portions(5, ROWS, every, micro), predict, rank=rank, world_size=ranks)
+        for rank in range(ranks)
+    ]
+    parts = [list(loader) for loader in loaders]
+    groups = loaders[0].micro_batches
+    for step in range(every):
+        step_examples = [part[step * groups + group] for part in parts for group in range(groups)]
+        first = step % steps * LENGTH
+        wanted = [text[row * width + first : row * width + first + LENGTH + 1] for row in range(ROWS)]
+        assert torch.cat([each.inputs.ids for each in step_examples]).tolist() == [row[:-1] for row in wanted]
+        assert pairs(step_examples) == [pair for row in wanted for pair in itertools.pairwise(row)]
+        assert all(each.counts == {"next": ROWS * LENGTH} for each in step_examples)
+        assert [each.inputs.going.group for each in step_examples] == list(range(groups)) * ranks
+        fresh = [each.inputs.going.fresh for each in step_examples]
+        assert all(rows.all() for rows in fresh) if step % steps == 0 else fresh == [None] * len(fresh)
+
+
+def test_a_loader_goes_on_where_it_was_and_no_seed_matters(store):
+    ids = [each.inputs.ids.tolist() for each in Batches(stream(store), Portions(0, ROWS, 7, 2), predict)]
+    other = Batches(stream(store), Portions(1, ROWS, 7, 2), predict)
+    iterator = iter(other)
+    begun = [next(iterator).inputs.ids.tolist() for _ in range(5)]
+    resumed = Batches(stream(store), Portions(1, ROWS, 7, 2), predict)
+    resumed.load_state_dict(other.state_dict())
+    assert begun + [each.inputs.ids.tolist() for each in resumed] == ids
+
+
+def test_a_length_curriculum_starts_anew_at_its_second_phase(store):
+    portions = Portions(0, 2, 6, first_steps=2)
+    loader = Batches(stream(store, length=16), portions, predict, first=stream(store))
+    examples = list(loader)
+    assert [each.inputs.ids.shape[1] for each in examples] == [8, 8, 16, 16, 16, 16]
+    assert [each.inputs.going.fresh is not None for each in examples] == [True, False, True, False, False, True]
+    made = phases(stream(store, length=16), portions, stream(store))
+    assert shown(made, portions, 6) == {8: 4, 16: 8}
+    assert real_tokens(made, 6) == sum(each.inputs.ids.numel() for each in examples)
+
+
+def test_a_text_shorter_than_a_step_is_refused(store):
+    with pytest.raises(ConfigError, match=naming("105 tokens", "129", "training.batch_size 16", "sequence_length 8")):
+        Batches(stream(store), Portions(0, 16, 2), predict)
+    assert len(Batches(stream(store), Portions(0, 13, 2), predict)) == 2, "112 tokens are 13 rows of 8"
+
+
+# --- held out
+
+
+def places(held, text):
+    """The places of the text that each example predicts."""
+    assert len(set(text)) == len(text), "tokens that stand once name their place"
+    return [[text.index(token) for token in example.targets["next"].ids.tolist()] for example in held]
+
+
+@pytest.mark.parametrize("context", [0, 5])
+def test_held_out_rows_predict_every_position_once_however_they_are_cut(store, context):
+    text, found = text_of(store, "none"), {}
+    for length in (1, 4, 9, 50):
+        held = HeldOutStream(stream(store), 78, Reading(3, length, context), predict)
+        asked = places(held, text)
+        assert [len(part) for part in asked] == [3 * length] * (26 // length) + [3 * (26 % length)] * (26 % length > 0)
+        found[length] = sorted(itertools.chain(*asked))
+        for example in held:
+            goes_on = example.inputs.going
+            assert (goes_on is None) == (context > 0)
+            assert example.inputs.context == min(context, int(example.inputs.sample[0]) * length)
+    wanted = [start + column for start in (0, 37, 74) for column in range(1, 27)]
+    assert all(each == wanted for each in found.values()), "rows begin at thirds of the text"
+
+
+def test_a_segment_is_read_with_its_context(store):
+    text = text_of(store, "none")
+    segments = list(HeldOutStream(stream(store), 40, Reading(2, 4, 6), predict))
+    assert segments[0].inputs.ids.tolist() == [text[:4], text[55:59]]
+    assert segments[1].inputs.ids.tolist() == [text[:8], text[55:63]], "rows do not look beyond their beginning"
+    assert segments[3].inputs.ids.tolist() == [text[6:16], text[61:71]]
+    assert segments[3].targets["next"].where.tolist() == [6, 7, 8, 9, 16, 17, 18, 19]
+
+
+def test_more_held_out_text_goes_on_where_less_ended(store):
+    text = text_of(store, "none")
+    few, many = (places(HeldOutStream(stream(store), n, Reading(3, 4), predict), text) for n in (24, 60))
+    assert many[: len(few)] == few
+    assert len(list(itertools.chain(*many))) == 60
+    beyond = HeldOutStream(stream(store), 10**6, Reading(3, 4), predict)
+    assert sorted(itertools.chain(*places(beyond, text))) == list(range(1, 112)), "all of the text"
+
+
+def test_too_many_held_out_rows_are_refused(store):
+    with pytest.raises(ConfigError, match=naming("111", "evaluation.rows 112")):
+        HeldOutStream(stream(store), 1000, Reading(112, 4), predict)
+    with pytest.raises(ConfigError, match=naming("16", "evaluation.rows 17", "evaluation.sequences")):
+        HeldOutStream(stream(store), 16, Reading(17, 4), predict)
+
+
+def test_held_out_rows_do_not_depend_on_micro_batches(tiny):
+    form = {"format.kind": "stream", "format.frame": "document_ends", "objectives.mlm": None,
+            "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}  # fmt: skip
+    whole, parts = (
+        tiny.but(**form, **{"training.micro_batch_size": micro}).data_module(0).heldout for micro in (None, 1)
+    )
+    assert len(whole) == len(parts) > 1
+    for one, other in zip(whole, parts, strict=True):
+        assert torch.equal(one.inputs.ids, other.inputs.ids)
+        assert torch.equal(one.targets["next"].ids, other.targets["next"].ids)
+
+
+# --- shuffled sentences
+
+
+def test_shuffled_sentences_are_whole_and_each_a_document(tiny):
+    store = open_store(tiny.data, "train")
+    mixed = shuffled(store)
+    assert len(mixed.ids) == len(store.ids)
+    ours, theirs = (
+        [tuple(each.ids[a:b].tolist()) for a, b in itertools.pairwise(each.sentences)] for each in (mixed, store)
+    )
+    assert sorted(ours) == sorted(theirs)
+    assert ours != theirs
+    follow = set(itertools.pairwise(theirs))
+    assert sum(pair in follow for pair in itertools.pairwise(ours)) < 0.05 * len(ours), "few neighbours stay"
+    assert mixed.document_starts.tolist() == mixed.sentences.tolist()
+    assert shuffled(store).ids.tolist() == mixed.ids.tolist()
+    ends = InputFormat(kind="stream", frame="document_ends", sentence_order="shuffled", sequence_length=16)
+    assert ends.arrange(store).tokens == len(store.ids) + len(ours)
+    assert ends.heldout().sentence_order == "shuffled"
+    for each in (ends.arrange(store), stream(store)):
+        again = pickle.loads(pickle.dumps(each))
+        assert torch.equal(again.batch(np.arange(3)).ids, each.batch(np.arange(3)).ids), "as a worker gets it"

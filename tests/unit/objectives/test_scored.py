@@ -1,0 +1,43 @@
+"""Half loss: in training the half of a row that is read last predicts; on held-out text all of it does."""
+
+import pytest
+import torch
+
+from lightning_modules.batch import Example
+from lightning_modules.objectives import LanguageModel
+from tests.conftest import make_draws, make_tokens, make_vocabulary
+
+
+@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left", "two_way"])
+def test_the_half_that_is_read_last_predicts(direction):
+    whole, half = (LanguageModel(direction=direction, scored=scored) for scored in ("all", "second_half"))
+    tokens = make_tokens(padding=3)
+    both = [each.corrupt(Example.of(tokens), make_draws(), make_vocabulary()) for each in (whole, half)]
+    for name in whole.targets:
+        everything, later = (example.targets[name] for example in both)
+        column = everything.where % 16
+        wanted = column >= 8 if name == "next" else column < 8
+        assert later.where.tolist() == everything.where[wanted].tolist()
+        assert later.ids.tolist() == everything.ids[wanted].tolist()
+        assert half.counts(both[1])[name] == later.count() < whole.counts(both[0])[name]
+
+
+@pytest.mark.parametrize("scored", ["all", "second_half"])
+@pytest.mark.parametrize("length", [15, 16])
+def test_as_many_predict_as_is_expected(scored, length):
+    lm, tokens = LanguageModel(scored=scored), make_tokens(length=length)
+    assert lm.corrupt(Example.of(tokens), make_draws(), make_vocabulary()).targets["next"].count() == (
+        4 * lm.expected_predictions(length, 2)
+    )
+    tokens.special = torch.zeros_like(tokens.special)
+    assert lm.asked(Example.of(tokens)).targets["next"].count() == 4 * lm.expected_predictions(length, 1)
+    tokens.following = torch.tensor([7, 8, 9, 10])
+    asked = lm.asked(Example.of(tokens)).targets["next"]
+    assert asked.count() == 4 * lm.expected_predictions(length, 0)
+    assert asked.ids[asked.where % length == length - 1].tolist() == [7, 8, 9, 10]
+
+
+def test_held_out_text_is_scored_in_full():
+    half = LanguageModel(scored="second_half")
+    assert half.held_out(half) == LanguageModel()
+    assert half.essence() != LanguageModel().essence()

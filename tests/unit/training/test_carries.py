@@ -1,0 +1,162 @@
+"""A model that carries reads a stream in steps as it reads it at once, in training and on held-out text."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from lightning_modules.backbones.backbone import BackboneModule
+from lightning_modules.batch import Encoded, Example, Going
+from lightning_modules.measures.final_metrics import measures
+from lightning_modules.objectives.objective import own_heads
+from lightning_modules.pretraining import fit
+from lightning_modules.training import pretrain
+from lightning_modules.training.carries import Carries
+from lightning_modules.training.weights import WEIGHTS
+from tests.conftest import make_tokens
+
+LSTM = {
+    "model.kind": "lstm", "model.num_layers": 2, "model.hidden_size": 16, "model.embedding_size": 8,
+    "model.dropout": 0.0, "model.embedding_dropout": 0.0, "model.init_std": 0.5, "objectives.mlm": None,
+    "objectives.lm.direction": "left_to_right", "format.kind": "stream", "format.frame": "document_ends",
+    "training.batch_size": 4, "training.steps": 10, "evaluation.sequences": 12, "evaluation.rows": 4,
+}  # fmt: skip
+
+
+@pytest.fixture
+def lstm(tiny):
+    return tiny.but(**LSTM)
+
+
+@torch.no_grad()
+def test_steps_are_parts_of_a_row_and_a_pass_begins_anew(lstm):
+    """Two passes, with rows in micro-batches: states are those of rows that are read at once, from their beginning."""
+    data = lstm.but(**{"training.micro_batch_size": 2, "training.batch_size": 100}).data_module(0)
+    batches, module = data.train_dataloader(), lstm.build(0).eval()
+    steps = len(data.sequences) // 100
+    assert steps >= 2
+    carries, passes = Carries(), ([], [])
+    for step in range(2 * steps):
+        examples = batches.step(step)
+        passes[step // steps].append([(each, carries.read(module.backbone, each).last) for each in examples])
+    for one in passes:
+        for group in (0, 1, 49):
+            ids = torch.cat([step[group][0].inputs.ids for step in one], 1)
+            whole = module.backbone(Example.of(make_whole(ids))).last
+            assert torch.allclose(torch.cat([step[group][1] for step in one], 1), whole, atol=1e-5)
+
+
+def make_whole(ids):
+    tokens = make_tokens(*ids.shape)
+    tokens.ids, tokens.special = ids, torch.zeros_like(tokens.special)
+    return tokens
+
+
+def weights_of(system, folder):
+    result = fit(system, 0, folder)
+    return result, load_file(folder / WEIGHTS)
+
+
+def test_training_carries_and_is_one_however_it_is_divided(lstm, tmp_path, monkeypatch):
+    """Micro-batches and evaluations between steps change nothing; without a carry it would be another training."""
+    whole, weights = weights_of(lstm, tmp_path / "whole")
+    _, parts = weights_of(lstm.but(**{"training.micro_batch_size": 2}), tmp_path / "parts")
+    assert all((parts[name] - value).abs().max() < 1e-5 for name, value in weights.items())
+    often, same = weights_of(lstm.but(**{"evaluation.points": 10}), tmp_path / "often")
+    assert all(torch.equal(same[name], value) for name, value in weights.items())
+    assert whole.metrics["heldout.next_loss"] == often.metrics["heldout.next_loss"]
+    assert whole.cost["tokens"] == whole.cost["real_tokens"] == 10 * 4 * 16
+    assert whole.cost["flops"] == lstm.flops()
+    assert whole.cost["heldout_tokens_per_second"] > 0
+
+    class Forgetful(Carries):
+        def read(self, backbone, example):
+            self.forget()
+            return super().read(backbone, example)
+
+    monkeypatch.setattr(pretrain, "Carries", Forgetful)
+    _, forgot = weights_of(lstm, tmp_path / "forgot")
+    assert max((forgot[name] - value).abs().max() for name, value in weights.items()) > 1e-3
+
+
+@torch.no_grad()
+def test_held_out_losses_are_exact_sums_however_segments_are_cut(lstm):
+    """The LSTM carries all there is, so that the length of segments changes nothing; without a carry it does."""
+    module = lstm.build(0).eval()
+    held = lstm.data_module(0).heldout
+    assert held.width == 48
+    rows = torch.cat([example.inputs.ids for example in held], 1)
+    encoded = module.backbone(Example.of(make_whole(rows)))
+    last = list(held)[-1].inputs.following
+    wanted = torch.cat([rows, last[:, None]], 1)[:, 1:]
+    head, lm = own_heads(module.heads, "lm")["vocabulary"], module.objectives.lm
+    nats = F.cross_entropy(head(encoded.last.flatten(0, 1), encoded), wanted.flatten())
+    found = {}
+    for length, context in ((16, 0), (7, 0), (48, 0), (8, 8), (8, 40)):
+        cut = lstm.but(**{"evaluation.sequence_length": length, "evaluation.context": context})
+        found[length, context] = measures(module, cut.data_module(0).heldout, bf16=False)["next_loss"]
+    for reading in ((16, 0), (7, 0), (48, 0), (8, 40)):
+        assert found[reading] == pytest.approx(float(nats), abs=1e-5)
+    assert abs(found[8, 8] - float(nats)) > 1e-4, "sixteen positions are not all"
+    assert lm.scored == "all"
+
+
+class Remembers(BackboneModule):
+    """Tells how long its memory is."""
+
+    memory_length = 5
+
+    def __init__(self, kept=()):
+        super().__init__()
+        self.kept = kept
+
+    def begin(self, rows, device=None):
+        return torch.zeros(rows, self.memory_length) if self.memory_length else None
+
+    def forward(self, example, carry=None):
+        ids = example.inputs.ids
+        states = ids.float()[..., None]
+        return Encoded([states], states, states[0], None if carry is None else carry + 1)
+
+    def depth(self, name):
+        return 0
+
+
+def going(group=0, fresh=None):
+    tokens = make_tokens()
+    tokens.going = Going(group, fresh)
+    return Example.of(tokens)
+
+
+def test_an_evaluation_may_remember_more_or_nothing_and_groups_are_apart():
+    model = Remembers()
+    for length, wanted in ((None, 5), (9, 9), (0, None)):
+        carry = Carries(length).read(model, going()).carry
+        assert (carry if carry is None else carry.shape[1]) == wanted
+        assert model.memory_length == 5, "that of training stays"
+    carries = Carries()
+    for _ in range(3):
+        assert (carries.read(model, going(0)).carry >= 1).all()
+    assert (carries.read(model, going(1)).carry == 1).all()
+    fresh = torch.tensor([True, False, True, False])
+    assert carries.read(model, going(0, fresh)).carry[:, 0].tolist() == [1, 4, 1, 4]
+    assert carries.read(model, Example.of(make_tokens())).carry is None, "rows that do not go on have none"
+    state = carries.state(lambda held: held[None])
+    again = Carries()
+    again.restore(state, 0)
+    assert again.state(lambda held: held[None]).keys() == {0, 1}, "kept if it is not read"
+    assert again.read(model, going(0)).carry[:, 0].tolist() == [2, 5, 2, 5]
+
+
+def test_a_checkpoint_has_the_rows_of_every_rank():
+    carries, ranks = Carries(), []
+    for rank in range(2):
+        own = Carries()
+        for _ in range(1 + rank):
+            own.read(Remembers(), going())
+        ranks.append(own.state(lambda held: held)[0])
+    state = {0: [torch.stack(both) for both in zip(*ranks, strict=True)]}
+    for rank in range(2):
+        carries.restore(state, rank)
+        assert np.unique(carries.read(Remembers(), going()).carry).tolist() == [2 + rank]
