@@ -38,6 +38,7 @@ TRANSFORMER_XL_BASE = GPT.but(
         "model.attention_dropout": 0.0,
         "model.norm_init_std": 0.02,
         "objectives.lm.bias": True,
+        "format.kind": "stream",
         "format.sequence_length": 150,
         "format.frame": "document_ends",
         "data.corpora": ["wikipedia-2015"],
