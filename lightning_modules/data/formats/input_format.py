@@ -191,7 +191,7 @@ class InputFormat(Settings):
         if form.kind in ("full_sentences", "stream"):
             idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
-            streamed = {"break_mode": "sentences", "short_sequences": 0.0}
+            streamed = {"break_mode": "none", "short_sequences": 0.0}  # a text cut at a fixed length, by nature
             own = streamed if form.kind == "stream" else {"sentence_order": "text"}
             return form.model_copy(update=idle | off | own)
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
