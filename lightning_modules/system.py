@@ -104,6 +104,11 @@ class System(Settings):
                 f"evaluation.direction {self.evaluation.direction} restricts a masked transformer that sees both "
                 "sides; leave it at both for other models"
             )
+        vocab_size = self.data.tokenizer.vocab_size
+        if lm is not None and max(lm.cutoffs, default=0) >= vocab_size:
+            raise ValueError(
+                f"objectives.lm.cutoffs {list(lm.cutoffs)} must be below data.tokenizer.vocab_size {vocab_size}"
+            )
         if self.evaluation.words and lm is not None:
             raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
 

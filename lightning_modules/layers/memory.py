@@ -93,7 +93,7 @@ class Remembering:
         now = self.visible.real
         if now is None:
             now = torch.ones(rows, self.new, dtype=torch.bool, device=self.memory.real.device)
-        layers = tuple(both[:, kept].detach() for both in self._read)
+        layers = tuple(both[:, kept].detach().contiguous() for both in self._read)  # not the rest
         positions = None
         if not self.regular or self.visible.real is not None:
             following = self.place.expand(rows, -1).masked_fill(~now, -1).amax(1, keepdim=True) + 1

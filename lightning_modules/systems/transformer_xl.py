@@ -13,8 +13,9 @@ the square root of their width. The base model of enwik8 is a change of this one
 What differs:
 
 * WikiText-103 is not to be had: Wikipedia stands in, with as many pieces as that text has words (267,735).
-* The softmax is a plain one. The released adaptive softmax has the same vectors for words, one for each of its three
-  clusters and their biases: 1,233 parameters more.
+* The softmax is a plain one, which any vocabulary size has. With ``objectives.lm.cutoffs`` at 20,000, 40,000 and
+  200,000 it is the released adaptive one, which has a vector and a bias for each of three clusters: 1,233 parameters
+  more. Words are to be numbered by frequency then; pieces are so only roughly.
 * The released code drops out inside the feed-forward layers and after the last layer too.
 * The memory is as long from the first step on, and hidden where it holds nothing yet.
 * Adam's decay rates, epsilon and cosine are as in GPT; weight decay is 0.

@@ -73,6 +73,7 @@ ROWS = {
     "objectives.lm.direction": None,  # that of the model, or refused
     "objectives.lm.transform": ("bert", "none"),
     "objectives.lm.bias": (True, False),
+    "objectives.lm.cutoffs": ((), (20, 40)),
     "objectives.lm.activation": ("gelu", "relu"),
     "objectives.lm.scored": ("all", "second_half"),
     "objectives.lm.norm_eps": (1e-12, 0.1),
@@ -166,6 +167,7 @@ BASES = {
     "objectives.lm.weight": ONE_WAY,
     "objectives.lm.transform": ONE_WAY,
     "objectives.lm.bias": ONE_WAY,
+    "objectives.lm.cutoffs": ONE_WAY,
     "objectives.lm.activation": ONE_WAY,
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,

@@ -36,8 +36,8 @@ def family_of(system: System) -> Family:
     """
     model = transformer(system)
     family = next(family for family in reversed(FAMILIES.values()) if family.suits(system))
-    head = {"transform": ("none",), "bias": (False,)} if family.objective == "lm" else {}
-    form = {f"model.{knob}": can for knob, can in (PLAIN | family.form).items()}
+    head = {"transform": ("none",), "bias": (False,), "cutoffs": ((),)} if family.objective == "lm" else {}
+    form = {f"model.{knob}": can for knob, can in {**PLAIN, **family.form}.items()}
     form |= {f"objectives.lm.{knob}": can for knob, can in head.items()}
     resolved = system.resolved()
     wrong = [
