@@ -114,12 +114,12 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     fitted.metrics |= _named(data.baselines(targets, heldout))
     fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
     fitted.layers = layer_similarity(module, heldout, bf16)
-    streamed, few = isinstance(heldout, HeldOutStream), len(heldout.chosen) <= _MOST_SEQUENCES
-    if streamed or few:
+    few = len(heldout.chosen) <= _MOST_SEQUENCES
+    if few or isinstance(heldout, HeldOutStream):
         found, seconds = _timed(lambda: losses_by_sequence(module, heldout, bf16), module.device)
         fitted.sums = _sums(found, system) if few else {}
-    if streamed:
-        fitted.cost["heldout_tokens_per_second"] = heldout.reading.rows * heldout.width / seconds
+        if isinstance(heldout, HeldOutStream):
+            fitted.cost["heldout_tokens_per_second"] = heldout.reading.rows * heldout.width / seconds
     if system.evaluation.words:
         losses = {name.removeprefix("heldout."): float(value) for name, value in fitted.metrics.items()}
         fitted.metrics |= _named(per_byte.of_pieces(data, heldout, targets, losses))

@@ -5,7 +5,6 @@ that of ELMo (Peters et al. 2018, section 3.1).
 """
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
@@ -50,6 +49,12 @@ class LanguageModel(Objective):
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right", "Direction of reading; model.direction must be the same."
     )
+    scored: Literal["all", "second_half"] = knob(
+        "all",
+        "Which positions of a row predict in training: all, or those of the half that is read last (half loss: Al-Rfou "
+        "et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
+        neutral="all",
+    )
     transform: HeadTransform = knob(
         "bert",
         "What states go through before they are multiplied by the word table: dense, activation and LayerNorm (bert), "
@@ -57,12 +62,6 @@ class LanguageModel(Objective):
         neutral="bert",
     )
     bias: bool = knob(True, "A bias for each word in the head; GPT has none.", neutral=True)
-    scored: Literal["all", "second_half"] = knob(
-        "all",
-        "Which positions of a row predict in training: all, or those of the half that is read last (half loss: Al-Rfou "
-        "et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
-        neutral="all",
-    )
     cutoffs: tuple[int, ...] = knob(
         (),
         "Adaptive softmax: the first id of each cluster of rarer words, ascending; 20000, 40000 and 200000 in "
@@ -110,26 +109,23 @@ class LanguageModel(Objective):
 
     def asked(self, example: Example) -> Example:
         """Adds the neighbours as targets and hides them by visibility; the input is unchanged."""
-        own = dict(self._neighbours(example.inputs))
-        return replace(example, visible=example.visible.toward(self.direction), targets=example.targets | own)
+        targets = example.targets | {name: self._neighbours(example.inputs, name) for name in self.targets}
+        return replace(example, visible=example.visible.toward(self.direction), targets=targets)
 
-    def _neighbours(self, tokens: Tokens) -> Iterator[tuple[str, Target]]:
-        """What each direction predicts, and where."""
-        predicted = tokens.real & ~tokens.special
+    def _neighbours(self, tokens: Tokens, name: str) -> Target:
+        """What one direction predicts, and where."""
+        step, predicted = STEP[name], tokens.real & ~tokens.special
         if tokens.ends is not None:
             predicted = predicted | tokens.ends
         column = torch.arange(predicted.shape[1])
-        for name in self.targets:
-            step = STEP[name]
-            asked = predicted.roll(-step, 1) & tokens.real & _inside(predicted, step)
-            ids = tokens.ids.roll(-step, 1)
-            if name == NEXT and tokens.following is not None:
-                asked[:, -1], ids[:, -1] = tokens.real[:, -1], tokens.following
-            if self.scored == "second_half":
-                asked &= (column if name == NEXT else column.flip(0)) >= self._unscored(len(column))
-            asked &= column >= tokens.context
-            where = asked.flatten().nonzero()[:, 0]
-            yield name, Target(where, ids.flatten()[where])
+        asked = predicted.roll(-step, 1) & tokens.real & _inside(predicted, step)
+        ids = tokens.ids.roll(-step, 1)
+        if name == NEXT and tokens.following is not None:
+            asked[:, -1], ids[:, -1] = tokens.real[:, -1], tokens.following
+        read = column if name == NEXT else column.flip(0)  # how many positions were read before
+        asked &= (read >= self._unscored(len(column))) & (column >= tokens.context)
+        where = asked.flatten().nonzero()[:, 0]
+        return Target(where, ids.flatten()[where])
 
     def _unscored(self, length: int) -> int:
         """The positions of a row that come first as it is read and do not predict in training."""

@@ -95,8 +95,15 @@ class Pretrain(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves the losses that were not read yet, and what all ranks carry from step to step."""
         checkpoint["running"] = self.running.state()
-        alone = self.trainer.world_size == 1
-        checkpoint["carried"] = self.carries.state(lambda held: held[None] if alone else self.all_gather(held))
+        checkpoint["carried"] = self.carries.state(self._of_all_ranks)
+
+    def _of_all_ranks(self, held: Tensor) -> Tensor:
+        """A tensor of each rank, along a new first axis."""
+        if self.trainer.world_size == 1:
+            return held[None]
+        gathered = self.all_gather(held)
+        assert isinstance(gathered, Tensor)
+        return gathered
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` saved."""

@@ -6,7 +6,7 @@ text and is predicted as any other token (``<|endoftext|>`` of GPT-2: Radford et
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ class Blocks(Sequences):
     ends: np.ndarray
 
     @classmethod
-    def of(cls, store: TokenStore, edges: np.ndarray, length: int, ends: bool) -> "Blocks":
+    def of(cls, store: TokenStore, edges: np.ndarray, length: int, ends: bool) -> Self:
         """The blocks that `arrange` cut."""
         marks = _ends(store, ends)
         return cls(store, edges - np.searchsorted(marks, edges, side="left"), length, edges, marks)
