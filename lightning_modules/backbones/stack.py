@@ -155,7 +155,7 @@ class TransformerEncoder(BackboneModule):
 
     @torch.no_grad()
     def _rescale(self, settings: StackSettings) -> None:
-        """Gives some initial weights another standard deviation: the same draws, multiplied."""
+        """Gives some initial weights another standard deviation: the same draws, multiplied; new ones of LayerNorm."""
         if settings.position_init_std is not None and self.embeddings.position is not None:
             self.embeddings.position.weight.mul_(settings.position_init_std / settings.init_std)
         if settings.residual_init == "scaled":
