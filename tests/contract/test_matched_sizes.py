@@ -7,7 +7,9 @@ from ablations.planning.cells import Workshop, layout
 
 TOLERANCE = 0.02
 UNMATCHED = "2,048"  # the paper's own LSTM
-CASES = [(name, scale) for name in ("gpt_pretraining", "recurrence") for scale in grids.read(name).scales]
+CASES = [
+    (name, scale) for name in ("gpt_pretraining", "recurrence", "copy_distance") for scale in grids.read(name).scales
+]
 
 
 def systems(name, scale):

@@ -42,9 +42,9 @@ _LETTERS, _ENDS = "bdfghjklmnprstvz", "aeiou"
 WORDS = tuple(map("".join, product(_LETTERS, _ENDS)))
 PIECES = 5 + len(_LETTERS) + 2 * len(_ENDS) + len(WORDS)  # special pieces, letters, letters inside words, words
 
-_CLASSES, _TOPICS = 4, 4
+_LINKS, _CLASSES, _TOPICS = 4, 4, 4  # what a sentence leads to, classes of subjects and verbs, topics
 _KINDS = {  # kinds of words by switch -> how many; fillers have the rest
-    "order": {"given": 8, "new": 8},
+    "order": {"given": _LINKS, "new": _LINKS},
     "agreement": {"subject": 2 * _CLASSES, "verb": _CLASSES},
     "joint": {"left": 8, "right": 8},
     "copies": {"mark": 2, "copy": 16},
@@ -221,8 +221,8 @@ class Language:
         found: dict[str, np.ndarray] = {}
         on = [name for name, is_on in self.switches.items() if is_on]
         if "order" in on:
-            new = noise("new 0", 8)
-            found["given"] = np.concatenate([noise("given 0", 8)[:, :1], new[:, :-1]], axis=1)
+            new = noise("new 0", _LINKS)
+            found["given"] = np.concatenate([noise("given 0", _LINKS)[:, :1], new[:, :-1]], axis=1)
         if "agreement" in on:
             found["verb"] = noise("subject 0", 2 * _CLASSES) // 2
         if "joint" in on:
@@ -230,8 +230,9 @@ class Language:
         if "copies" in on:
             found["copy"] = noise.copied(self.copies // self.length)
         if "topic" in on:
-            own = noise("topic", _TOPICS)[:, :1]
-            found["topical"] = np.stack([4 * own + noise(f"topical {n}", 16) % 4 for n in range(2)], axis=-1)
+            each = _KINDS["topic"]["topical"] // _TOPICS
+            own = each * noise("topic", _TOPICS)[:, :1]
+            found["topical"] = np.stack([own + noise(f"topical {n}", _TOPICS * each) % each for n in range(2)], axis=-1)
         return {kind: own if own.ndim == 3 else own[:, :, None] for kind, own in found.items()}
 
 
