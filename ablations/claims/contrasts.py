@@ -163,8 +163,12 @@ def _behind(measuring: Sequence[Sequence[Run]], compared: Compared) -> tuple[str
 
 
 def _apart(claim: Claim, cells: Sequence[Cell], measuring: Sequence[Sequence[Run]]) -> tuple[Reason, str]:
-    """Why these cells do not compare: their losses are of different texts, or they ask different questions."""
-    if not claim.against and not one_text(cells, claim.metric):
+    """Why these cells do not compare: their losses are of different texts, or they ask different questions.
+
+    An interaction subtracts differences, each of which is within one text: text with a property and its control.
+    """
+    pairs = [] if claim.against else RELATIONS[claim.relation].compared(len(cells))
+    if not all(one_text((cells[a], cells[b]), claim.metric) for a, b in pairs):
         return Reason.TEXT, "the held-out texts of the sides differ, so their losses do not compare"
     if claim.metric not in EXACT and trunks.ask_different_questions(measuring):
         return Reason.QUESTION, f"one side is {trunks.WORD}, the other starts {trunks.FROM_SCRATCH}"

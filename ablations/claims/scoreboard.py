@@ -40,6 +40,8 @@ OTHERWISE = "open: otherwise"
 STATES = (REPLICATES, CONTRADICTS, MIXED, *OPEN.values(), OTHERWISE, NOT_RUN, NO_GRID)
 _NEVER_RUN = (str(Reason.NO_RUN), str(Reason.UNFINISHED), str(Reason.NONE))
 _SIZES = ("laptop", "gpu", "paper")  # as `published_claims.TESTABLE`, small ones first
+MECHANISM = "mechanism"  # the scale of constructed text, whose verdicts are counted apart
+CONSTRUCTED = "constructed"  # what it can test of `published_claims.TESTABLE`
 _LOWER = ("loss", "perplexity", "error")
 
 
@@ -145,12 +147,14 @@ class Entry:
     def is_testable(self, scale: str) -> bool:
         """Whether a scale can test the claim: by what the claim needs, or because it has been measured there.
 
-        A claim whose cells a grid cannot make at the scale is not testable, whatever it needs.
+        A claim whose cells a grid cannot make at the scale is not testable, whatever it needs. Constructed text tests
+        what needs it, and what a grid asks of it; a verdict on real text makes nothing testable there.
         """
         answers = [answer for answer in self.answers if answer.scale == scale]
         if answers and all(answer.reason == Reason.UNTESTABLE for answer in answers):
             return False
         sizes = _SIZES[: _SIZES.index(scale) + 1] if scale in _SIZES else _SIZES[:1]
+        sizes = (CONSTRUCTED,) if scale == MECHANISM else sizes
         return self.claim.testable in sizes or self.outcome(scale) not in (NOT_RUN, NO_GRID)
 
     def continued(self, scale: str) -> bool:

@@ -8,7 +8,7 @@ from ablations.claims import scoreboard
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import claims as published_claims
 from ablations.claims.published_claims import counted_as
-from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, Answer
+from ablations.claims.scoreboard import CONSTRUCTED, MECHANISM, MIXED, NO_GRID, NOT_RUN, Answer
 from ablations.core.formatting import Entry, Sheet, duration
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
@@ -19,7 +19,11 @@ from ablations.planning import grids
 
 UNCOUNTED = ("smoke", "demo")  # scales too small for their numbers to count
 REQUEST = "request.json"  # in a page's folder: the request, if it overrides the grid or the scale
-_ORDER = ("laptop", "laptop-long", "gpu", "paper")
+_ORDER = ("laptop", "laptop-long", "gpu", "paper", MECHANISM)
+_APART = (
+    "The text is made by rules and has a property or lacks it. These verdicts say what a model can learn of it, not "
+    "how much of it real text has, and are counted with no others."
+)
 
 
 def gathered(snapshot: Snapshot) -> list[scoreboard.Entry]:
@@ -50,7 +54,7 @@ def _grids_of_claims() -> dict[str, list[str]]:
 
 
 def scales(entries: Sequence[scoreboard.Entry]) -> list[str]:
-    """The scales with answers, small ones first."""
+    """The scales with answers, small ones first, constructed text last."""
     names = {answer.scale for entry in entries for answer in entry.answers}
     return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
@@ -68,7 +72,10 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
             )
             rows.append([claim.paper, claim.table, claim.statement, claim.published, *outcomes, ", ".join(links)])
     reading = Sheet(
-        ["paper", "table", "claim", "published", *levels, "measured in"], rows, left=4 + len(levels), notes=_notes()
+        ["paper", "table", "claim", "published", *map(_heading, levels), "measured in"],
+        rows,
+        left=4 + len(levels),
+        notes=_notes(),
     )
     numbers = Sheet(
         ["claim", "paper", "table", "statement", "published", "relation", "testable", "grids", "grid", "scale", "asked",
@@ -82,6 +89,11 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
         for answer in entry.answers
     ]
     return reading, numbers, {"claims": runs}
+
+
+def _heading(scale: str) -> str:
+    """``mechanism (constructed text)``: the name of a scale's column."""
+    return f"{scale} (constructed text)" if scale == MECHANISM else scale
 
 
 def _outcome(entry: scoreboard.Entry, scale: str) -> str:
@@ -104,11 +116,12 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
 
 
 def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
-    """A row per paper: how many claims it makes, how many can be tested on a laptop, and their outcomes."""
+    """A row per paper: how many claims it makes, how many a laptop or made text can test, and their outcomes."""
+    smallest, where = (CONSTRUCTED, "on constructed text alone") if scale == MECHANISM else ("laptop", "on a laptop")
     rows: list[list[Entry]] = []
     for paper, counts in scoreboard.tally(entries, scale):
         of_paper = [entry for entry in entries if entry.claim.paper == paper]
-        testable = sum(entry.claim.testable == "laptop" for entry in of_paper)
+        testable = sum(entry.claim.testable == smallest for entry in of_paper)
         with_grid = sum(bool(entry.grids) for entry in of_paper)
         measured = sum(counts[name] for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED))
         outcomes = [counts[name] or "" for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED)]
@@ -117,7 +130,7 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
     total: list[Entry] = ["all"]
     for column in range(1, len(rows[0]) if rows else 0):
         total.append(sum(int(row[column] or 0) for row in rows))
-    headings = ["paper", "claims", "testable on a laptop", "with a grid", "measured"]
+    headings = ["paper", "claims", f"testable {where}", "with a grid", "measured"]
     headings += ["direction settled", "size settled"]
     return Sheet([*headings, REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED], [*rows, total] if rows else [])
 
@@ -152,7 +165,9 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
 def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snapshot: Snapshot) -> list[str]:
     parts = []
     for scale in levels:
-        parts += [f"## At scale `{scale}`\n", tables.markdown(summary(entries, scale)), _cost(entries, scale, snapshot)]
+        parts += [f"## At scale `{scale}`{', on constructed text' * (scale == MECHANISM)}\n"]
+        parts += [f"{_APART}\n"] * (scale == MECHANISM)
+        parts += [tables.markdown(summary(entries, scale)), _cost(entries, scale, snapshot)]
     return parts
 
 

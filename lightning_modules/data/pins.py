@@ -1,7 +1,7 @@
 """Pinned fingerprints of corpora, so that results everywhere are on the same text.
 
-``pins.json`` holds, for each corpus of ``CORPORA``, the SHA-256 and the size of its two parts as
-``Corpus.documents`` returns them: cleaned and split into sentences. Planning and tables only read the pins.
+``pins.json`` holds, for each corpus of ``CORPORA`` and each made text of a grid, the SHA-256 and the size of its two
+parts as ``Corpus.documents`` returns them: cleaned and split into sentences. Planning and tables only read the pins.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
+from lightning_modules.data.corpora import made
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
@@ -98,8 +99,10 @@ def expected(name: str) -> dict[str, Part]:
 
 
 def _state(name: str) -> list:
-    """What shows, without reading it, that a corpus has changed: sizes and times of its files."""
+    """What shows, without reading it, that a corpus has changed: sizes and times of its files, or how it is made."""
     kind, _, rest = name.partition(":")
+    if kind == made.PREFIX:
+        return [name, made.RECIPE]
     files: list[Path] = text_files(rest) if kind == "text" else []
     if kind == "hub":
         place, _, is_local = hub_place(rest)

@@ -7,7 +7,8 @@ from ablations.planning.cells import Workshop, layout
 
 TOLERANCE = 0.02
 UNMATCHED = "2,048"  # the paper's own LSTM
-CASES = [(name, scale) for name in ("gpt_pretraining", "transformer_or_lstm") for scale in grids.read(name).scales]
+GRIDS = ("gpt_pretraining", "transformer_or_lstm", "copy_distance")
+CASES = [(name, scale) for name in GRIDS for scale in grids.read(name).scales]
 
 
 def systems(name, scale):

@@ -138,7 +138,8 @@ def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
 @pytest.mark.parametrize("name", grids.available())
 def test_every_grid_reads_and_has_the_small_scales(name):
     grid = grids.read(name)
-    assert {"smoke", "laptop"} <= set(grid.scales)
+    assert "smoke" in grid.scales
+    assert {"laptop", "mechanism"} & set(grid.scales)
     assert grid.question.endswith("?")
     for claim in grid.claims:
         assert claim.proxy or claim.published_metric == claim.metric, "what stands in for the paper's metric is said"

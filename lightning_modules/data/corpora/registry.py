@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data.corpora import folders, own_text, wikipedia_mini
+from lightning_modules.data.corpora import folders, made, own_text, wikipedia_mini
 from lightning_modules.data.corpora.sources import Origin
 
 Split = Literal["train", "heldout"]
@@ -25,6 +25,7 @@ class Corpus:
         paragraphs: Split -> documents as lists of paragraphs.
         origin: Where its files come from.
         package: The Python package that contains it, if it has no files.
+        is_split: Whether its paragraphs are sentences already.
     """
 
     name: str
@@ -32,9 +33,13 @@ class Corpus:
     paragraphs: Callable[[Split], Iterator[list[str]]]
     origin: Origin | None = None
     package: str = ""
+    is_split: bool = False
 
     def documents(self, split: Split) -> Iterator[list[str]]:
         """The documents of a split as lists of sentences, streamed in a fixed order."""
+        if self.is_split:
+            yield from self.paragraphs(split)
+            return
         from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # its types do not name it
 
         for paragraphs in self.paragraphs(split):
@@ -71,7 +76,7 @@ CORPORA: dict[str, Corpus] = {
 
 
 def corpus(name: str) -> Corpus:
-    """The corpus of that name: a named one, ``text:<glob>`` or ``hub:<dataset>[/<config>]``.
+    """The corpus of that name: a named one, ``text:<glob>``, ``hub:<dataset>[/<config>]`` or ``made:<switches>``.
 
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
@@ -89,7 +94,12 @@ def corpus(name: str) -> Corpus:
         )
     if colon and rest and kind == "hub":
         return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
+    if colon and kind == made.PREFIX:
+        return Corpus(name, "a made language", made.Language.of(rest).paragraphs, is_split=True)
     near = did_you_mean(name, CORPORA)
     raise ConfigError(
-        [f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'hub:<dataset>' for the hub."]
+        [
+            f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'hub:<dataset>' for the hub, "
+            "'made:<switches>' for a made language."
+        ]
     )

@@ -114,6 +114,23 @@ def test_losses_on_other_held_out_text_are_not_subtracted():
         assert (found.outcome, found.reason, found.p) == (NOT_RESOLVED, Reason.TEXT, None)
 
 
+def test_an_interaction_compares_differences_that_are_each_within_one_text():
+    """The effect on a text with a property against that on its control."""
+    cells, records = [], {}
+    for text, means in (("made:order", (4.0, 4.5)), ("made:no-order", (3.0, 3.1))):
+        for rate, mean in zip((0.4, 0.15), means, strict=True):
+            cell = make_cell({RATE: rate, "data.corpora": (text,)})
+            cells.append(cell.model_copy(update={"system": cell.system.but(**{"data.corpora": (text,)})}))
+            records |= losses(cells[-1], (mean + SPREAD).tolist())
+    a, b, c, d = (dict(cell.values) for cell in cells)
+    asked = {"relation": "interaction", "a": {}, "b": {}, "published": {}}
+    claims = [make_claim(**asked, sides=[a, b, c, d]), make_claim(**asked, sides=[a, c, b, d], id="crossed")]
+    grid = make_grid(axes={RATE: [0.15, 0.4], "data.corpora": [["made:order"], ["made:no-order"]]}, claims=claims)
+    found, crossed = judging.verdicts(Measurements(grid, cells, records))
+    assert (found.outcome, found.effect) == (REPLICATES, pytest.approx(0.4))
+    assert (crossed.outcome, crossed.reason) == (NOT_RESOLVED, Reason.TEXT), "its brackets hold losses on two texts"
+
+
 # --- the rate
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -188,6 +189,24 @@ def test_the_board_counts_what_the_scale_can_test():
     assert sum(sum(counts.values()) for _, counts in rows) == sum(c.testable == "laptop" for c in claims().values())
     sizes = [sum(counts.values()) for _, counts in rows]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_constructed_text_is_counted_apart_and_last():
+    mechanism = next(claim for claim in claims().values() if claim.testable == "constructed")
+    assert Entry(mechanism, (), ("g",)).is_testable("mechanism")
+    assert not Entry(mechanism, (), ("g",)).is_testable("paper")
+    on_real_text = given("", outcome=REPLICATES)
+    made = replace(on_real_text.answers[0], scale="mechanism", outcome=CONTRADICTS, grid="h")
+    both = replace(on_real_text, answers=(*on_real_text.answers, made))
+    assert not on_real_text.is_testable("mechanism"), "a verdict on real text is none there"
+    assert both.is_testable("mechanism")
+    assert (both.outcome("laptop"), both.outcome("mechanism")) == (REPLICATES, CONTRADICTS), "never mixed"
+    reading = scoreboard_page.sheets([both])[0]
+    assert reading.headings[4:6] == ["laptop", "mechanism (constructed text)"]
+    assert reading.rows[0][4:6] == [REPLICATES, CONTRADICTS]
+    counts = scoreboard_page.summary(entries([], {}), "mechanism")
+    assert counts.rows[-1][2] == sum(claim.testable == "constructed" for claim in claims().values())
+    assert scoreboard_page.summary(entries([], {}), "laptop").headings[2] != counts.headings[2]
 
 
 def drawn(figure):
