@@ -225,8 +225,10 @@ class Encoded:
     that a loss that reads more is none, and ``layers`` ends before the last layer.
 
     ``carry`` is what a backbone needs of the positions that it has read, an opaque value without gradient: given to
-    ``forward`` together with the example of what follows, it spares reading them again. A text begins with the carry
-    `BEGIN`; without a carry none is returned. A backbone that has none refuses it.
+    ``forward`` together with the example of what follows, it spares reading them again. There are two: a text that is
+    generated or scored begins with the carry `BEGIN`, which holds all of it; rows that go on from batch to batch begin
+    with what `BackboneModule.begin` gives, as much as the model remembers in training. Without a carry none is
+    returned. A backbone that has none refuses it.
     """
 
     layers: list[Float[Tensor, "b t _"]]

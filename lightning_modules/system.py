@@ -49,12 +49,7 @@ class System(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        length, table = self.format.sequence_length, self.model.longest
-        if table and length > table:
-            raise ValueError(
-                f"format.sequence_length {length} is longer than model.max_positions {table}: "
-                "lower the first or raise the second"
-            )
+        self.model.check_length(self.format.sequence_length)
         self._check_needs()
         self._check_directions()
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
@@ -108,6 +103,11 @@ class System(Settings):
             raise ValueError(
                 f"evaluation.direction {self.evaluation.direction} restricts a masked transformer that sees both "
                 "sides; leave it at both for other models"
+            )
+        vocab_size = self.data.tokenizer.vocab_size
+        if lm is not None and max(lm.cutoffs, default=0) >= vocab_size:
+            raise ValueError(
+                f"objectives.lm.cutoffs {list(lm.cutoffs)} must be below data.tokenizer.vocab_size {vocab_size}"
             )
         if self.evaluation.words and lm is not None:
             raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")

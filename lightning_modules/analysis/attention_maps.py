@@ -27,7 +27,7 @@ class Attention(NamedTuple):
     """The attention of one layer: row t of a head has the weights of position t on each position s."""
 
     weights: Float[Tensor, "b h t s"]
-    prior: Float[Tensor, "b h t s"]  # the weights for queries of zero: uniform without a position bias
+    prior: Float[Tensor, "b h t s"]  # the weights for queries of zero: uniform without a position bias or relation
 
 
 @torch.no_grad()
@@ -46,10 +46,10 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
     maps: list[Attention] = []
 
     def keep(module: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
-        x, bias, turn, _ = inputs
-        q, k, _ = module.queries_keys_values(x, turn)
-        bias = None if bias is None else bias.to(q.dtype)
-        maps.append(Attention(attention_weights(q, k, bias), attention_weights(torch.zeros_like(q), k, bias)))
+        x, scene, _ = inputs
+        q, k, _ = module.queries_keys_values(x, scene)
+        asked = (module.biased(queries, scene) for queries in (q, torch.zeros_like(q)))
+        maps.append(Attention(*(attention_weights(queries, k, bias) for queries, bias in asked)))
 
     training = backbone.training
     backbone.eval()

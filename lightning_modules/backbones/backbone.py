@@ -118,6 +118,18 @@ class Backbone(Settings, ABC):
     def described(self) -> str:
         """Its layers, in a few words."""
 
+    def check_length(self, length: int) -> None:
+        """Checks that the model can be trained on sequences of so many positions.
+
+        Raises:
+            ValueError: Naming the knobs that are in the way.
+        """
+        if self.longest and length > self.longest:
+            raise ValueError(
+                f"format.sequence_length {length} is longer than model.max_positions {self.longest}: "
+                "lower the first or raise the second"
+            )
+
     @abstractmethod
     def check_warm_start(self, depths: Sequence[int]) -> None:
         """Checks that networks of these depths, shallowest first, can initialise each other and then this one.

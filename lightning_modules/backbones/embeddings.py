@@ -37,13 +37,22 @@ class Embeddings(nn.Module):
         width: Width d of the output.
         positions: ``learned`` or ``sinusoidal``; the others add no table.
         max_positions: Rows of the position table.
+        scaled: Whether words are multiplied by the square root of their width e (Vaswani et al. 2017, section 3.4).
     """
 
     def __init__(
-        self, settings: Embedded, vocab_size: int, width: int, positions: str = "none", max_positions: int = 0
+        self,
+        settings: Embedded,
+        vocab_size: int,
+        width: int,
+        positions: str = "none",
+        max_positions: int = 0,
+        *,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
         d, e = width, settings.table_width
+        self.scale = e**0.5 if scaled else None
         self.word = nn.Embedding(vocab_size, e)
         self.tables = nn.ModuleDict()
         if settings.segment_types:
@@ -59,6 +68,8 @@ class Embeddings(nn.Module):
     def forward(self, example: Example) -> Float[Tensor, "b t d"]:
         tokens = example.inputs
         x = self.word(tokens.ids)
+        if self.scale is not None:
+            x = x * self.scale
         for name, table in self.tables.items():
             # Without ids for this table its first row is used throughout, as in BERT; a table of one row serves all
             # segments, as in RoBERTa's released checkpoints.

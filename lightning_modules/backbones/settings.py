@@ -11,6 +11,8 @@ from lightning_modules.batch import WIDE_TABLE, Direction
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
 
+TABLED = ("learned", "sinusoidal")  # positions that are added to the embeddings
+BY_DISTANCE = ("relative", "relative_learned")  # positions of which layers read the distances
 HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
 
 
@@ -39,10 +41,44 @@ class StackSettings(Backbone):
         "gelu",
         "Activation function; gelu is exact (BERT's first release), gelu_tanh approximate (from February 2019).",
     )
-    positions: Literal["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "rotary", "none"] = knob(
+    positions: Literal[
+        "learned",
+        "sinusoidal",
+        "linear_bias",
+        "sided_linear_bias",
+        "rotary",
+        "relative",
+        "relative_learned",
+        "none",
+    ] = knob(
         "learned",
         "Position encoding; linear_bias is symmetric ALiBi; with sided_linear_bias half the heads attend only to the "
-        "left and half only to the right; rotary turns queries and keys by their positions (Su et al. 2021).",
+        "left and half only to the right; rotary turns queries and keys by their positions (Su et al. 2021); relative "
+        "projects sinusoids of distances in each layer (Transformer-XL), relative_learned has a vector for each "
+        "distance in each layer (Shaw et al. 2018).",
+    )
+    query_biases: Literal["shared", "layer"] = knob(
+        "shared",
+        "Relative positions: what is added to queries, u and v, is the same in all layers (Transformer-XL), or each "
+        "layer has its own (XLNet).",
+        neutral="shared",
+    )
+    clamp_length: int = knob(
+        0, "Relative positions: distances beyond this one count as this one; 0 means none.", neutral=0, ge=0
+    )
+    memory_length: int = knob(
+        0,
+        "Positions before a batch whose layer inputs each layer attends to, without gradient, where rows go on from "
+        "batch to batch (Transformer-XL). Positions of a table (learned, sinusoidal) are counted in each batch anew, "
+        "so that memory and batch have the same ones.",
+        neutral=0,
+        ge=0,
+    )
+    same_length: bool = knob(
+        False,
+        "Every position attends to itself and the memory_length before it and no farther, in a batch as in memory. "
+        "Transformer-XL's released code shows one less: it never reads the oldest.",
+        neutral=False,
     )
     rotary_size: int | None = knob(
         None,
@@ -57,9 +93,22 @@ class StackSettings(Backbone):
         "states are concatenated after the last layer (ELMo).",
         neutral="both",
     )
-    max_positions: int = knob(512, "Rows of the position table (learned or sinusoidal).", ge=1)
+    max_positions: int = knob(
+        512,
+        "Rows of the position table (learned or sinusoidal); with relative_learned, distances that have a vector, 0 "
+        "included, in each direction: the last one serves all beyond it.",
+        ge=1,
+    )
     segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
     embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings; GPT and GPT-2 have none.", neutral=True)
+    embedding_scale: bool = knob(
+        False,
+        "Word embeddings are multiplied by the square root of their width (Vaswani et al. 2017, Transformer-XL).",
+        neutral=False,
+    )
+    attention_biases: bool = knob(
+        True, "Biases of the projections of attention; Transformer-XL has none.", neutral=True
+    )
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
     dropout: float = knob(0.1, "Dropout on the output of each sub-layer.", ge=0, lt=1)
     attention_dropout: float = knob(0.1, "Dropout on attention weights.", ge=0, lt=1)
@@ -68,6 +117,12 @@ class StackSettings(Backbone):
     init: Literal["truncated_normal", "normal"] = knob(
         "truncated_normal",
         "Initialisation; truncated_normal is cut at two standard deviations (BERT), normal is fairseq's and GPT's.",
+    )
+    norm_init_std: float = knob(
+        0.0,
+        "Standard deviation of the initial weights of LayerNorm around 1; 0.02 in Transformer-XL's released code.",
+        neutral=0.0,
+        ge=0,
     )
     position_init_std: float | None = knob(
         None,
@@ -91,6 +146,7 @@ class StackSettings(Backbone):
                 f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
             )
         self._check_rotary()
+        self._check_memory()
         if self.num_layers % self.stacks:
             raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
         if self.sharing_groups > self.depth:
@@ -110,11 +166,38 @@ class StackSettings(Backbone):
                 f"num_heads {self.heads} = {head}"
             )
 
+    def _check_memory(self) -> None:
+        if self.memory_length and self.direction in ("right_to_left", "two_way"):
+            raise ValueError(
+                f"memory_length {self.memory_length} is of what stands to the left, which a model with direction "
+                f"{self.direction} reads last; set direction to left_to_right or both, or memory_length to 0"
+            )
+        if self.same_length and (self.direction != "left_to_right" or not self.memory_length):
+            raise ValueError(
+                f"same_length needs direction left_to_right and a memory_length above 0, not {self.direction} and "
+                f"{self.memory_length}"
+            )
+
+    def check_length(self, length: int) -> None:
+        """See `Backbone.check_length`; a table of distances needs one for the farthest position in memory."""
+        super().check_length(length)
+        farthest = length + self.memory_length
+        if self.clamp_length:
+            farthest = min(farthest, self.clamp_length + 1)
+        if self.positions == "relative_learned" and farthest > self.max_positions:
+            memory = f" and model.memory_length {self.memory_length}" if self.memory_length else ""
+            raise ValueError(
+                f"format.sequence_length {length}{memory} need a vector for {farthest} distances, but "
+                f"model.max_positions is {self.max_positions}: raise it, or set model.clamp_length to at most "
+                f"{self.max_positions - 1}"
+            )
+
     @once
     def resolved(self) -> Self:
         """The settings with derived values filled in, and values without effect set to their neutral one.
 
-        max_positions becomes 0 without a position table; sharing becomes none if every group has one layer.
+        max_positions becomes 0 without a table of positions or distances; sharing becomes none if every group has one
+        layer.
         """
         alone = self.sharing == "none" or self.sharing_groups == self.depth
         return self.model_copy(
@@ -124,7 +207,9 @@ class StackSettings(Backbone):
                 "sharing_groups": 1 if alone else self.sharing_groups,
                 "num_heads": self.heads,
                 "ffn_size": self.inner_size,
-                "max_positions": self.longest,
+                "max_positions": self.max_positions if self.positions in (*TABLED, "relative_learned") else 0,
+                "query_biases": self.query_biases if self.positions in BY_DISTANCE else "shared",
+                "clamp_length": self.clamp_length if self.positions in BY_DISTANCE else 0,
                 "position_init_std": self._position_init_std(),
                 "rotary_size": (self.rotary_size or self.hidden_size // self.heads)
                 if self.positions == "rotary"
@@ -175,7 +260,7 @@ class StackSettings(Backbone):
     @property
     def longest(self) -> int:
         """Rows of the position table; 0 without one."""
-        return self.max_positions if self.positions in ("learned", "sinusoidal") else 0
+        return self.max_positions if self.positions in TABLED else 0
 
     @property
     def supports(self) -> frozenset[str]:
@@ -191,8 +276,10 @@ class StackSettings(Backbone):
 
     @property
     def described(self) -> str:
-        """Layers, heads, width and positions."""
-        return f"{self.num_layers} layers of {self.heads} heads, {self.hidden_size} wide, positions `{self.positions}`"
+        """Layers, heads, width, positions and memory."""
+        memory = f", memory of {self.memory_length}" if self.memory_length else ""
+        shape = f"{self.num_layers} layers of {self.heads} heads, {self.hidden_size} wide"
+        return f"{shape}, positions `{self.positions}`{memory}"
 
     def check_warm_start(self, depths: Sequence[int]) -> None:
         """See `Backbone.check_warm_start`."""
@@ -225,12 +312,20 @@ class StackSettings(Backbone):
         return any(first < count for layer in above for first in stack.owners(layer).values())
 
     def flops_per_sequence(self, length: int) -> float:
-        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
-        d, f = self.hidden_size, self.inner_size
+        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations.
+
+        A memory is counted as full. The projection of distances, one for all sequences of a batch, is left out.
+        """
+        d, f, memory = self.hidden_size, self.inner_size, self.memory_length
         e = None if self.embedding_size == d else self.embedding_size
-        per_token = 2 * (4 * d * d + 2 * d * f) + 4 * length * d  # projections, feed-forward; scores and mixing
+        attended = length + memory
+        per_token = 2 * (4 * d * d + 2 * d * f) + 4 * attended * d  # projections, feed-forward; scores and mixing
+        if self.positions in BY_DISTANCE:
+            ahead = {"left_to_right": 0, "two_way": 0.5}.get(self.direction, 1)  # of two stacks, one looks ahead
+            per_token += 2 * d * (attended + ahead * (length - 1))
         projected = 0 if e is None else 2 * e * d
-        return float(length * (self.num_layers * per_token + projected))
+        remembered = 4 * memory * d * d  # keys and values
+        return float(length * (self.num_layers * per_token + projected) + self.num_layers * remembered)
 
 
 def _default_heads(hidden_size: int) -> int:

@@ -10,20 +10,25 @@ from torch import Tensor, nn
 
 from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
-from lightning_modules.backbones.settings import StackSettings
+from lightning_modules.backbones.settings import BY_DISTANCE, StackSettings
 from lightning_modules.batch import Direction, Encoded, Example, Unsupported
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
 from lightning_modules.layers.carried import Carry, Past
 from lightning_modules.layers.chosen import states_at, states_back
+from lightning_modules.layers.distances import Distances, QueryBiases, waves
 from lightning_modules.layers.dropout import Dropout
+from lightning_modules.layers.memory import Memory, Remembering
 from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
+from lightning_modules.layers.relative import LearnedRelation, ProjectedRelation, Relation
 from lightning_modules.layers.rotary import Rotation, rotation
+from lightning_modules.layers.scene import Scene
 
 BIASES = {
     "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
     "sided_linear_bias": (sided_linear_bias, sided_slopes),
 }
+_Before = Past | Remembering | None  # what a batch follows
 
 
 class FeedForward(nn.Module):
@@ -56,10 +61,19 @@ class SubLayer(nn.Module):
         self.pre = settings.norm == "pre"
 
     def forward(
-        self, x: Float[Tensor, "b t d"], *rest: Any, read: Int[Tensor, "b m"] | None = None
+        self,
+        x: Float[Tensor, "b t d"],
+        *rest: Any,
+        context: Float[Tensor, "b s d"] | None = None,
+        read: Int[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b m d"]:
-        """The stream after this sub-layer: at all positions, or at flat ones if the function can do that."""
-        chosen = {} if read is None else {"read": read}
+        """The stream after this sub-layer: at all positions, or at flat ones if the function can do that.
+
+        A function that can do that may read another stream than it changes, the ``context``.
+        """
+        chosen: dict[str, Tensor] = {} if read is None else {"read": read}
+        if context is not None:
+            chosen["context"] = self.norm(context) if self.pre else context
         change = self.dropout(self.function(self.norm(x) if self.pre else x, *rest, **chosen))
         changed = (x if read is None else states_at(x, read)) + change
         return changed if self.pre else self.norm(changed)
@@ -68,7 +82,33 @@ class SubLayer(nn.Module):
 def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
     if kind == "ffn":
         return SubLayer(FeedForward(settings), settings)
-    return SubLayer(MultiHeadAttention(settings.hidden_size, settings.heads, settings.attention_dropout), settings)
+    attention = MultiHeadAttention(
+        settings.hidden_size,
+        settings.heads,
+        settings.attention_dropout,
+        biases=settings.attention_biases,
+        relation=_relation(settings),
+    )
+    return SubLayer(attention, settings)
+
+
+def _relation(settings: StackSettings) -> Relation | None:
+    """What a layer adds to its scores."""
+    heads, size = settings.heads, settings.hidden_size // settings.heads
+    own = _query_biases(settings) if settings.query_biases == "layer" else None
+    if settings.positions == "relative":
+        return ProjectedRelation(heads, size, own)
+    if settings.positions == "relative_learned":
+        return LearnedRelation(heads, size, own, settings.max_positions - 1, settings.direction)
+    return None
+
+
+def _query_biases(settings: StackSettings) -> QueryBiases | None:
+    """The biases of queries that attend by distance, of a layer or of all."""
+    if settings.positions not in BY_DISTANCE:
+        return None
+    with_v = settings.positions == "relative"
+    return QueryBiases(settings.heads, settings.hidden_size // settings.heads, with_v=with_v)
 
 
 class TransformerEncoder(BackboneModule):
@@ -76,14 +116,27 @@ class TransformerEncoder(BackboneModule):
 
     A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
     ``owners[i]`` maps each kind to the block that holds that of layer i.
+
+    Attributes:
+        memory_length: Positions of a memory that `begin` makes. This and the next two are those of the settings, and an
+            evaluation may change them: no weight depends on them.
+        same_length: Whether all positions see equally far back: as far as a memory reaches, or ``memory_length``.
+        clamp_length: The largest distance; 0 means none.
     """
 
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
         self.direction: Direction = settings.direction
         self.supports, self.carries = settings.supports, settings.direction == "left_to_right"
+        self.memory_length, self.same_length = settings.memory_length, settings.same_length
+        self.clamp_length, self.width = settings.clamp_length, settings.hidden_size
         self.embeddings = Embeddings(
-            settings, vocab_size, settings.hidden_size, settings.positions, settings.max_positions
+            settings,
+            vocab_size,
+            settings.hidden_size,
+            settings.positions,
+            settings.max_positions,
+            scaled=settings.embedding_scale,
         )
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
@@ -94,6 +147,9 @@ class TransformerEncoder(BackboneModule):
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
         self.rotary_size, self.head_size = settings.rotary_size, settings.hidden_size // settings.heads
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
+        self.by_distance = settings.positions in BY_DISTANCE
+        self.waves_dropout = Dropout(settings.embedding_dropout) if settings.positions == "relative" else None
+        self.query_biases = _query_biases(settings) if settings.query_biases == "shared" else None
         self.apply(lambda module: initialise(module, settings.init, settings.init_std))
         self._rescale(settings)
 
@@ -106,35 +162,56 @@ class TransformerEncoder(BackboneModule):
             for name, weight in self.blocks.named_parameters():
                 if name.endswith(("function.output.weight", "function.contract.weight")):
                     weight.div_(math.sqrt(2 * settings.num_layers))
+        if settings.norm_init_std:
+            for module in self.modules():
+                if isinstance(module, nn.LayerNorm):
+                    nn.init.normal_(module.weight, 1.0, settings.norm_init_std)
 
-    def forward(self, example: Example, carry: Carry | tuple[()] | None = None) -> Encoded:
-        """Encodes a batch, by itself or as what follows a carry; see `Encoded.carry`."""
+    def begin(self, rows: int, device: torch.device | str | None = None) -> Memory | None:
+        """See `BackboneModule.begin`: an empty memory of ``memory_length`` positions."""
+        if not self.memory_length:
+            return None
+        like = self.table.new_zeros(1, self.width, device=device)
+        return Memory.empty(rows, self.memory_length, len(self.owners), like)
+
+    def forward(self, example: Example, carry: Memory | Carry | tuple[()] | None = None) -> Encoded:
+        """Encodes a batch, by itself or as what follows a carry; see `Encoded.carry`.
+
+        A memory (`begin`) is as long as it was begun, and tables of positions count each batch from its own start. The
+        carry of a text (`BEGIN`) holds all of it, and positions are counted from the start of the text.
+        """
         example.check_readable(self.supports)
-        if carry is None:
-            layers, last = self.above(self.embeddings(example), example)
-            return Encoded(layers=layers, last=last, table=self.table)
+        before: _Before = None
+        if isinstance(carry, Memory):
+            before = Remembering(carry, example, len(self.owners), self.direction)
+        elif carry is not None:
+            before = self._past(carry, example)
+            example = replace(example, inputs=replace(example.inputs, positions=before.place))
+        layers, last = self.above(self.embeddings(example), example, before)
+        handed = None if before is None else before.carry()
+        return Encoded(layers=layers, last=last, table=self.table, carry=handed)
+
+    def _past(self, carry: Carry | tuple[()], example: Example) -> Past:
         if not self.carries:
             raise Unsupported(f"a model with direction '{self.direction}' has no carry: what it read changes with more")
         past = Past(carry, example, len(self.owners))
         self.embeddings.check_length(1 + int(past.place.max()))
-        example = replace(example, inputs=replace(example.inputs, positions=past.place))
-        layers, last = self.above(self.embeddings(example), example, past)
-        return Encoded(layers=layers, last=last, table=self.table, carry=past.carry())
+        return past
 
     def above(
-        self, x: Float[Tensor, "b t d"], example: Example, past: Past | None = None
+        self, x: Float[Tensor, "b t d"], example: Example, before: _Before = None
     ) -> tuple[list[Tensor], Float[Tensor, "b t d"]]:
         """The layers over the output of the embeddings, and the last states.
 
         Where not all of the last states are read, the last layer is computed at those that are and is not in the list.
         Of the other positions it needs keys and values, which spares most of its work.
         """
-        bias, turn = self._attention_bias(example, x, past), self._rotation(example, x)
-        length, layers = x.shape[1], [x]
+        scene, length, layers = self._scene(example, x, before), x.shape[1], [x]
         for layer, owners in enumerate(self.owners):
             read = example.read if layer == len(self.owners) - 1 else None
-            before = None if past is None else past.layers[layer]
-            x = self._sub_layer(owners, "attention")(x, bias, turn, before, read=read)
+            context = before.context(x) if isinstance(before, Remembering) else None
+            past = before.layers[layer] if isinstance(before, Past) else None
+            x = self._sub_layer(owners, "attention")(x, scene, past, context=context, read=read)
             x = self._sub_layer(owners, "ffn")(x)
             layers += [x] if read is None else []
         last = x if self.final_norm is None else self.final_norm(x)
@@ -145,28 +222,60 @@ class TransformerEncoder(BackboneModule):
         assert isinstance(block, nn.ModuleDict)
         return block[kind]
 
-    def _attention_bias(
-        self, example: Example, x: Float[Tensor, "b t d"], past: Past | None
-    ) -> Float[Tensor, "#b #h t s"] | None:
-        """The bias that every layer adds to its scores, computed once in the precision that attention runs in."""
-        positions, attended = _positions(example, x), None if past is None else past.positions
-        position_bias = None if self.bias is None else self.bias(positions, self.slopes, attended)
-        if past is None:
+    def _scene(self, example: Example, x: Float[Tensor, "b t d"], before: _Before) -> Scene:
+        """What every layer shares, computed once in the precision that attention runs in."""
+        if before is None:
+            place = attended = _positions(example, x)
             mask = attention_mask(example.visible.toward(self.direction), x.shape[1], x.device)
         else:
-            mask = past.mask()
-        return attention_bias(mask, position_bias, _precision(x))
+            place, attended, mask = before.place, before.positions, before.mask()
+        if self.same_length:
+            reach = before.reach if isinstance(before, Remembering) else self.memory_length
+            near = (place[:, :, None] - attended[:, None] <= reach)[:, None]
+            mask = near if mask is None else mask & near
+        bias = None if self.bias is None else self.bias(place, self.slopes, attended)
+        turn = self._rotation(place, x)
+        turned = self._rotation(attended, x) if isinstance(before, Remembering) else turn
+        distances = self._distances(example, before, place, attended)
+        return Scene(
+            bias=attention_bias(mask, bias, _precision(x)),
+            turn=turn,
+            turned=turned,
+            distances=distances,
+            waves=self._waves(distances, x),
+            biases=self.query_biases,
+        )
 
-    def _rotation(self, example: Example, x: Float[Tensor, "b t d"]) -> Rotation | None:
-        """The rotation of queries and keys in every layer."""
+    def _distances(
+        self, example: Example, before: _Before, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]
+    ) -> Distances | None:
+        """What layers that attend by distance read."""
+        if not self.by_distance:
+            return None
+        alone = before is None and example.inputs.positions is None
+        if alone or (isinstance(before, Remembering) and before.regular):
+            new, size = place.shape[1], attended.shape[1]
+            return Distances.regular(new, size, self.direction, self.clamp_length, place.device)
+        return Distances.between(place, attended, self.direction, self.clamp_length)
+
+    def _waves(self, distances: Distances | None, x: Float[Tensor, "b t d"]) -> Float[Tensor, "n d"] | None:
+        """The sinusoids of the distances."""
+        if distances is None or self.waves_dropout is None:
+            return None
+        return self.waves_dropout(waves(distances.each, x.shape[2], x.dtype))
+
+    def _rotation(self, positions: Int[Tensor, "#b t"], x: Float[Tensor, "b _ d"]) -> Rotation | None:
+        """The rotation of queries or keys in every layer."""
         if self.rotary_size is None:
             return None
-        return rotation(_positions(example, x), self.rotary_size, self.head_size, _precision(x))
+        return rotation(positions, self.rotary_size, self.head_size, _precision(x))
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
         if name.startswith("embeddings."):
             return 0
+        if name.startswith("query_biases."):
+            return 1
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1
 
 
@@ -185,9 +294,18 @@ def _precision(x: Tensor) -> torch.dtype:
 def initialise(module: nn.Module, kind: str, std: float) -> None:
     """Draws a module's own weights: normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
-        if kind == "normal":
-            nn.init.normal_(module.weight, std=std)
-        else:
-            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-    if isinstance(module, nn.Linear):
+        _draw(module.weight, kind, std)
+    if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+    if isinstance(module, QueryBiases):
+        for bias in module.parameters():
+            _draw(bias, kind, std)
+    if isinstance(module, LearnedRelation):
+        _draw(module.table, kind, std)
+
+
+def _draw(weight: Tensor, kind: str, std: float) -> None:
+    if kind == "normal":
+        nn.init.normal_(weight, std=std)
+    else:
+        nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)

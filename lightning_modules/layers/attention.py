@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Visibility
 from lightning_modules.layers.carried import Growing
-from lightning_modules.layers.chosen import rows_at, states_at
+from lightning_modules.layers.chosen import states_at
 from lightning_modules.layers.dropout import drop
 from lightning_modules.layers.heads import in_heads
-from lightning_modules.layers.rotary import Rotation
+from lightning_modules.layers.relative import Relation
+from lightning_modules.layers.scene import ALONE, Scene
 
 
 def attention_mask(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
@@ -89,66 +90,93 @@ def attend(
     bias: Float[Tensor, "#b #h t s"] | None,
     dropout: float,
 ) -> Float[Tensor, "b h t c"]:
-    """Attention by the kernel that suits device and precision."""
-    if q.device.type == "cpu" and q.dtype == torch.bfloat16:
+    """Attention by the kernel that suits device and precision; no fused one on CPUs has a gradient of the bias."""
+    learned = bias is not None and bias.requires_grad
+    if q.device.type == "cpu" and (q.dtype == torch.bfloat16 or learned):
         return explicit_attention(q, k, v, bias, dropout)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
 
 
 class MultiHeadAttention(nn.Module):
-    """Queries, keys and values from one projection, attention, and the output projection (all with biases).
+    """Queries of a stream, keys and values of a context, attention, and the output projection.
 
     Args:
         hidden_size: Width d of the stream; a multiple of ``num_heads``.
         num_heads: Number of heads h.
         dropout: Probability of dropping an attention weight.
+        biases: Whether the projections have biases.
+        relation: What it adds to its scores; None is nothing.
     """
 
-    def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        dropout: float,
+        *,
+        biases: bool = True,
+        relation: Relation | None = None,
+    ) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
-        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
-        self.output = nn.Linear(hidden_size, hidden_size)
+        self.qkv = nn.Linear(hidden_size, 3 * hidden_size, bias=biases)
+        self.output = nn.Linear(hidden_size, hidden_size, bias=biases)
+        self.relation = relation
 
     def forward(
         self,
         x: Float[Tensor, "b t d"],
-        bias: Float[Tensor, "#b #h t s"] | None,
-        turn: Rotation | None = None,
+        scene: Scene = ALONE,
         past: Growing | None = None,
+        context: Float[Tensor, "b s d"] | None = None,
         read: Int[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b m d"]:
-        """Self-attention over ``x``, of all positions or of flat ones (see `states_at`).
+        """Attention of a stream, at all positions or at flat ones (see `states_at`), to a context.
 
-        ``bias`` comes from `attention_bias`, ``turn`` from `rotation`; both are for all positions. With a ``past``,
-        keys and values are those of the positions before ``x`` and of ``x``.
+        Args:
+            x: The stream, whose positions ask.
+            scene: What all layers share of the batch, for all positions.
+            past: Keys and values before those of the context.
+            context: The stream whose positions are attended to; by default ``x`` itself.
+            read: The flat positions of ``x`` that ask.
         """
-        if read is None:
-            q, k, v = self.queries_keys_values(x, turn)
-        else:
-            q, k, v = self._read_queries(x, turn, read)
-            bias = None if bias is None else rows_at(bias, read)
+        if read is not None:
+            scene = scene.at(read, x.shape[1])
+        q, k, v = self.queries_keys_values(x, scene, context, read)
         if past is not None:
             k, v = past(k, v)
-        if bias is not None:
-            bias = bias.to(q.dtype)
+        q, bias = self.biased(q, scene)
         mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def queries_keys_values(
-        self, x: Float[Tensor, "b t d"], turn: Rotation | None = None
+        self,
+        x: Float[Tensor, "b t d"],
+        scene: Scene = ALONE,
+        context: Float[Tensor, "b s d"] | None = None,
+        read: Int[Tensor, "b m"] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The projections of the stream divided among the heads, each ``[b h t c]``; queries and keys are turned."""
-        q, k, v = in_heads(self.qkv(x), 3, self.num_heads, turn, turned=2)
+        """The projections divided among the heads, each ``[b h _ c]``; queries and keys are turned.
+
+        With ``read`` the scene is that of these positions.
+        """
+        if context is None and read is None:
+            q, k, v = in_heads(self.qkv(x), 3, self.num_heads, scene.turn, turned=2)
+            return q, k, v
+        d, weight, bias = x.shape[-1], self.qkv.weight, self.qkv.bias
+        first, rest = (None, None) if bias is None else (bias[:d], bias[d:])
+        asking = x if read is None else states_at(x, read)
+        (q,) = in_heads(F.linear(asking, weight[:d], first), 1, self.num_heads, scene.turn, turned=1)
+        attended = F.linear(x if context is None else context, weight[d:], rest)
+        k, v = in_heads(attended, 2, self.num_heads, scene.turned, turned=1)
         return q, k, v
 
-    def _read_queries(
-        self, x: Float[Tensor, "b t d"], turn: Rotation | None, read: Int[Tensor, "b m"]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """`queries_keys_values` with the queries of some positions, in the order of ``read``."""
-        d = x.shape[-1]
-        weight, bias = self.qkv.weight, self.qkv.bias
-        there = None if turn is None else turn.at(read)
-        (q,) = in_heads(F.linear(states_at(x, read), weight[:d], bias[:d]), 1, self.num_heads, there, turned=1)
-        k, v = in_heads(F.linear(x, weight[d:], bias[d:]), 2, self.num_heads, turn, turned=1)
-        return q, k, v
+    def biased(
+        self, q: Float[Tensor, "b h t c"], scene: Scene
+    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "#b #h t s"] | None]:
+        """The queries as they meet the keys, and what is added to their scores."""
+        bias = None if scene.bias is None else scene.bias.to(q.dtype)
+        if self.relation is None:
+            return q, bias
+        q, terms = self.relation(q, scene)
+        return q, terms if bias is None else terms + bias

@@ -4,11 +4,13 @@ The first is the left-to-right model of Devlin et al. (2019, Table 5; Radford et
 that of ELMo (Peters et al. 2018, section 3.1).
 """
 
+import itertools
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from lightning_modules.batch import STEP, WIDE_TABLE, Encoded, Example, Size, Target, Tokens, Vocabulary
@@ -60,8 +62,20 @@ class LanguageModel(Objective):
         neutral="bert",
     )
     bias: bool = knob(True, "A bias for each word in the head; GPT has none.", neutral=True)
+    cutoffs: tuple[int, ...] = knob(
+        (),
+        "Adaptive softmax: the first id of each cluster of rarer words, ascending; 20000, 40000 and 200000 in "
+        "Transformer-XL on WikiText-103. Frequent words have small ids where the tokenizer numbers them so.",
+        neutral=(),
+    )
     activation: Activation = knob("gelu", "Activation function of the head.", neutral="gelu")
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
+
+    @model_validator(mode="after")
+    def _cutoffs_ascend(self) -> Self:
+        if any(after <= before for before, after in itertools.pairwise((0, *self.cutoffs))):
+            raise ValueError(f"cutoffs {list(self.cutoffs)} must be ascending ids above 0")
+        return self
 
     def resolved(self) -> Self:
         """The settings without what only a transform has where there is none."""
@@ -82,7 +96,7 @@ class LanguageModel(Objective):
 
     def heads(self, size: Size) -> nn.ModuleDict:
         """The head, by default that of masked language models; both directions share it."""
-        form = {"transform": self.transform, "bias": self.bias}
+        form = {"transform": self.transform, "bias": self.bias, "cutoffs": self.cutoffs}
         return nn.ModuleDict({"vocabulary": VocabularyHead(self._read(size), self.activation, self.norm_eps, **form)})
 
     def _read(self, size: Size) -> Size:
@@ -161,8 +175,14 @@ class LanguageModel(Objective):
         return float(len(self.targets) * (length - special - self._unscored(length)))
 
     def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
-        """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment."""
-        e, v = size.embedding_size, size.vocab_size
+        """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment.
+
+        Of an adaptive softmax as if all words were equally frequent, which counts too much: rare ones are not.
+        """
+        e, v = size.embedding_size, float(size.vocab_size)
+        if self.cutoffs:
+            first, *tails = (b - a for a, b in itertools.pairwise((0, *self.cutoffs, size.vocab_size)))
+            v = first + len(tails) + sum(tail**2 for tail in tails) / v
         d = self._read(size).hidden_size if self.transform == "bert" else 0
         return self.expected_predictions(length, special) * 2.0 * e * (d + v)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Size, Target
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.cross_entropy import summed_cross_entropy
+from lightning_modules.objectives.adaptive_softmax import AdaptiveSoftmax
 
 HeadTransform = Literal["bert", "none"]  # what states go through before they are multiplied by the word table
 
@@ -17,12 +18,20 @@ HeadTransform = Literal["bert", "none"]  # what states go through before they ar
 class VocabularyHead(nn.Module):
     """The output layer over the tied word table, with or without a transform before it and a bias for each word.
 
-    BERT's transform is dense, activation and LayerNorm; GPT has neither transform nor bias. The head runs at the
-    predicted positions only. The table belongs to the backbone and comes with `Encoded`.
+    BERT's transform is dense, activation and LayerNorm; GPT has neither transform nor bias. With ``cutoffs`` the
+    softmax is an adaptive one. The head runs at the predicted positions only. The table belongs to the backbone and
+    comes with `Encoded`.
     """
 
     def __init__(
-        self, size: Size, activation: str, norm_eps: float, *, transform: HeadTransform = "bert", bias: bool = True
+        self,
+        size: Size,
+        activation: str,
+        norm_eps: float,
+        *,
+        transform: HeadTransform = "bert",
+        bias: bool = True,
+        cutoffs: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
         self.dense = self.norm = None
@@ -33,9 +42,14 @@ class VocabularyHead(nn.Module):
             nn.init.zeros_(self.dense.bias)
         self.activation = ACTIVATIONS[activation]
         self.bias = nn.Parameter(torch.zeros(size.vocab_size)) if bias else None
+        self.adaptive = None
+        if cutoffs:
+            self.adaptive = AdaptiveSoftmax(cutoffs, size.vocab_size, size.embedding_size, bias=bias)
 
     def forward(self, hidden: Float[Tensor, "n d"], encoded: Encoded) -> Float[Tensor, "n v"]:
-        """Logits for hidden states (tied weights: Press and Wolf 2017)."""
+        """Logits for hidden states (tied weights: Press and Wolf 2017); log-probabilities of an adaptive softmax."""
+        if self.adaptive is not None:
+            return self.adaptive(self.below(hidden), encoded.table, self.bias)
         logits = F.linear(self.below(hidden), encoded.table)
         return logits if self.bias is None else logits + self.bias
 
@@ -47,6 +61,8 @@ class VocabularyHead(nn.Module):
 
     def summed_loss(self, hidden: Float[Tensor, "n d"], encoded: Encoded, target: Target) -> Tensor:
         """Summed cross-entropy in nats over the predictions, equal to that of the logits and several times as fast."""
+        if self.adaptive is not None:
+            return self.adaptive.summed_loss(self.below(hidden), encoded.table, self.bias, target.ids)
         return summed_cross_entropy(self.below(hidden), encoded.table, self.bias, target.ids)
 
 

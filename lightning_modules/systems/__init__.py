@@ -9,6 +9,7 @@ from lightning_modules.systems.gpt2 import GPT2, GPT2_MEDIUM
 from lightning_modules.systems.mask15 import MASK15_LARGE
 from lightning_modules.systems.roberta import ROBERTA_BASE, ROBERTA_LARGE
 from lightning_modules.systems.spanbert import SPANBERT_BASE, SPANBERT_LARGE
+from lightning_modules.systems.transformer_xl import TRANSFORMER_XL_BASE
 
 SYSTEMS: dict[str, System] = {
     "bert_tiny": BERT_TINY,
@@ -29,6 +30,7 @@ SYSTEMS: dict[str, System] = {
     "gpt": GPT,
     "gpt2": GPT2,
     "gpt2_medium": GPT2_MEDIUM,
+    "transformer_xl_base": TRANSFORMER_XL_BASE,
 }
 
 __all__ = [
@@ -51,4 +53,5 @@ __all__ = [
     "SPANBERT_BASE",
     "SPANBERT_LARGE",
     "SYSTEMS",
+    "TRANSFORMER_XL_BASE",
 ]

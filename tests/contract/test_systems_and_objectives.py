@@ -63,6 +63,7 @@ PUBLISHED = {
     "bert_tiny": 4.4, "bert_mini": 11.3, "bert_small": 29.1, "bert_medium": 41.7,
     "spanbert_base": 110, "spanbert_large": 340,  # released in BERT's cased sizes
     "albert_base": 12, "albert_large": 18, "albert_xlarge": 59, "albert_xxlarge": 235,
+    "transformer_xl_base": 151,  # with an adaptive softmax, which has 1,233 parameters more than the plain one
     "gpt": 117, "gpt2": 124.4, "gpt2_medium": 354.8,  # GPT-2's paper prints 117 and 345, an erratum
 }  # fmt: skip
 

@@ -72,6 +72,11 @@ MODELS = {
     "RoBERTa": {},
     "pre-norm, sinusoidal": {"model.norm": "pre", "model.positions": "sinusoidal", "model.activation": "relu"},
     "sided linear bias": {"model.positions": "sided_linear_bias"},
+    "by distance": {"model.positions": "relative", "model.query_biases": "layer"},
+    "by distance, one way, clusters of words": {
+        "objectives.mlm": None, "objectives.lm.cutoffs": [20, 40], "model.direction": "left_to_right",
+        "model.positions": "relative_learned",
+    },
     "ALBERT": {"model.num_layers": 3, "model.sharing": "all", "model.embedding_size": 8},
     "one way": {"objectives.mlm": None, "objectives.lm.weight": 1.0, "model.direction": "left_to_right"},
     "two ways": {

@@ -42,6 +42,8 @@ _ENCODER = {
     "positions": ("learned",), "norm": ("post",), "sharing": ("none", "all"), "direction": ("both",),
     "embedding_norm": (True,),
 }  # fmt: skip
+# knobs of the backbone that no family has, and what they must be
+PLAIN = {"memory_length": (0,), "same_length": (False,), "attention_biases": (True,), "embedding_scale": (False,)}
 _OURS = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<part>.+)\.(?P<kind>weight|bias)")
 
 

@@ -7,7 +7,7 @@ from lightning_modules.config import ConfigError, Problem, as_data
 from lightning_modules.interop.families.albert import ALBERT
 from lightning_modules.interop.families.bert import BERT
 from lightning_modules.interop.families.config_json import unknown
-from lightning_modules.interop.families.family import Family, check_groups, transformer
+from lightning_modules.interop.families.family import PLAIN, Family, check_groups, transformer
 from lightning_modules.interop.families.gpt2 import GPT2
 from lightning_modules.interop.families.roberta import ROBERTA
 from lightning_modules.system import System
@@ -36,8 +36,8 @@ def family_of(system: System) -> Family:
     """
     model = transformer(system)
     family = next(family for family in reversed(FAMILIES.values()) if family.suits(system))
-    head = {"transform": ("none",), "bias": (False,)} if family.objective == "lm" else {}
-    form = {f"model.{knob}": can for knob, can in family.form.items()}
+    head = {"transform": ("none",), "bias": (False,), "cutoffs": ((),)} if family.objective == "lm" else {}
+    form = {f"model.{knob}": can for knob, can in {**PLAIN, **family.form}.items()}
     form |= {f"objectives.lm.{knob}": can for knob, can in head.items()}
     resolved = system.resolved()
     wrong = [

@@ -22,6 +22,8 @@ KNOBS = [
     {"norm": "pre", "positions": "sided_linear_bias"},
     {"positions": "linear_bias", "sharing": "all"},
     {"positions": "rotary", "rotary_size": 2},
+    {"positions": "relative", "query_biases": "layer"},
+    {"positions": "relative_learned", "attention_biases": False, "sharing": "all"},
     {"positions": "none", "sharing": "attention", "sharing_groups": 2},
 ]
 

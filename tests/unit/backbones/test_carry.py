@@ -17,6 +17,8 @@ WAYS = {
     "linear bias": {"positions": "linear_bias"},
     "sided bias": {"positions": "sided_linear_bias"},
     "no positions": {"positions": "none"},
+    "relative": {"positions": "relative", "norm": "pre", "query_biases": "layer", "clamp_length": 9},
+    "learned distances": {"positions": "relative_learned", "max_positions": 8, "memory_length": 6, "same_length": True},
     "pre-norm": {"norm": "pre"},
     "pre-norm, sided bias": {"norm": "pre", "positions": "sided_linear_bias"},
     "shared": {"sharing": "all", "embedding_size": 16},

@@ -16,7 +16,9 @@ from tests.conftest import make_draws, make_tokens, make_vocabulary
 TINY = Transformer(num_layers=3, hidden_size=32, num_heads=4, ffn_size=48, max_positions=32, init_std=0.2).but(
     embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0
 )
-POSITIONS = ("learned", "sinusoidal", "linear_bias", "sided_linear_bias", "rotary", "none")
+POSITIONS = (
+    "learned", "sinusoidal", "linear_bias", "sided_linear_bias", "rotary", "relative", "relative_learned", "none"
+)  # fmt: skip
 MASKED, PAIRS = Objectives(mlm=MaskedLM()), Objectives(mlm=MaskedLM(), sentence=SentencePair())
 
 
@@ -88,7 +90,7 @@ def test_pairs_read_the_first_position_too(positions):
 
 
 @pytest.mark.parametrize("direction", ["left_to_right", "right_to_left", "two_way"])
-@pytest.mark.parametrize("positions", ["learned", "rotary", "sided_linear_bias"])
+@pytest.mark.parametrize("positions", ["learned", "rotary", "sided_linear_bias", "relative"])
 def test_directions(direction, positions):
     """A language model reads nearly all positions, so here it is told to read them all one by one."""
     objectives = Objectives(lm=LanguageModel(direction=direction))
@@ -102,6 +104,7 @@ def test_positions_of_an_own_order_and_sight_pair_by_pair():
     example.visible = Visibility(pairs=torch.rand(4, 1, 16, 16) > 0.3, real=example.inputs.real)
     assert_same_step(TINY.but(positions="rotary"), MASKED, example)
     assert_same_step(TINY.but(positions="linear_bias"), MASKED, example)
+    assert_same_step(TINY.but(positions="relative_learned", query_biases="layer"), MASKED, example)
 
 
 def test_a_row_without_predictions():

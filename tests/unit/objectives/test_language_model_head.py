@@ -1,5 +1,7 @@
 """Output layers of language models: BERT's transform and bias, or the word table alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -60,6 +62,71 @@ def test_flops_are_those_that_torch_counts(transform, bias, direction):
         for name in objective.targets:
             objective.logits(heads, encoded, example, name)
     assert objective.flops_per_sequence(16, model.size(50)) * 4 == counter.get_total_flops()
+
+
+CLUSTERED = [((20, 35), True), ((20, 35), False), ((1,), True), ((10, 11, 49), True)]
+
+
+@pytest.mark.parametrize(("cutoffs", "bias"), CLUSTERED)
+def test_an_adaptive_softmax_by_its_formula(cutoffs, bias):
+    """Word by word, in the order of ids: that of its cluster times its own within the cluster; all add up to 1."""
+    objective = LanguageModel(transform="none", bias=bias, cutoffs=cutoffs)
+    heads, encoded, example = built(objective)
+    head = heads["vocabulary"]
+    if bias:
+        torch.nn.init.normal_(head.bias)
+        torch.nn.init.normal_(head.adaptive.clusters.bias)
+    states, table = encoded.at(example.targets["next"].where), encoded.table
+    found = objective.logits(heads, encoded, example)
+    scores = states @ table.T + (head.bias if bias else 0.0)
+    clusters = head.adaptive.clusters(states)
+    first = torch.cat([scores[:, : cutoffs[0]], clusters], 1).softmax(1)
+    for word in range(50):
+        cluster = sum(word >= cutoff for cutoff in cutoffs)
+        wanted = first[:, cutoffs[0] + cluster - 1 if cluster else word]
+        if cluster:
+            begin, end = (*cutoffs, 50)[cluster - 1 : cluster + 1]
+            wanted = wanted * scores[:, begin:end].softmax(1)[:, word - begin]
+        assert torch.allclose(found[:, word].exp(), wanted, atol=1e-6)
+    assert torch.allclose(found.exp().sum(1), torch.ones(len(found)), atol=1e-5)
+
+
+@pytest.mark.parametrize(("cutoffs", "bias"), CLUSTERED)
+@pytest.mark.parametrize("transform", ["bert", "none"])
+def test_the_loss_of_an_adaptive_softmax_is_that_of_its_probabilities(cutoffs, bias, transform):
+    objective = LanguageModel(transform=transform, bias=bias, cutoffs=cutoffs)
+    heads, encoded, example = built(objective)
+    ids = example.targets["next"].ids
+    wanted = -objective.logits(heads, encoded, example).gather(1, ids[:, None]).sum()
+    total = objective.loss(heads, encoded, example)["next"]
+    assert torch.allclose(total, wanted)
+    parts = [encoded.table, *heads.parameters()]
+    for one, other in zip(*(torch.autograd.grad(loss, parts, retain_graph=True) for loss in (total, wanted))):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_clusters_without_a_right_word_cost_nothing_and_get_no_gradient():
+    objective = LanguageModel(transform="none", cutoffs=(20, 35))
+    heads, encoded, example = built(objective)
+    encoded = replace(encoded, last=encoded.last.detach())
+    example.targets["next"].ids.clamp_(max=19)
+    (slope,) = torch.autograd.grad(objective.loss(heads, encoded, example)["next"], encoded.table)
+    assert slope[:20].any(1).all()
+    assert not slope[20:].any()
+
+
+def test_cutoffs_that_cannot_be():
+    for cutoffs in ([20, 20], [40, 20], [0, 20]):
+        with pytest.raises(ConfigError, match=r"cutoffs .* must be ascending ids above 0"):
+            SYSTEMS["gpt"].but(**{"objectives.lm.cutoffs": cutoffs})
+    with pytest.raises(ConfigError, match=r"cutoffs \[20, 64\] must be below data.tokenizer.vocab_size 64"):
+        SYSTEMS["gpt"].but(**{"objectives.lm.cutoffs": [20, 64], "data.tokenizer.vocab_size": 64})
+
+
+def test_transformer_xls_clusters_are_1233_parameters():
+    plain = SYSTEMS["transformer_xl_base"]
+    adaptive = plain.but(**{"objectives.lm.cutoffs": [20_000, 40_000, 200_000]})
+    assert adaptive.parameters() - plain.parameters() == 3 * 410 + 3
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt2"])

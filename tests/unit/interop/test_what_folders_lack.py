@@ -1,0 +1,26 @@
+"""What no family of checkpoints has is refused by name when a system is to be written as one."""
+
+import pytest
+
+from lightning_modules.config import ConfigError
+from lightning_modules.interop.families import family_of
+from lightning_modules.systems import SYSTEMS
+from tests.messages import naming
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model.memory_length": 4},
+        {"model.memory_length": 4, "model.same_length": True},
+        {"model.attention_biases": False},
+        {"model.embedding_scale": True},
+        {"model.positions": "relative"},
+        {"objectives.lm.cutoffs": [20]},
+    ],
+    ids=str,
+)
+def test_a_folder_has_no_place_for(changes):
+    assert family_of(SYSTEMS["gpt2"]).name == "gpt2"
+    with pytest.raises(ConfigError, match=naming(*changes)):
+        family_of(SYSTEMS["gpt2"].but(**changes))
