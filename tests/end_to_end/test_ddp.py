@@ -28,6 +28,11 @@ CASES = {
         "format.kind": "segment_pairs", "objectives.sentence": {}, "training.micro_batch_size": 3,
         "model.segment_types": 2, "format.sequence_length": 32, "model.max_positions": 32,
     },
+    "a stream with a memory": {
+        "model.positions": "relative", "model.memory_length": 20, "model.direction": "left_to_right",
+        "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.kind": "stream",
+        "format.frame": "none", "training.micro_batch_size": 3,
+    },
     "a stream that is carried": {
         "model.kind": "lstm", "model.hidden_size": 16, "model.dropout": 0.0, "model.embedding_dropout": 0.0,
         "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.kind": "stream",

@@ -36,6 +36,11 @@ RESUMED = {
         "objectives.mlm": None, "objectives.lm.direction": "two_way", "model.direction": "two_way",
         "model.num_layers": 2, "training.micro_batch_size": 4,
     },
+    "a stream with a memory": {
+        "model.positions": "relative", "model.memory_length": 12, "model.direction": "left_to_right",
+        "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.kind": "stream",
+        "format.frame": "none", "training.micro_batch_size": 4,
+    },
     "a stream that is carried": {
         "model.kind": "lstm", "model.hidden_size": 16, "objectives.mlm": None, "format.kind": "stream",
         "objectives.lm.direction": "left_to_right", "format.frame": "document_ends", "training.micro_batch_size": 4,

@@ -126,7 +126,7 @@ ROWS = {
     "evaluation.rows": (8, 4),
     "evaluation.sequence_length": (16, 8),
     "evaluation.context": (0, 8),
-    "evaluation.memory_length": None,  # of models that count what they remember: tests/unit/training/test_carries.py
+    "evaluation.memory_length": (8, 4),
     "evaluation.direction": ("both", "left_to_right"),
     "evaluation.probes": None,  # read once a training has ended; see tests/unit/probing
     "evaluation.points": (3, 2),  # seen in the curve
@@ -155,8 +155,8 @@ BASES = {
     "model.rotary_size": {"model.positions": "rotary"},
     "model.query_biases": {"model.num_layers": 2, "model.positions": "relative"},
     "model.clamp_length": {"model.positions": "relative"},
-    "model.memory_length": {**ONE_WAY, "model.memory_length": 8, "model.same_length": True},  # bounds attention
-    "model.same_length": {**ONE_WAY, "model.memory_length": 8},
+    "model.memory_length": {**STREAM, "model.memory_length": 8},
+    "model.same_length": {**STREAM, "model.memory_length": 8},
     "objectives.sbo": SPANS,
     "objectives.sbo.weight": SPAN_BOUNDARY,
     "objectives.sbo.longest": SPAN_BOUNDARY,
@@ -172,6 +172,7 @@ BASES = {
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,
     "evaluation.rows": STREAM,
+    "evaluation.memory_length": {**STREAM, "model.memory_length": 8},
     "evaluation.sequence_length": STREAM,
     "evaluation.context": {**STREAM, "evaluation.sequence_length": 8},
     "objectives.lm.norm_eps": ONE_WAY,

@@ -51,6 +51,7 @@ def test_what_a_stream_cannot_be_is_refused(changes, words):
         {"evaluation.sequence_length": 64},
         {"evaluation.context": 64},
         {"evaluation.memory_length": 64},
+        {"model.memory_length": 64},
     ],
 )
 def test_what_only_a_stream_has_is_refused_elsewhere(changes):
