@@ -19,7 +19,10 @@ FOLDER = Path(__file__).parents[1] / "published"
 COLUMNS = (
     "paper", "arxiv", "table", "variant", "metric", "value", "unit", "split", "better", "source", "confidence", "note",
 )  # fmt: skip
-NAMES = ("system", "objective", "layers", "rate", "strategy", "features", "model", "start", "examples")  # grids' own
+NAMES = (  # grids' own
+    "system", "objective", "layers", "rate", "strategy", "features", "model", "start", "examples", "recurrence",
+    "encoding", "loss",
+)  # fmt: skip
 CONFIGURATION = (
     "num_layers", "hidden_size", "embedding_size", "num_heads", "ffn_size", "parameters_M", "sharing", "pretraining",
     "masking", "input_format", "steps", "batch_size", "peak_lr", "optimizer", "sequence_length", "data", "tokenizer",
