@@ -23,4 +23,4 @@ from tests.messages import naming
 def test_a_folder_has_no_place_for(changes):
     assert family_of(SYSTEMS["gpt2"]).name == "gpt2"
     with pytest.raises(ConfigError, match=naming(*changes)):
-        family_of(SYSTEMS["gpt2"].but(**changes))
+        family_of(SYSTEMS["gpt2"].but(**{"format.kind": "stream"}, **changes))
