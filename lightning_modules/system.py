@@ -17,7 +17,7 @@ from lightning_modules import streams
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
-from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
+from lightning_modules.batch import QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS
@@ -52,6 +52,7 @@ class System(Settings):
         self.model.check_length(self.format.sequence_length)
         self._check_needs()
         self._check_directions()
+        self._check_permutations()
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
@@ -98,14 +99,28 @@ class System(Settings):
 
     def _check_directions(self) -> None:
         """Checks that held-out text is looked at in a direction that the model has."""
-        lm, restricted = self.objectives.lm, self.evaluation.direction != "both"
-        if restricted and (lm is not None or ONE_SIDE not in self.model.supports):
+        masked, restricted = self.objectives.mlm is not None, self.evaluation.direction != "both"
+        if restricted and not (masked and ONE_SIDE in self.model.supports):
             raise ValueError(
                 f"evaluation.direction {self.evaluation.direction} restricts a masked transformer that sees both "
                 "sides; leave it at both for other models"
             )
-        if self.evaluation.words and lm is not None:
+        if self.evaluation.words and not masked:
             raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
+
+    def _check_permutations(self) -> None:
+        """Checks that every row has a token to predict, and that a query stream is asked something."""
+        plm, shortest = self.objectives.plm, min(length for length, _ in self.format.phases(self.training.steps))
+        if plm is None and QUERY_STREAM in self.model.supports:
+            raise ValueError(
+                "model.query_stream is asked by objectives.plm alone, and there is none: set model.query_stream to "
+                "false, or add the objective"
+            )
+        if plm is not None and plm.one_in > shortest:
+            raise ValueError(
+                f"objectives.plm.one_in {plm.one_in:g} leaves no target in {shortest} positions: lower it to at most "
+                f"{shortest}, or show longer sequences"
+            )
 
     def ancestor(self) -> Self | None:
         """The system whose weights initialise this one; None if training starts from random weights."""
@@ -292,7 +307,8 @@ class System(Settings):
         size = self.model.size(self.data.tokenizer.vocab_size)
         total = 0.0
         for positions, rows in (self.shown() if shown is None else shown).items():
-            forward = self.model.flops_per_sequence(positions)
+            queries = self.objectives.corrupter.expected_queries(positions)
+            forward = self.model.flops_per_sequence(positions, queries)
             forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted)
             total += 3.0 * forward * rows
         return total

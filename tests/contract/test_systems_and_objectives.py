@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules import objectives
-from lightning_modules.batch import Example, Size
+from lightning_modules.batch import QUERY_STREAM, Example, Size
 from lightning_modules.config import ConfigError, diff
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.objectives.choosing import Spans
@@ -215,6 +215,7 @@ class TestObjective:
 
         example = corrupted(objective, make_tokens())
         settings = Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
+        settings = settings.but(query_stream=QUERY_STREAM in objective.needs)
         encoded, heads = settings.build(50)(example), objective.heads(SIZE)
         losses, counts = objective.loss(heads, encoded, example), objective.counts(example)
         assert losses.keys() == counts.keys()
