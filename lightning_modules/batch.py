@@ -4,10 +4,11 @@ Axes, in shape comments and type annotations everywhere::
 
     b  sequences in a batch             n  predictions (targets) in a batch
     t  positions of a sequence          d  hidden width
-    m  positions of it that are read    c  width of a head
-    s  positions attended to            e  embedding width
-    h  attention heads                  v  vocabulary
-                                        w  width of the states that heads read
+    m  positions of it that are read,   c  width of a head
+       or queries about them            e  embedding width
+    s  positions attended to            v  vocabulary
+    r  positions and queries            w  width of the states that heads read
+    h  attention heads
 
 A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numbers.
 The dataclasses are not frozen because Lightning moves batches between devices through them.
@@ -119,6 +120,22 @@ class Tokens(_Movable):
     following: Int[Tensor, " b"] | None = None  # the token after each row's last; None if it is not predicted
     context: int = 0  # the first positions, which are read and predict nothing
     going: Going | None = None  # None for rows that go on from no other batch
+    cls: Int[Tensor, " b"] | None = None  # the column of each row's [CLS] where it is not the first
+
+    def with_cls_last(self) -> Self:
+        """The same rows with their first piece, [CLS], behind their last one, as segment 2 (XLNet's released code)."""
+        column, last = torch.arange(self.ids.shape[1]), self.real.sum(1, keepdim=True) - 1
+        source = torch.where(column < last, column + 1, torch.where(column == last, 0, column))
+
+        def moved(values: Tensor) -> Tensor:
+            return values.gather(1, source)
+
+        tables = {name: moved(numbers) for name, numbers in self.tables.items()}
+        if "segment" in tables:
+            tables["segment"] = tables["segment"].masked_fill(column == last, 2)
+        marks = {name: moved(tags) for name, tags in self.marks.items()}
+        own = {"ids": moved(self.ids), "special": moved(self.special), "tables": tables, "marks": marks}
+        return replace(self, **own, cls=last[:, 0])
 
 
 @dataclass

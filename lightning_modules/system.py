@@ -53,6 +53,10 @@ class System(Settings):
         self._check_needs()
         self._check_directions()
         self._check_permutations()
+        if self.cls_last and self.model.get("segment_types") == 2:
+            raise ValueError(
+                "format.cls last makes [CLS] a third segment, and model.segment_types is 2: set it to 0, 1 or 3"
+            )
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
@@ -206,7 +210,9 @@ class System(Settings):
         return PretrainingData(
             data=self.data,
             format=self.format,
-            prepare=functools.partial(_prepare, (self.objectives,), targets_only=self.objectives.read_targets_only),
+            prepare=functools.partial(
+                _prepare, (self.objectives,), targets_only=self.objectives.read_targets_only, cls_last=self.cls_last
+            ),
             prepare_heldout=functools.partial(_prepare, (self.heldout_objective,), direction=self.looks),
             seed=self.data_seed(seed),
             steps=self.training.steps,
@@ -241,7 +247,13 @@ class System(Settings):
 
     def prepare_pairs(self) -> "Prepare":
         """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""
-        return functools.partial(_prepare, (self.heldout_objective, SentencePair()), direction=self.looks)
+        objectives = (self.heldout_objective, SentencePair())
+        return functools.partial(_prepare, objectives, direction=self.looks, cls_last=self.cls_last)
+
+    @property
+    def cls_last(self) -> bool:
+        """Whether [CLS] is the last piece of a row."""
+        return self.format.resolved().cls == "last"
 
     def parameters(self) -> int:
         """Number of trainable parameters of backbone and heads; tied tables count once."""
@@ -343,12 +355,13 @@ def _prepare(
     vocabulary: Vocabulary,
     direction: Direction = "both",
     targets_only: bool = False,
+    cls_last: bool = False,
 ) -> Example:
     """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers.
 
     With ``targets_only`` no other last states are read, as in a training step.
     """
-    example = Example.of(tokens)
+    example = Example.of(tokens.with_cls_last() if cls_last else tokens)
     example.visible = example.visible.toward(direction)
     for objective in objectives:
         example = objective.corrupt(example, draws, vocabulary)
