@@ -15,6 +15,7 @@ from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.objectives.permutation_lm import visible
 from lightning_modules.systems import SYSTEMS
 from tests.messages import naming
+from tests.parity.test_interop import MORE, TEXTS
 
 VOCAB, ROWS, LENGTH = 70, 3, 12
 SMALL = {
@@ -215,12 +216,11 @@ def test_a_run_that_is_no_xlnet_is_refused_by_its_knobs(changes, words):
 
 def test_a_run_is_exported_with_its_tokenizer(tmp_path):
     """[CLS] is last, padding stands on the left, and segments are numbered as here."""
-    settings = Tokenizer(kind="unigram", vocab_size=100, lowercase=False)
-    texts = ["the cat sees a Dog", "old birds hear the young ones", "walking talking parting"] * 5
+    settings = Tokenizer(kind="unigram", vocab_size=64, lowercase=False)
     path = tmp_path / "tokenizer.json"
-    path.write_text(train(settings, texts).to_str())
+    path.write_text(train(settings, (TEXTS + MORE) * 40).to_str())
     system = SYSTEMS["xlnet_base"].but(
-        **{"model.num_layers": 2, "model.hidden_size": 16, "model.num_heads": 2, "data.tokenizer.vocab_size": 100}
+        **{"model.num_layers": 2, "model.hidden_size": 16, "model.num_heads": 2, "data.tokenizer.vocab_size": 64}
     )
     module = system.build(0).eval()
     interop.write(interop.of_run(system, module.state_dict()), tmp_path / "folder", path)

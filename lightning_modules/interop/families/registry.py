@@ -39,7 +39,7 @@ def family_of(system: System) -> Family:
     family = next(family for family in reversed(FAMILIES.values()) if family.suits(system))
     heads = {"lm": {"transform": ("none",), "bias": (False,)}, "plm": {"transform": ("none",)}}
     head = heads.get(family.objective, {})
-    form = {f"model.{knob}": can for knob, can in (PLAIN | family.form).items()}
+    form = {f"model.{knob}": can for knob, can in {**PLAIN, **family.form}.items()}
     form |= {f"objectives.{family.objective}.{knob}": can for knob, can in head.items()}
     resolved = system.resolved()
     wrong = [
