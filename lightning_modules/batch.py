@@ -4,10 +4,11 @@ Axes, in shape comments and type annotations everywhere::
 
     b  sequences in a batch             n  predictions (targets) in a batch
     t  positions of a sequence          d  hidden width
-    m  positions of it that are read    c  width of a head
-    s  positions attended to            e  embedding width
-    h  attention heads                  v  vocabulary
-                                        w  width of the states that heads read
+    m  positions of it that are read,   c  width of a head
+       or queries about them            e  embedding width
+    s  positions attended to            v  vocabulary
+    r  positions and queries            w  width of the states that heads read
+    h  attention heads
 
 A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numbers.
 The dataclasses are not frozen because Lightning moves batches between devices through them.
@@ -30,7 +31,9 @@ STEP = {
     "next": 1,
     "previous": -1,
 }  # target -> step from predicting to predicted position; else 0
-WIDE_TABLE = "word embeddings as wide as its states"  # what a backbone may support and an objective need
+# what a backbone may support and an objective need
+WIDE_TABLE = "word embeddings as wide as its states"
+QUERY_STREAM = "query stream"
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
@@ -117,6 +120,22 @@ class Tokens(_Movable):
     following: Int[Tensor, " b"] | None = None  # the token after each row's last; None if it is not predicted
     context: int = 0  # the first positions, which are read and predict nothing
     going: Going | None = None  # None for rows that go on from no other batch
+    cls: Int[Tensor, " b"] | None = None  # the column of each row's [CLS] where it is not the first
+
+    def with_cls_last(self) -> Self:
+        """The same rows with their first piece, [CLS], behind their last one, as segment 2 (XLNet's released code)."""
+        column, last = torch.arange(self.ids.shape[1]), self.real.sum(1, keepdim=True) - 1
+        source = torch.where(column < last, column + 1, torch.where(column == last, 0, column))
+
+        def moved(values: Tensor) -> Tensor:
+            return values.gather(1, source)
+
+        tables = {name: moved(numbers) for name, numbers in self.tables.items()}
+        if "segment" in tables:
+            tables["segment"] = tables["segment"].masked_fill(column == last, 2)
+        marks = {name: moved(tags) for name, tags in self.marks.items()}
+        own = {"ids": moved(self.ids), "special": moved(self.special), "tables": tables, "marks": marks}
+        return replace(self, **own, cls=last[:, 0])
 
 
 @dataclass
@@ -144,10 +163,23 @@ class Target(_Movable):
     where: Int[Tensor, " n"]  # flat positions asked about; of an answer that is read from a whole row, its first
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
     read: Int[Tensor, "n k"] | None = None  # flat positions whose states answer; None means those at ``where``
+    asked: Int[Tensor, " n"] | None = None  # flat numbers of the queries that answer in place of states
 
     def count(self) -> float:
         """The number of predictions, the denominator of this target's mean loss."""
         return float(self.ids.numel())
+
+
+@dataclass
+class Queries(_Movable):
+    """Positions that a second stream is asked about: a row of states for each, which is not computed from its token.
+
+    A query attends to states of positions, and nothing attends to it (Yang et al. 2019, section 2.3). It sees no more
+    than the state at its position does.
+    """
+
+    where: Int[Tensor, "b m"]  # flat positions, each in its row; -1 for none
+    visible: Bool[Tensor, "b m t"]  # the positions of the row that each one sees
 
 
 @dataclass
@@ -168,6 +200,7 @@ class Example(_Movable):
     features: Float[Tensor, "b t k d"] | None = None  # precomputed layers of a frozen encoder; zero on padding
     read: Int[Tensor, "b m"] | None = None  # flat positions whose last states are read, -1 for none; None means all
     groups: Int[Tensor, "b t"] | None = None
+    queries: Queries | None = None
 
     @classmethod
     def of(cls, tokens: Tokens) -> "Example":
@@ -187,8 +220,9 @@ class Example(_Movable):
         It stays as it is where most positions are read: then full rows are as fast.
         """
         rows, length = self.inputs.ids.shape
-        reads = (target.where if target.read is None else target.read.flatten() for target in self.targets.values())
-        where = torch.cat([*reads]).unique()
+        told = [target for target in self.targets.values() if target.asked is None]
+        reads = (target.where if target.read is None else target.read.flatten() for target in told)
+        where = torch.cat([*reads, torch.zeros(0, dtype=torch.long)]).unique()
         row = where // length
         counts = torch.bincount(row, minlength=rows)
         most = max(1, int(counts.max()))
@@ -203,12 +237,13 @@ class Example(_Movable):
         """Refuses a batch that holds inputs beside its tokens which an encoder would ignore.
 
         Args:
-            supports: What the encoder supports; inputs are called ``<name> table`` and ``features``.
+            supports: What the encoder supports; inputs are called ``<name> table``, ``features`` and ``query stream``.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.
         """
         held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
+        held |= {QUERY_STREAM} if self.queries is not None else set()
         if ignored := sorted(held - supports):
             raise Unsupported(
                 f"this encoder does not read {', '.join(ignored)}, which the batch holds; "
@@ -235,10 +270,18 @@ class Encoded:
     last: Float[Tensor, "b t w"]  # as wide as the layers unless something else reads them, such as a BiLSTM
     table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied
     carry: Any = None
+    queries: Float[Tensor, "b m w"] | None = None  # the last states of the queries of an example that has any
 
     def at(self, where: Int[Tensor, " n"]) -> Float[Tensor, "n w"]:
         """The last states at flat positions."""
         return self.last.flatten(0, 1).index_select(0, where)
+
+    def answering(self, target: Target) -> Float[Tensor, "n w"]:
+        """The last states that answer a target which no other positions answer: of its queries, or at its positions."""
+        if target.asked is None:
+            return self.at(target.where)
+        assert self.queries is not None
+        return self.queries.flatten(0, 1).index_select(0, target.asked)
 
 
 @dataclass(frozen=True)

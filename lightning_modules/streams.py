@@ -24,7 +24,9 @@ def check(
         ValueError: Naming every knob that is in the way.
     """
     if form.kind == "stream":
-        wrong = [*_of_training(objectives, training), *_of_evaluation(model, form, evaluation)]
+        wrong = [*_of_training(model, objectives, training), *_of_evaluation(model, form, evaluation)]
+        if evaluation.context and objectives.lm is None:
+            wrong.append("evaluation.context is of models that predict next tokens (objectives.lm): set it to 0")
     else:
         wrong = [f"evaluation.{name} is of streams: leave it out" for name in evaluation.of_streams]
         if memory := getattr(model, "memory_length", 0):
@@ -34,13 +36,17 @@ def check(
         raise ValueError("; ".join(wrong))
 
 
-def _of_training(objectives: Objectives, training: Training) -> Iterator[str]:
+def _of_training(model: Backbone, objectives: Objectives, training: Training) -> Iterator[str]:
     lm = objectives.lm
-    if lm is None or lm.direction != "left_to_right":
-        told = f"objectives.lm.direction is {lm.direction}" if lm else "there is no objectives.lm"
+    if lm and lm.direction != "left_to_right":
         yield (
-            f"format.kind stream is read from the left, and each token predicts the next one, but {told}: set "
-            "objectives.lm.direction to left_to_right and other objectives to null, or choose another format.kind"
+            f"format.kind stream goes on to the right, but objectives.lm.direction is {lm.direction}: set it to "
+            "left_to_right, or choose another format.kind"
+        )
+    if lm is None and "direction both" not in model.supports:
+        yield (
+            "format.kind stream is read by objectives.lm from the left, or by other objectives from both sides: add "
+            "objectives.lm, or set model.direction to both"
         )
     if training.batch_by == "tokens":
         yield (

@@ -17,7 +17,7 @@ from lightning_modules import streams
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
-from lightning_modules.batch import Direction, Example, Tokens, Vocabulary
+from lightning_modules.batch import QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS
@@ -52,6 +52,12 @@ class System(Settings):
         self.model.check_length(self.format.sequence_length)
         self._check_needs()
         self._check_directions()
+        self._check_cutoffs()
+        self._check_permutations()
+        if self.cls_last and self.model.get("segment_types") == 2:
+            raise ValueError(
+                "format.cls last makes [CLS] a third segment, and model.segment_types is 2: set it to 0, 1 or 3"
+            )
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
@@ -98,19 +104,36 @@ class System(Settings):
 
     def _check_directions(self) -> None:
         """Checks that held-out text is looked at in a direction that the model has."""
-        lm, restricted = self.objectives.lm, self.evaluation.direction != "both"
-        if restricted and (lm is not None or ONE_SIDE not in self.model.supports):
+        masked, restricted = self.objectives.mlm is not None, self.evaluation.direction != "both"
+        if restricted and not (masked and ONE_SIDE in self.model.supports):
             raise ValueError(
                 f"evaluation.direction {self.evaluation.direction} restricts a masked transformer that sees both "
                 "sides; leave it at both for other models"
             )
-        vocab_size = self.data.tokenizer.vocab_size
+        if self.evaluation.words and not masked:
+            raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
+
+    def _check_cutoffs(self) -> None:
+        """Checks that every group of an adaptive softmax has pieces."""
+        lm, vocab_size = self.objectives.lm, self.data.tokenizer.vocab_size
         if lm is not None and max(lm.cutoffs, default=0) >= vocab_size:
             raise ValueError(
                 f"objectives.lm.cutoffs {list(lm.cutoffs)} must be below data.tokenizer.vocab_size {vocab_size}"
             )
-        if self.evaluation.words and lm is not None:
-            raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
+
+    def _check_permutations(self) -> None:
+        """Checks that every row has a token to predict, and that a query stream is asked something."""
+        plm, shortest = self.objectives.plm, min(length for length, _ in self.format.phases(self.training.steps))
+        if plm is None and QUERY_STREAM in self.model.supports:
+            raise ValueError(
+                "model.query_stream is asked by objectives.plm alone, and there is none: set model.query_stream to "
+                "false, or add the objective"
+            )
+        if plm is not None and plm.one_in > shortest:
+            raise ValueError(
+                f"objectives.plm.one_in {plm.one_in:g} leaves no target in {shortest} positions: lower it to at most "
+                f"{shortest}, or show longer sequences"
+            )
 
     def ancestor(self) -> Self | None:
         """The system whose weights initialise this one; None if training starts from random weights."""
@@ -196,7 +219,9 @@ class System(Settings):
         return PretrainingData(
             data=self.data,
             format=self.format,
-            prepare=functools.partial(_prepare, (self.objectives,), targets_only=self.objectives.read_targets_only),
+            prepare=functools.partial(
+                _prepare, (self.objectives,), targets_only=self.objectives.read_targets_only, cls_last=self.cls_last
+            ),
             prepare_heldout=functools.partial(_prepare, (self.heldout_objective,), direction=self.looks),
             seed=self.data_seed(seed),
             steps=self.training.steps,
@@ -231,7 +256,13 @@ class System(Settings):
 
     def prepare_pairs(self) -> "Prepare":
         """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""
-        return functools.partial(_prepare, (self.heldout_objective, SentencePair()), direction=self.looks)
+        objectives = (self.heldout_objective, SentencePair())
+        return functools.partial(_prepare, objectives, direction=self.looks, cls_last=self.cls_last)
+
+    @property
+    def cls_last(self) -> bool:
+        """Whether [CLS] is the last piece of a row."""
+        return self.format.resolved().cls == "last"
 
     def parameters(self) -> int:
         """Number of trainable parameters of backbone and heads; tied tables count once."""
@@ -297,7 +328,8 @@ class System(Settings):
         size = self.model.size(self.data.tokenizer.vocab_size)
         total = 0.0
         for positions, rows in (self.shown() if shown is None else shown).items():
-            forward = self.model.flops_per_sequence(positions)
+            queries = self.objectives.corrupter.expected_queries(positions)
+            forward = self.model.flops_per_sequence(positions, queries)
             forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted)
             total += 3.0 * forward * rows
         return total
@@ -332,12 +364,13 @@ def _prepare(
     vocabulary: Vocabulary,
     direction: Direction = "both",
     targets_only: bool = False,
+    cls_last: bool = False,
 ) -> Example:
     """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers.
 
     With ``targets_only`` no other last states are read, as in a training step.
     """
-    example = Example.of(tokens)
+    example = Example.of(tokens.with_cls_last() if cls_last else tokens)
     example.visible = example.visible.toward(direction)
     for objective in objectives:
         example = objective.corrupt(example, draws, vocabulary)

@@ -78,7 +78,7 @@ def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
     text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
     if form.kind == "stream":  # the length of its sequences is how it is read
         positions = form.sequence_length * system.evaluation.sequences_at_end
-        own = {"positions": positions, "rows": system.evaluation.rows, "frame": form.frame}
+        own = {"positions": positions, "rows": system.evaluation.rows, "frame": form.frame, "rate": text["rate"]}
         return {"data": text["data"], "kind": form.kind, "sentence_order": form.sentence_order} | own
     if metric.startswith(WORDS):
         return {name: text[name] for name in ("length", "rate")} | {

@@ -139,8 +139,13 @@ class Backbone(Settings, ABC):
         """
 
     @abstractmethod
-    def flops_per_sequence(self, length: int) -> float:
-        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations."""
+    def flops_per_sequence(self, length: int, queries: float = 0.0) -> float:
+        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations.
+
+        Args:
+            length: Positions.
+            queries: Rows of its query stream, if it has one.
+        """
 
     @property
     @abstractmethod

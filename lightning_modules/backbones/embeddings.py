@@ -1,8 +1,9 @@
 """The input of the layers: the sum of word, position and segment embeddings."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.batch import Example
@@ -67,19 +68,24 @@ class Embeddings(nn.Module):
 
     def forward(self, example: Example) -> Float[Tensor, "b t d"]:
         tokens = example.inputs
-        x = self.word(tokens.ids)
+        self.check_length(tokens.ids.shape[1])
+        return self.placed(self.word(tokens.ids), tokens.tables, tokens.positions)
+
+    def placed(
+        self, x: Float[Tensor, "b t e"], tables: Mapping[str, Int[Tensor, "b t"]], positions: Int[Tensor, "b t"] | None
+    ) -> Float[Tensor, "b t d"]:
+        """The input of the layers from vectors of words with these numbers in other tables and these positions."""
         if self.scale is not None:
             x = x * self.scale
         for name, table in self.tables.items():
             # Without ids for this table its first row is used throughout, as in BERT; a table of one row serves all
             # segments, as in RoBERTa's released checkpoints.
             assert isinstance(table, nn.Embedding)
-            numbered = name in tokens.tables and table.num_embeddings > 1
-            x = x + (table(tokens.tables[name]) if numbered else table.weight[0])
-        self.check_length(x.shape[1])
+            numbered = name in tables and table.num_embeddings > 1
+            x = x + (table(tables[name]) if numbered else table.weight[0])
         rows = self._rows
         if rows is not None:
-            x = x + (rows[: x.shape[1]] if tokens.positions is None else rows[tokens.positions])
+            x = x + (rows[: x.shape[1]] if positions is None else rows[positions])
         return self.projection(self.dropout(self.norm(x)))
 
     def check_length(self, length: int) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from lightning_modules.backbones.backbone import FIRST_SEES, ONE_SIDE, SEGMENTS, Backbone
-from lightning_modules.batch import WIDE_TABLE, Direction
+from lightning_modules.batch import QUERY_STREAM, WIDE_TABLE, Direction
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
 
@@ -80,6 +80,18 @@ class StackSettings(Backbone):
         "Transformer-XL's released code shows one less: it never reads the oldest.",
         neutral=False,
     )
+    segment_relation: bool = knob(
+        False,
+        "Scores have a term that says of a pair of positions whether both are of the same segment, with vectors of "
+        "each layer and head; what is remembered is of segment 0 (XLNet).",
+        neutral=False,
+    )
+    query_stream: bool = knob(
+        False,
+        "A second stream, whose states are asked about positions without knowing their tokens; all weights but one "
+        "vector are those of the first (XLNet). objectives.plm needs it.",
+        neutral=False,
+    )
     rotary_size: int | None = knob(
         None,
         "Rotary positions: dimensions of each head that are turned, an even number; by default all of them. A fixed "
@@ -147,6 +159,11 @@ class StackSettings(Backbone):
             )
         self._check_rotary()
         self._check_memory()
+        if self.query_stream and self.direction != "both":
+            raise ValueError(
+                f"query_stream is of models that read both sides: set direction to both, not {self.direction}, or "
+                "query_stream to false"
+            )
         if self.num_layers % self.stacks:
             raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
         if self.sharing_groups > self.depth:
@@ -272,7 +289,8 @@ class StackSettings(Backbone):
         first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
         sides = frozenset({ONE_SIDE}) if self.direction in ("both", "two_way") else frozenset()
         wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
-        return first | sides | wide | {f"direction {self.direction}", SEGMENTS}
+        asked = frozenset({QUERY_STREAM}) if self.query_stream else frozenset()
+        return first | sides | wide | asked | {f"direction {self.direction}", SEGMENTS}
 
     @property
     def described(self) -> str:
@@ -311,10 +329,10 @@ class StackSettings(Backbone):
         above = range(count, self.depth)
         return any(first < count for layer in above for first in stack.owners(layer).values())
 
-    def flops_per_sequence(self, length: int) -> float:
-        """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations.
+    def flops_per_sequence(self, length: int, queries: float = 0.0) -> float:
+        """See `Backbone.flops_per_sequence`. A memory is counted as full.
 
-        A memory is counted as full. The projection of distances, one for all sequences of a batch, is left out.
+        The projection of distances, one for all sequences of a batch, is left out.
         """
         d, f, memory = self.hidden_size, self.inner_size, self.memory_length
         e = None if self.embedding_size == d else self.embedding_size
@@ -323,9 +341,13 @@ class StackSettings(Backbone):
         if self.positions in BY_DISTANCE:
             ahead = {"left_to_right": 0, "two_way": 0.5}.get(self.direction, 1)  # of two stacks, one looks ahead
             per_token += 2 * d * (attended + ahead * (length - 1))
+        per_token += 4 * d * self.segment_relation
         projected = 0 if e is None else 2 * e * d
         remembered = 4 * memory * d * d  # keys and values
-        return float(length * (self.num_layers * per_token + projected) + self.num_layers * remembered)
+        per_query = self.num_layers * (per_token - 4 * d * d) + projected  # it has no key and no value
+        return float(
+            length * (self.num_layers * per_token + projected) + self.num_layers * remembered + queries * per_query
+        )
 
 
 def _default_heads(hidden_size: int) -> int:

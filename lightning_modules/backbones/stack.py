@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import BY_DISTANCE, StackSettings
-from lightning_modules.batch import Direction, Encoded, Example, Unsupported
+from lightning_modules.batch import Direction, Encoded, Example, Tokens, Unsupported
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
 from lightning_modules.layers.carried import Carry, Past
@@ -20,7 +20,8 @@ from lightning_modules.layers.distances import Distances, QueryBiases, waves
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.memory import Memory, Remembering
 from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
-from lightning_modules.layers.relative import LearnedRelation, ProjectedRelation, Relation
+from lightning_modules.layers.query_stream import Asked
+from lightning_modules.layers.relative import LearnedRelation, ProjectedRelation, Relation, SegmentRelation
 from lightning_modules.layers.rotary import Rotation, rotation
 from lightning_modules.layers.scene import Scene
 
@@ -88,6 +89,9 @@ def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
         settings.attention_dropout,
         biases=settings.attention_biases,
         relation=_relation(settings),
+        segments=SegmentRelation(settings.heads, settings.hidden_size // settings.heads)
+        if settings.segment_relation
+        else None,
     )
     return SubLayer(attention, settings)
 
@@ -150,7 +154,11 @@ class TransformerEncoder(BackboneModule):
         self.by_distance = settings.positions in BY_DISTANCE
         self.waves_dropout = Dropout(settings.embedding_dropout) if settings.positions == "relative" else None
         self.query_biases = _query_biases(settings) if settings.query_biases == "shared" else None
+        self.by_segment = settings.segment_relation
+        self.query = nn.Parameter(torch.empty(settings.table_width)) if settings.query_stream else None
         self.apply(lambda module: initialise(module, settings.init, settings.init_std))
+        if self.query is not None:
+            _draw(self.query, settings.init, settings.init_std)
         self._rescale(settings)
 
     @torch.no_grad()
@@ -187,9 +195,9 @@ class TransformerEncoder(BackboneModule):
         elif carry is not None:
             before = self._past(carry, example)
             example = replace(example, inputs=replace(example.inputs, positions=before.place))
-        layers, last = self.above(self.embeddings(example), example, before)
+        layers, last, queries = self.above(self.embeddings(example), example, before)
         handed = None if before is None else before.carry()
-        return Encoded(layers=layers, last=last, table=self.table, carry=handed)
+        return Encoded(layers=layers, last=last, table=self.table, carry=handed, queries=queries)
 
     def _past(self, carry: Carry | tuple[()], example: Example) -> Past:
         if not self.carries:
@@ -200,29 +208,52 @@ class TransformerEncoder(BackboneModule):
 
     def above(
         self, x: Float[Tensor, "b t d"], example: Example, before: _Before = None
-    ) -> tuple[list[Tensor], Float[Tensor, "b t d"]]:
-        """The layers over the output of the embeddings, and the last states.
+    ) -> tuple[list[Tensor], Float[Tensor, "b t d"], Float[Tensor, "b m d"] | None]:
+        """The layers over the output of the embeddings, the last states, and those of queries.
 
         Where not all of the last states are read, the last layer is computed at those that are and is not in the list.
         Of the other positions it needs keys and values, which spares most of its work.
         """
-        scene, length, layers = self._scene(example, x, before), x.shape[1], [x]
+        length, layers, wanted = x.shape[1], [x], example.read
+        asked = None if example.queries is None else Asked(example.queries, length)
+        scene = self._scene(example, x, before, asked)
+        if asked is not None:
+            wanted = None if example.read is None else asked.rows(example.read)
+            x = torch.cat([x, self._queries(example.inputs, asked)], 1)
         for layer, owners in enumerate(self.owners):
-            read = example.read if layer == len(self.owners) - 1 else None
-            context = before.context(x) if isinstance(before, Remembering) else None
+            read = wanted if layer == len(self.owners) - 1 else None
+            context = self._context(x[:, :length], before, asked)
             past = before.layers[layer] if isinstance(before, Past) else None
             x = self._sub_layer(owners, "attention")(x, scene, past, context=context, read=read)
             x = self._sub_layer(owners, "ffn")(x)
-            layers += [x] if read is None else []
-        last = x if self.final_norm is None else self.final_norm(x)
-        return layers, last if example.read is None else states_back(last, example.read, length)
+            layers += [x[:, :length]] if read is None else []
+        last, queries = x if self.final_norm is None else self.final_norm(x), None
+        if asked is not None:
+            last, queries = last.split([last.shape[1] - asked.column.shape[1], asked.column.shape[1]], 1)
+        return layers, last if example.read is None else states_back(last, example.read, length), queries
+
+    def _queries(self, tokens: Tokens, asked: Asked) -> Float[Tensor, "b m d"]:
+        """The first states of queries: as if one word, which is learned, stood at each of their positions."""
+        assert self.query is not None
+        tables = {name: ids.gather(1, asked.column) for name, ids in tokens.tables.items()}
+        positions = asked.column if tokens.positions is None else tokens.positions.gather(1, asked.column)
+        word = self.query.expand(*asked.column.shape, -1)
+        return self.embeddings.placed(word, tables, positions)
+
+    def _context(
+        self, x: Float[Tensor, "b t d"], before: _Before, asked: Asked | None
+    ) -> Float[Tensor, "b s d"] | None:
+        """What the rows of the next layer attend to; None if they attend to each other."""
+        if isinstance(before, Remembering):
+            return before.context(x)
+        return None if asked is None else x
 
     def _sub_layer(self, owners: dict[str, int], kind: str) -> nn.Module:
         block = self.blocks[owners[kind]]
         assert isinstance(block, nn.ModuleDict)
         return block[kind]
 
-    def _scene(self, example: Example, x: Float[Tensor, "b t d"], before: _Before) -> Scene:
+    def _scene(self, example: Example, x: Float[Tensor, "b t d"], before: _Before, asked: Asked | None) -> Scene:
         """What every layer shares, computed once in the precision that attention runs in."""
         if before is None:
             place = attended = _positions(example, x)
@@ -233,18 +264,35 @@ class TransformerEncoder(BackboneModule):
             reach = before.reach if isinstance(before, Remembering) else self.memory_length
             near = (place[:, :, None] - attended[:, None] <= reach)[:, None]
             mask = near if mask is None else mask & near
+        distances, apart = self._distances(example, before, place, attended), self._apart(example, attended, asked)
+        if asked is not None:
+            place, mask = asked.behind(place), asked.mask(mask, attended.shape[1])
+            distances = None if distances is None else distances.also_at(asked.queries.where, asked.length)
         bias = None if self.bias is None else self.bias(place, self.slopes, attended)
         turn = self._rotation(place, x)
-        turned = self._rotation(attended, x) if isinstance(before, Remembering) else turn
-        distances = self._distances(example, before, place, attended)
-        return Scene(
+        turned = turn if asked is None and not isinstance(before, Remembering) else self._rotation(attended, x)
+        scene = Scene(
             bias=attention_bias(mask, bias, _precision(x)),
             turn=turn,
             turned=turned,
             distances=distances,
             waves=self._waves(distances, x),
             biases=self.query_biases,
+            apart=apart,
         )
+        return scene if asked is None else asked.opened(scene)
+
+    def _apart(
+        self, example: Example, attended: Int[Tensor, "#b s"], asked: Asked | None
+    ) -> Bool[Tensor, "#b 1 t s"] | None:
+        """Which pairs of positions are of two segments; what is remembered is of segment 0."""
+        if not self.by_segment:
+            return None
+        tokens = example.inputs
+        own = tokens.tables.get("segment", torch.zeros_like(tokens.ids))
+        every = torch.cat([own.new_zeros(len(own), attended.shape[1] - own.shape[1]), own], 1)
+        asking = own if asked is None else asked.behind(own)
+        return (asking[:, :, None] != every[:, None])[:, None]
 
     def _distances(
         self, example: Example, before: _Before, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]
@@ -272,7 +320,7 @@ class TransformerEncoder(BackboneModule):
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
-        if name.startswith("embeddings."):
+        if name.startswith("embeddings.") or name == "query":
             return 0
         if name.startswith("query_biases."):
             return 1
@@ -297,9 +345,9 @@ def initialise(module: nn.Module, kind: str, std: float) -> None:
         _draw(module.weight, kind, std)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
-    if isinstance(module, QueryBiases):
-        for bias in module.parameters():
-            _draw(bias, kind, std)
+    if isinstance(module, (QueryBiases, SegmentRelation)):
+        for weight in module.parameters(recurse=False):
+            _draw(weight, kind, std)
     if isinstance(module, LearnedRelation):
         _draw(module.table, kind, std)
 

@@ -40,8 +40,8 @@ class TwoWayEncoder(BackboneModule):
             raise Unsupported("a model with direction 'two_way' has no carry: what it read changes with more text")
         x = self.embeddings(example)
         ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
-        layers = [torch.cat(both, -1) for both in zip(*(layers for layers, _ in ways), strict=True)]
-        last, table = torch.cat([last for _, last in ways], -1), self.table
+        layers = [torch.cat(both, -1) for both in zip(*(layers for layers, _, _ in ways), strict=True)]
+        last, table = torch.cat([last for _, last, _ in ways], -1), self.table
         return Encoded(layers=layers, last=last, table=table)
 
     def depth(self, name: str) -> int:

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save
@@ -17,6 +17,7 @@ from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import (
     CLASSIFIER,
     MLM,
+    PLM,
     POOLER,
     POSITION,
     SEGMENT,
@@ -26,14 +27,19 @@ from lightning_modules.interop.families import (
 )
 from lightning_modules.interop.families.family import transformer
 from lightning_modules.interop.folder import CONFIG, WEIGHTS, Tensors, json_object, tensors
-from lightning_modules.interop.own_tokenizer import write_tokenizer
+from lightning_modules.interop.own_tokenizer import Frame, write_tokenizer
 from lightning_modules.system import System
 
 if TYPE_CHECKING:
     from lightning_modules.training.pretrain import Pretrain
 
 _MOST_NAMED = 12  # bad tensors that an error lists
-_PARTS = {MLM: "masked-LM head", POOLER: "pooler", CLASSIFIER: "classifier of segment pairs"}
+_PARTS = {
+    MLM: "masked-LM head",
+    PLM: "permutation-LM head",
+    POOLER: "pooler",
+    CLASSIFIER: "classifier of segment pairs",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +98,10 @@ def read(folder: str | Path) -> Checkpoint:
         def get(name: str) -> Tensor:
             return stored[names[name]]
 
-        weights = {ours: _joined(ours, map(get, theirs), family, pad) for ours, (theirs, _) in expected_weights.items()}
+        weights = {
+            ours: _joined(ours, map(get, theirs), shape, family, pad)
+            for ours, (theirs, shape) in expected_weights.items()
+        }
         _check_ties(family, {name: get(name) for name in names if _is_output(name)}, weights)
         if family.factorised and system.model.embedding_size == system.model.hidden_size:
             _check_identity(*map(get, _projection(family)))
@@ -141,9 +150,7 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
             continue
         if ours == POSITION:
             tensor = torch.cat([tensor.new_zeros(family.offset(checkpoint.pad), tensor.shape[1]), tensor])
-        theirs = family.theirs(ours, model)
-        tensor = tensor.T if family.turned(ours) else tensor
-        spelled |= dict(zip(theirs, tensor.chunk(len(theirs)), strict=True))
+        spelled |= family.stored(ours, tensor, model)
     width, segments = model.embedding_size or model.hidden_size, model.segment_types
     if not segments and family.segment_types:
         segments = family.segment_types
@@ -154,12 +161,14 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
         spelled |= {weight: torch.eye(width), bias: torch.zeros(width)}
     both, mlm, encoder = family.architectures
     has = {part for part in _PARTS if any(ours.startswith(part) for ours in checkpoint.weights)}
-    chosen = (both if both and CLASSIFIER in has else mlm) if MLM in has else encoder
+    chosen = (both if both and CLASSIFIER in has else mlm) if {MLM, PLM} & has else encoder
     config = {"architectures": [chosen], **family.config(system, checkpoint.pad, segments, checkpoint.end)}
     data = save({name: tensor.float().contiguous() for name, tensor in spelled.items()}, metadata={"format": "pt"})
     if tokenizer is not None:
         framed = system.format.frame == "cls_sep"
-        write_tokenizer(folder, tokenizer, system.data.tokenizer, model.max_positions, segments, framed=framed)
+        longest = model.max_positions or system.format.sequence_length
+        frame: Frame = "ends" if not framed else "cls_last" if system.cls_last else "cls_first"
+        write_tokenizer(folder, tokenizer, system.data.tokenizer, longest, segments, frame)
     write_atomically(folder / WEIGHTS, lambda file: file.write(data))
     content = json.dumps(config, indent=2, sort_keys=True) + "\n"
     write_atomically(folder / CONFIG, lambda file: file.write(content.encode()))
@@ -212,9 +221,8 @@ def _compare(
     """Compares names and shapes with those of the configuration."""
     expected = {}
     for ours, (theirs, (rows, *rest)) in expected_weights.items():
-        rows = rows + family.offset(pad) if ours == POSITION else rows // len(theirs)
-        shape = (rows, *rest)
-        expected |= dict.fromkeys(theirs, shape[::-1] if family.turned(ours) else shape)
+        rows += family.offset(pad) if ours == POSITION else 0
+        expected |= dict.fromkeys(theirs, family.shape(ours, (rows, *rest), transformer(system)))
     if family.factorised and system.model.embedding_size == system.model.hidden_size:
         weight, bias = _projection(family)
         expected |= {weight: (system.model.hidden_size,) * 2, bias: (system.model.hidden_size,)}
@@ -246,21 +254,21 @@ def _is_ignored(name: str, family: Family) -> bool:
 
 def _is_output(name: str) -> bool:
     """Whether a tensor is the output layer, which is tied."""
-    return ".decoder." in name or name == "lm_head.weight"
+    return ".decoder." in name or name in ("lm_head.weight", "lm_loss.weight")
 
 
-def _joined(ours: str, theirs: Any, family: Family, pad: int) -> Tensor:
-    joined = torch.cat(list(theirs))
-    joined = joined.T.contiguous() if family.turned(ours) else joined
+def _joined(ours: str, theirs: Iterable[Tensor], shape: tuple[int, ...], family: Family, pad: int) -> Tensor:
+    joined = family.joined(ours, theirs, shape)
     return joined[family.offset(pad) :].clone() if ours == POSITION else joined
 
 
 def _check_ties(family: Family, decoder: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
     """Checks that the output layer is the word table, as in our models."""
     tied = {"weight": weights["backbone.embeddings.word.weight"], "bias": weights.get(f"{MLM}.bias")}
+    heads = family.heads.get(MLM, ("lm_head", "lm_loss"))
     for name, tensor in decoder.items():
         ours = tied[name.rpartition(".")[2]]
-        if name.startswith(family.heads.get(MLM, "lm_head")) and (ours is None or not torch.equal(ours, tensor)):
+        if name.startswith(heads) and (ours is None or not torch.equal(ours, tensor)):
             raise ConfigError(
                 [f"{WEIGHTS}: {name} is not tied (tie_word_embeddings); other output layers are unsupported"]
             )

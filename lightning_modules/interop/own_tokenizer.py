@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tokenizers
@@ -28,6 +28,8 @@ from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import FAMILIES
 from lightning_modules.interop.folder import json_object, text
 from lightning_modules.places import cache
+
+Frame = Literal["cls_first", "cls_last", "ends"]  # of the texts that a written tokenizer makes
 
 _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT
 
@@ -242,7 +244,7 @@ def _cached(content: str) -> Path:
 
 
 def write_tokenizer(
-    folder: Path, path: Path, settings: Tokenizer, max_positions: int, segment_types: int, *, framed: bool = True
+    folder: Path, path: Path, settings: Tokenizer, max_positions: int, segment_types: int, frame: Frame = "cls_first"
 ) -> None:
     """Writes one of our tokenizers for ``transformers``, with special pieces and layout.
 
@@ -252,26 +254,29 @@ def write_tokenizer(
         settings: Its settings.
         max_positions: Rows of the position table.
         segment_types: Rows of the segment table; with one row, both texts of a pair use it.
-        framed: Whether ``[CLS]`` stands before a text and ``[SEP]`` after it; else ``[SEP]`` is the end of a document,
-            which is also where a text begins.
+        frame: ``[CLS]`` stands before a text and ``[SEP]`` after it, or both after it, or ``[SEP]`` is the end of a
+            document, which is also where a text begins.
     """
     fast, specials = tokenizers.Tokenizer.from_file(str(path)), FAMILIES["bert"].specials
     ids = {piece: fast.token_to_id(piece) for piece in specials.values()}
     fast.add_special_tokens(list(ids))
-    second = int(segment_types > 1)
+    second = int(segment_types > 1 or frame == "cls_last")
     cls, sep = specials["cls"], specials["sep"]
-    if framed:
+    if frame != "ends":
+        first, last = (f"{cls} ", "") if frame == "cls_first" else ("", f" {cls}:2")
         fast.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A {sep}",
-            pair=f"{cls} $A {sep} $B:{second} {sep}:{second}",
+            single=f"{first}$A {sep}{last}",
+            pair=f"{first}$A {sep} $B:{second} {sep}:{second}{last}",
             special_tokens=[(piece, ids[piece]) for piece in (cls, sep)],
         )
     _write(folder / "tokenizer.json", fast.to_str(pretty=True))
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_positions}
-    if settings.kind == "unigram" and second:
+    if frame == "cls_last":
+        config["padding_side"] = "left"  # heads of XLNet read the last position
+    elif settings.kind == "unigram" and second:
         config |= {"tokenizer_class": "AlbertTokenizer", "keep_accents": not settings.lowercase}
     config |= {f"{name}_token": piece for name, piece in specials.items()} | {"do_lower_case": settings.lowercase}
-    config |= {} if framed else {"bos_token": sep, "eos_token": sep}
+    config |= {"bos_token": sep, "eos_token": sep} if frame == "ends" else {}
     config["model_input_names"] = ["input_ids", *["token_type_ids"] * second, "attention_mask"]
     _write(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
     if settings.kind == "wordpiece":

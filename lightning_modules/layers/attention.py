@@ -14,7 +14,7 @@ from lightning_modules.layers.carried import Growing
 from lightning_modules.layers.chosen import states_at
 from lightning_modules.layers.dropout import drop
 from lightning_modules.layers.heads import in_heads
-from lightning_modules.layers.relative import Relation
+from lightning_modules.layers.relative import Relation, SegmentRelation
 from lightning_modules.layers.scene import ALONE, Scene
 
 
@@ -116,12 +116,13 @@ class MultiHeadAttention(nn.Module):
         *,
         biases: bool = True,
         relation: Relation | None = None,
+        segments: SegmentRelation | None = None,
     ) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         self.qkv = nn.Linear(hidden_size, 3 * hidden_size, bias=biases)
         self.output = nn.Linear(hidden_size, hidden_size, bias=biases)
-        self.relation = relation
+        self.relation, self.segments = relation, segments
 
     def forward(
         self,
@@ -147,6 +148,8 @@ class MultiHeadAttention(nn.Module):
             k, v = past(k, v)
         q, bias = self.biased(q, scene)
         mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)
+        if scene.blind is not None:
+            mixed = mixed.masked_fill(scene.blind, 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def queries_keys_values(
@@ -176,7 +179,11 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "#b #h t s"] | None]:
         """The queries as they meet the keys, and what is added to their scores."""
         bias = None if scene.bias is None else scene.bias.to(q.dtype)
-        if self.relation is None:
-            return q, bias
-        q, terms = self.relation(q, scene)
-        return q, terms if bias is None else terms + bias
+        asking = q
+        if self.relation is not None:
+            asking, terms = self.relation(q, scene)
+            bias = terms if bias is None else terms + bias
+        if self.segments is not None:
+            terms = self.segments(q, scene)
+            bias = terms if bias is None else terms + bias
+        return asking, bias

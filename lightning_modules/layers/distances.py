@@ -19,11 +19,13 @@ class Distances:
         each: All distances that there are, in descending steps of one; a clamped one stands for those beyond it.
         size: Positions attended to.
         place: Which of them a pair of positions has; None where both are numbered without gaps and end together.
+        beyond: The same of rows behind those of the positions that attend.
     """
 
     each: Int[Tensor, " n"]
     size: int
     place: Int[Tensor, "#b 1 t s"] | None = None
+    beyond: Int[Tensor, "b 1 m s"] | None = None
 
     @classmethod
     def between(
@@ -51,22 +53,37 @@ class Distances:
 
     def at(self, read: Int[Tensor, "b m"], length: int) -> "Distances":
         """The distances of flat positions, of ``length`` in a row."""
-        place = self.place
-        if place is None:
-            row = torch.arange(length, device=read.device)[:, None]
-            column = torch.arange(self.size, device=read.device)
-            place = (length - 1 - row + column).clamp(max=len(self.each) - 1)[None, None]
-        return replace(self, place=rows_at(place, read))
+        if self.beyond is None:
+            return replace(self, place=rows_at(self._places(length), read))
+        own = self._places(length - self.beyond.shape[2]).expand(len(self.beyond), -1, -1, -1)
+        return replace(self, place=rows_at(torch.cat([own, self.beyond], 2), read), beyond=None)
+
+    def also_at(self, read: Int[Tensor, "b m"], length: int) -> "Distances":
+        """These distances and, behind them, those of flat positions once more."""
+        return replace(self, beyond=rows_at(self._places(length), read))
+
+    def _places(self, length: int) -> Int[Tensor, "#b 1 t s"]:
+        """Which distance each pair has."""
+        if self.place is not None:
+            return self.place
+        row = torch.arange(length, device=self.each.device)[:, None]
+        column = torch.arange(self.size, device=self.each.device)
+        return (length - 1 - row + column).clamp(max=len(self.each) - 1)[None, None]
 
     def pick(self, terms: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t s"]:
         """The term of each pair, from those of each position and distance.
 
         Where a direction hides a pair, any finite number may stand.
         """
-        if self.place is None:
-            return skewed(terms, self.size)
-        b, h, t, _ = terms.shape
-        return terms.gather(3, self.place.expand(b, h, t, self.size))
+        behind = 0 if self.beyond is None else self.beyond.shape[2]
+        own, more = terms.split([terms.shape[2] - behind, behind], 2)
+        picked = skewed(own, self.size) if self.place is None else _gathered(own, self.place)
+        return picked if self.beyond is None else torch.cat([picked, _gathered(more, self.beyond)], 2)
+
+
+def _gathered(terms: Float[Tensor, "b h t n"], place: Int[Tensor, "#b 1 t s"]) -> Float[Tensor, "b h t s"]:
+    b, h, t, _ = terms.shape
+    return terms.gather(3, place.expand(b, h, t, -1))
 
 
 def _range(high: int, low: int, clamp: int, device: torch.device) -> Int[Tensor, " n"]:

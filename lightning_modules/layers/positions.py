@@ -33,7 +33,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " h"]:
 
 
 def linear_bias(
-    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "b s"] | None = None
+    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "#b s"] | None = None
 ) -> Float[Tensor, "b h t s"]:
     """Symmetric ALiBi for encoders: minus slope times distance, in both directions.
 
@@ -61,7 +61,7 @@ def sided_slopes(num_heads: int, direction: Direction = "both") -> Float[Tensor,
 
 
 def sided_linear_bias(
-    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "b s"] | None = None
+    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "#b s"] | None = None
 ) -> Float[Tensor, "b h t s"]:
     """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
 

@@ -71,6 +71,26 @@ class ProjectedRelation(Relation):
         return torch.einsum("bhtc,nhc->bhtn", q + v, keys.to(q.dtype))
 
 
+class SegmentRelation(nn.Module):
+    """``(q_i + w) s`` with one s for positions of the same segment and one for others (Yang et al. 2019, section 2.5).
+
+    Which segments they are has no effect, so that a model of two segments reads more. w and both s are of each layer
+    and head, and the term is divided as scores are.
+    """
+
+    def __init__(self, num_heads: int, head_size: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.empty(num_heads, 1, head_size))
+        self.s = nn.Parameter(torch.empty(2, num_heads, head_size))
+
+    def forward(self, q: Float[Tensor, "b h t c"], scene: Scene) -> Float[Tensor, "b h t s"]:
+        """What is added to the scores of queries."""
+        assert scene.apart is not None
+        asking = (q + self.w.to(q.dtype)) * q.shape[3] ** -0.5
+        same, different = torch.einsum("bhtc,xhc->xbht", asking, self.s.to(q.dtype))[..., None]
+        return torch.where(scene.apart, different, same)
+
+
 class LearnedRelation(Relation):
     """A learned vector and number of each distance, up to a farthest one that stands for all beyond it: Shaw et al."""
 

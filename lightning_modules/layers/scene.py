@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_modules.layers.chosen import rows_at
@@ -21,6 +21,8 @@ class Scene:
         distances: What layers that attend by distance read.
         waves: The sinusoids of these distances.
         biases: The query biases that all layers share.
+        apart: Whether a pair of positions is of two segments.
+        blind: Which rows see nothing, so that nothing is mixed for them; None where each sees something.
     """
 
     bias: Float[Tensor, "#b #h t s"] | None = None
@@ -29,6 +31,8 @@ class Scene:
     distances: Distances | None = None
     waves: Float[Tensor, "n d"] | None = None
     biases: QueryBiases | None = None
+    apart: Bool[Tensor, "#b 1 t s"] | None = None
+    blind: Bool[Tensor, "#b #h t 1"] | None = None
 
     def at(self, read: Int[Tensor, "b m"], length: int) -> "Scene":
         """The scene of the queries at flat positions, of ``length`` in a row; keys stay."""
@@ -37,6 +41,8 @@ class Scene:
             bias=None if self.bias is None else rows_at(self.bias, read),
             turn=None if self.turn is None else self.turn.at(read),
             distances=None if self.distances is None else self.distances.at(read, length),
+            apart=None if self.apart is None else rows_at(self.apart, read),
+            blind=None if self.blind is None else rows_at(self.blind, read),
         )
 
 

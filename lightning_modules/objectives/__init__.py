@@ -17,11 +17,12 @@ from lightning_modules.objectives.language_model import LanguageModel
 from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking
 from lightning_modules.objectives.objective import Objective, own_heads
+from lightning_modules.objectives.permutation_lm import PermutationLM
 from lightning_modules.objectives.sentence_pair import SentencePair
 from lightning_modules.objectives.span_boundary import SpanBoundary
 
-__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "SentencePair", "SpanBoundary",
-           "own_heads"]  # fmt: skip
+__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "PermutationLM", "SentencePair",
+           "SpanBoundary", "own_heads"]  # fmt: skip
 
 
 class Objectives(Settings):
@@ -35,6 +36,7 @@ class Objectives(Settings):
         None, "Language modelling in one direction, or in both by separate stacks.", neutral=None
     )
 
+    plm: PermutationLM | None = knob(None, "Permutation language modelling.", neutral=None)
     sbo: SpanBoundary | None = knob(
         None, "Span boundary objective: predict hidden spans from the pieces beside them.", neutral=None
     )

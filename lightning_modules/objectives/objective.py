@@ -98,6 +98,10 @@ class Objective(Settings, ABC):
         """
         return self.expected_hidden(length)
 
+    def expected_queries(self, length: int) -> float:
+        """Expected rows of a full sequence in the query stream of an objective that corrupts and needs one."""
+        return 0.0
+
     def flops_per_hidden(self, size: Size) -> float:
         """Multiply-adds x 2 of the head's forward pass for each position that another objective hides."""
         return 0.0

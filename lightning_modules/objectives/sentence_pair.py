@@ -34,7 +34,7 @@ class PairHead(nn.Module):
 
 
 class SentencePair(Objective):
-    """Classify pairs of segments from the first position: they follow each other (0) or not (1)."""
+    """Classify pairs of segments from [CLS]: they follow each other (0) or not (1)."""
 
     corrupts: ClassVar[bool] = False
     reads_targets_only: ClassVar[bool] = True
@@ -49,9 +49,11 @@ class SentencePair(Objective):
         return nn.ModuleDict({"pair": PairHead(size)})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """Adds the target ``sentence`` at the first position of each row; the input is unchanged."""
-        rows, length = example.inputs.ids.shape
-        target = Target(where=torch.arange(rows) * length, ids=example.inputs.labels["sentence"])
+        """Adds the target ``sentence`` at each row's [CLS]; the input is unchanged."""
+        tokens = example.inputs
+        rows, length = tokens.ids.shape
+        where = torch.arange(rows) * length + (0 if tokens.cls is None else tokens.cls)
+        target = Target(where=where, ids=tokens.labels["sentence"])
         return replace(example, targets=example.targets | {"sentence": target})
 
     def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Float[Tensor, "b 2"]:

@@ -10,6 +10,7 @@ from lightning_modules.systems.mask15 import MASK15_LARGE
 from lightning_modules.systems.roberta import ROBERTA_BASE, ROBERTA_LARGE
 from lightning_modules.systems.spanbert import SPANBERT_BASE, SPANBERT_LARGE
 from lightning_modules.systems.transformer_xl import TRANSFORMER_XL_BASE
+from lightning_modules.systems.xlnet import XLNET_BASE, XLNET_LARGE
 
 SYSTEMS: dict[str, System] = {
     "bert_tiny": BERT_TINY,
@@ -31,6 +32,8 @@ SYSTEMS: dict[str, System] = {
     "gpt2": GPT2,
     "gpt2_medium": GPT2_MEDIUM,
     "transformer_xl_base": TRANSFORMER_XL_BASE,
+    "xlnet_base": XLNET_BASE,
+    "xlnet_large": XLNET_LARGE,
 }
 
 __all__ = [
@@ -54,4 +57,6 @@ __all__ = [
     "SPANBERT_LARGE",
     "SYSTEMS",
     "TRANSFORMER_XL_BASE",
+    "XLNET_BASE",
+    "XLNET_LARGE",
 ]

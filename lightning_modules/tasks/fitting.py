@@ -19,7 +19,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         ConfigError: With every problem, its path below ``finetuning``.
     """
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
-    wrong += [_language_model(system, settings), _transferred(system, settings)]
+    wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
         raise ConfigError(found)
 
@@ -32,6 +32,16 @@ def _layout(task: str, settings: FineTuning) -> tuple[str, str] | None:
     return "layout", (
         f"{task} is answered from single positions, which {settings.layout} has no rows for ({row}); its rows are "
         f"{' or '.join(sorted(shape.layouts))}: set finetuning.{task}.layout to it, or leave out {task}"
+    )
+
+
+def _segments(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    rows, needed = system.model.get("segment_types"), LAYOUTS[settings.layout].segments
+    if rows < 2 or rows >= needed:
+        return None
+    return "layout", (
+        f"{settings.layout} numbers {needed} segments, and model.segment_types is {rows}: pretrain with 0, 1 or "
+        f"{needed}, or choose another layout"
     )
 
 

@@ -85,6 +85,13 @@ _GPT: dict[str, Any] = _settings(
     pooler=False,
     **{"schedule.warmup_fraction": 0.002, "schedule.decay_origin": "zero", "optimizer.eps": 1e-8},
 )
+
+
+def _xlnet(rate: float, batch: int, steps: int, warmup: int, length: int) -> dict[str, Any]:
+    adam = {"optimizer.eps": 1e-6, "optimizer.weight_decay": 0.0, "schedule.warmup_fraction": warmup / steps}
+    return _settings(rate, batch, steps=steps, max_length=length, layout="cls_last", **adam)
+
+
 _STABLE = {"epochs": 20, "schedule.warmup_fraction": 0.1, "optimizer.bias_correction": True}
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -145,6 +152,15 @@ PROTOCOLS: dict[str, Protocol] = {
             "": _spanbert(10),
             "cola": _spanbert(4),
             **dict.fromkeys(("squad1", "squad1_own", "squad2", "squad2_own"), _spanbert(4, max_length=512)),
+        },
+    ),
+    "xlnet": Protocol(
+        source="Yang et al. 2019, appendix A.4.2; released code, its command for STS-B",
+        note="Tasks that the appendix does not list have the settings of STS-B. Spans have no such rows.",
+        tasks={
+            "": _xlnet(5e-5, 32, 1200, 120, 128),
+            "mnli": _xlnet(2e-5, 128, 10_000, 1000, 128),
+            "race": _xlnet(2e-5, 32, 12_000, 1000, 512),
         },
     ),
     "sane": Protocol(

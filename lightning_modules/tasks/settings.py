@@ -140,7 +140,8 @@ class FineTuning(Settings):
     )
     layout: LayoutName = knob(
         "cls_sep",
-        "The symbols of a row: [CLS] a [SEP] b [SEP], or with extract three new ones, [start] a [delimiter] b "
+        "The symbols of a row: [CLS] a [SEP] b [SEP]; with cls_last a [SEP] b [SEP] [CLS], where [CLS] is a segment of "
+        "its own (XLNet); or with extract three new ones, [start] a [delimiter] b "
         "[extract], whose embeddings start random (Radford et al. 2018, section 3.3).",
         neutral="cls_sep",
     )
@@ -163,8 +164,8 @@ class FineTuning(Settings):
         "the left-to-right stack beside the first of the right-to-left one; the mean or max of all states but padding; "
         "concat, which is last, max and mean side by side (Howard and Ruder 2018); or mean_per_text, the mean of a "
         "single text, of two u and v with |u - v| and u * v (Conneau et al. 2017). By default a position that has seen "
-        "the whole text: [extract] in that layout. Tasks answered from single positions, such as spans and tags, read "
-        "no text.",
+        "the whole text: [extract] or the last [CLS] in these layouts. Tasks answered from single positions, such as "
+        "spans and tags, read no text.",
         neutral=None,
         validation_alias=AliasChoices("reader", "pooling"),  # as earlier records call it
     )
@@ -208,6 +209,8 @@ class FineTuning(Settings):
         if self.word_vectors is not None and not self.from_scratch:
             raise ValueError("word_vectors need from_scratch: set from_scratch to true, or leave out word_vectors")
         self._check_frozen()
+        if self.layout == "cls_last" and self.reader == "first":
+            raise ValueError("reader first would read a word, since layout cls_last has [CLS] last; set reader to last")
         if self.layers_transferred is not None and self.from_scratch:
             raise ValueError("from_scratch transfers no layer; leave out layers_transferred, or from_scratch")
         if self.layers_transferred is not None and self.first:
@@ -286,7 +289,7 @@ class FineTuning(Settings):
 
     def _default_reader(self, direction: Direction) -> ReaderName:
         seen_all: dict[Direction, ReaderName] = {"left_to_right": "last", "two_way": "ends"}
-        default = seen_all.get(direction, "last" if self.layout == "extract" and direction == "both" else "first")
+        default = seen_all.get(direction, "last" if self.layout != "cls_sep" and direction == "both" else "first")
         if self.bilstm_layers:
             return "ends"
         return "first" if self.features is not None and default == "ends" else default

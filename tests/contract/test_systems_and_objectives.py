@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules import objectives
-from lightning_modules.batch import Example, Size
+from lightning_modules.batch import QUERY_STREAM, Example, Size
 from lightning_modules.config import ConfigError, diff
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.objectives.choosing import Spans
@@ -35,7 +35,9 @@ class TestSystem:
     def test_every_parameter_gets_a_gradient(self, name):
         system = SYSTEMS[name].but(**SHRUNK)
         module = system.build(seed=0)
-        example = system.objectives.corrupt(Example.of(make_tokens(64, 16, 64)), make_draws(64), make_vocabulary(64))
+        tokens = make_tokens(64, 16, 64)
+        tokens.tables["segment"][:, 8:] = int(system.model.segment_relation)
+        example = system.objectives.corrupt(Example.of(tokens), make_draws(64), make_vocabulary(64))
         terms = system.objectives.loss(module.heads, module.backbone(example), example)
         total = sum(weight * loss / count for loss, count, weight in terms.values())
         assert total.isfinite()
@@ -64,6 +66,8 @@ PUBLISHED = {
     "spanbert_base": 110, "spanbert_large": 340,  # released in BERT's cased sizes
     "albert_base": 12, "albert_large": 18, "albert_xlarge": 59, "albert_xxlarge": 235,
     "transformer_xl_base": 151,  # with an adaptive softmax, which has 1,233 parameters more than the plain one
+    "xlnet_base": 117,  # of the released model; the paper calls it as large as BERT-base
+    "xlnet_large": 360,  # of the released model, 360,268,800 and a bias of words; the paper says as BERT-large (340)
     "gpt": 117, "gpt2": 124.4, "gpt2_medium": 354.8,  # GPT-2's paper prints 117 and 345, an erratum
 }  # fmt: skip
 
@@ -215,6 +219,7 @@ class TestObjective:
 
         example = corrupted(objective, make_tokens())
         settings = Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
+        settings = settings.but(query_stream=QUERY_STREAM in objective.needs)
         encoded, heads = settings.build(50)(example), objective.heads(SIZE)
         losses, counts = objective.loss(heads, encoded, example), objective.counts(example)
         assert losses.keys() == counts.keys()
@@ -246,6 +251,18 @@ CHANGED = {
         "data.tokenizer.lowercase", "optimizer.bias_correction", "optimizer.eps", "optimizer.weight_decay",
         "schedule.warmup_fraction", "training.steps", "training.batch_by", "format.break_mode", "format.first_share",
         "format.first_length",
+    },
+    ("bert_base", "xlnet_base"): {
+        "name", "paper", "model.positions", "model.query_biases", "model.segment_relation", "model.query_stream",
+        "model.segment_types", "model.max_positions", "model.embedding_norm", "model.attention_biases",
+        "model.activation", "model.init", "objectives.sentence.weight",
+        *(f"objectives.mlm.{knob}" for knob in ("weight", "activation", "norm_eps")),
+        *(f"objectives.mlm.masking.{knob}" for knob in ("rate", "units.kind", "mask", "same", "random", "replacement",
+                                                        "random_words", "count", "copies")),
+        *(f"objectives.plm.{knob}" for knob in ("weight", "one_in", "units.kind", "units.longest", "units.counted",
+                                                "transform", "activation", "norm_eps")),
+        "format.cls", "format.first_share", "format.first_length", "format.short_fraction", "format.duplicates",
+        "data.tokenizer.kind", "data.tokenizer.vocab_size", "data.tokenizer.lowercase",
     },
     ("bert_base", "albert_base"): {
         "name", "paper", "model.embedding_size", "model.sharing", "model.activation", "format.negatives",

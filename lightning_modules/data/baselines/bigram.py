@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 from scipy import sparse
+from torch import Tensor
 
 from lightning_modules import cached
 from lightning_modules.batch import STEP, Example, Visibility
@@ -140,13 +141,27 @@ def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarr
         known = known | inputs.ends
     visible = np.where(known.numpy(), inputs.ids.numpy(), _UNKNOWN)
     padded = np.pad(visible, ((0, 0), (1, 1)), constant_values=_UNKNOWN)
+    asked = example.targets[target].asked
     row, column = np.divmod(example.targets[target].where.numpy(), visible.shape[1])
     column = column + STEP.get(target, 0)
     left, right = (
         padded[row, column + shift] if used else np.full(len(column), _UNKNOWN)
         for shift, used in zip((0, 2), sides, strict=True)
     )
+    if asked is not None:
+        left, right = (
+            np.where(sees, side, _UNKNOWN)
+            for sees, side in zip(_seen(example, asked, column), (left, right), strict=True)
+        )
     return example.targets[target].ids.numpy(), left, right
+
+
+def _seen(example: Example, asked: Tensor, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether queries about some columns see the position on their left, and that on their right ``[n]`` each."""
+    assert example.queries is not None
+    sees = np.pad(example.queries.visible.flatten(0, 1)[asked].numpy(), ((0, 0), (1, 1)))
+    number = np.arange(len(column))
+    return sees[number, column], sees[number, column + 2]
 
 
 def _marked(examples: Iterable[Example]) -> bool:
@@ -162,7 +177,7 @@ def _sides(target: str, visible: Visibility) -> tuple[bool, bool]:
 
 def prefix(target: str) -> str:
     """The prefix of the names of a target's measures."""
-    return f"{target}_" if target in STEP else ""
+    return "" if target == "mlm" else f"{target}_"
 
 
 def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm") -> Baseline:
@@ -195,6 +210,8 @@ def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "ml
         predicted = example.targets[target]
         for tensor in (example.inputs.ids, example.inputs.special, predicted.where, predicted.ids):
             digest.update(np.ascontiguousarray(tensor.numpy()).data)
+        if predicted.asked is not None and example.queries is not None:
+            digest.update(example.queries.visible.flatten(0, 1)[predicted.asked].numpy().tobytes())
     path = train.folder / f"baseline-{digest.hexdigest()[:16]}.json"
 
     def compute(file: BinaryIO) -> None:

@@ -123,6 +123,12 @@ class InputFormat(Settings):
         "the first eight, the rest, or all in random order (shuffled).",
         neutral="all",
     )
+    cls: Literal["first", "last"] = knob(
+        "first",
+        "Place of [CLS] in sequences that have one; last is behind the last [SEP], as a segment of its own (XLNet). "
+        "Held-out running text keeps it first, so that the same tokens are predicted.",
+        neutral="first",
+    )
     short_fraction: float = knob(
         0.1, "Segment pairs: share of pairs with a random shorter length.", neutral=0.0, ge=0, le=1
     )
@@ -193,6 +199,7 @@ class InputFormat(Settings):
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
             streamed = {"break_mode": "none", "short_sequences": 0.0}  # a text cut at a fixed length, by nature
             own = streamed if form.kind == "stream" else {"sentence_order": "text"}
+            own |= {} if form.frame == "cls_sep" else {"cls": "first"}
             return form.model_copy(update=idle | off | own)
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
         short = form.short_fraction if form.kind == "segment_pairs" else 0.0
@@ -243,7 +250,7 @@ class InputFormat(Settings):
         whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
         kind = "stream" if self.kind == "stream" else "full_sentences"
         shown = {"kind": kind, "break_mode": "sentences" if whole else "none"}
-        shown |= {"short_sequences": 0.0, "share": 1.0}
+        shown |= {"short_sequences": 0.0, "share": 1.0, "cls": "first"}
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
@@ -282,7 +289,7 @@ class InputFormat(Settings):
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         whole = self._of_one_length(self.sequence_length)
         # excerpts and parts are taken from the same sequences
-        whole = whole.model_copy(update={"excerpt": "all", "share": 1.0})
+        whole = whole.model_copy(update={"excerpt": "all", "share": 1.0, "cls": "first"})
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,

@@ -1,15 +1,16 @@
 """Families of checkpoints: one file each with names of weights and settings, and a shared base.
 
-BERT, RoBERTa, ALBERT and GPT-2 as in ``transformers``: ``config.json`` and the names in ``model.safetensors``.
+BERT, RoBERTa, ALBERT, GPT-2 and XLNet as in ``transformers``: ``config.json`` and the names in ``model.safetensors``.
 """
 
-from lightning_modules.interop.families.family import CLASSIFIER, MLM, POOLER, POSITION, SEGMENT, Family
+from lightning_modules.interop.families.family import CLASSIFIER, MLM, PLM, POOLER, POSITION, SEGMENT, Family
 from lightning_modules.interop.families.registry import FAMILIES, family_named, family_of
 
 __all__ = [
     "CLASSIFIER",
     "FAMILIES",
     "MLM",
+    "PLM",
     "POOLER",
     "POSITION",
     "SEGMENT",

@@ -49,6 +49,15 @@ DECODER_FIXED = _ALWAYS | {
     "scale_attn_by_inverse_layer_idx": False,
     "reorder_and_upcast_attn": False,
 }
+# and of XLNet
+XLNET_FIXED = _ALWAYS | {
+    "tie_word_embeddings": True,
+    "attn_type": "bi",
+    "untie_r": True,
+    "bi_data": False,
+    "same_length": False,
+    "clamp_len": -1,
+}
 _WHY = {"auto_map": "it names custom code, which is never run, so its weights may mean something else"}
 # knob, or key where there is none -> the largest number
 _MOST = {"num_layers": 1000, "hidden_size": 1 << 16, "ffn_size": 1 << 20, "embedding_size": 1 << 16,

@@ -1,9 +1,12 @@
 """A family of checkpoints: its names of settings and weights, and its differences from our models."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import torch
+from torch import Tensor
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.backbone import only
@@ -11,10 +14,11 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.families.config_json import ACTIVATIONS, FIXED, KNOBS, checked
 from lightning_modules.interop.folder import CONFIG
 from lightning_modules.layers.activations import Activation
-from lightning_modules.objectives import LanguageModel, MaskedLM, Objectives, SentencePair
+from lightning_modules.objectives import LanguageModel, MaskedLM, Objectives, PermutationLM, SentencePair
 from lightning_modules.system import System
 
 MLM, POOLER, CLASSIFIER = "heads.mlm.vocabulary", "heads.sentence.pair.pooler", "heads.sentence.pair.classifier"
+PLM = "heads.plm.vocabulary"
 POSITION, SEGMENT = "backbone.embeddings.position.weight", "backbone.embeddings.tables.segment.weight"
 
 SHARED = {
@@ -43,8 +47,9 @@ _ENCODER = {
     "embedding_norm": (True,),
 }  # fmt: skip
 # knobs of the backbone that no family has, and what they must be
-PLAIN = {"memory_length": (0,), "same_length": (False,), "attention_biases": (True,), "embedding_scale": (False,)}
-_OURS = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<part>.+)\.(?P<kind>weight|bias)")
+PLAIN = {"memory_length": (0,), "same_length": (False,), "attention_biases": (True,), "embedding_scale": (False,),
+         "segment_relation": (False,), "query_stream": (False,)}  # fmt: skip
+_OURS = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<part>.+)\.(?P<kind>\w+)")
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,14 @@ class Family:
         segment_types: Rows of the segment table that is written for a model without one, as its tokenizers need.
         positions_after_padding: Whether the first position's row comes after the row of the padding id.
         layer: Format of a layer's name.
-        parts: Our part of a layer -> its names in ``transformers``, several if ours is one matrix.
-        around: Our part of the backbone outside of its layers -> its name in ``transformers``.
+        parts: Our part of a layer, or one of its weights -> its names in ``transformers``, several if ours is one
+            matrix.
+        around: Our part of the backbone outside of its layers, or a weight -> its name in ``transformers``.
         prefix: What stands before the names of the backbone's weights; by default ``name``.
         bare: How these names begin in folders of the backbone alone, which lack the prefix.
         ignored: Names of tensors that are no weights, as a regular expression.
-        inputs_first: Whether the matrices of layers are stored with their inputs first.
+        inputs_first: The parts of layers whose matrices are stored with their inputs first, as a regular expression.
+        shaped: Shape of one of our weights, or of a part of it, as it is stored -> the shape that it has there.
         knobs: Knob of the backbone -> key of ``config.json``.
         fixed: Key of ``config.json`` -> the only supported value.
         form: Knob of the backbone -> the values that its models can have.
@@ -96,11 +103,12 @@ class Family:
     prefix: str = ""
     bare: tuple[str, ...] = ("embeddings", "encoder", "pooler")
     ignored: str = r"embeddings\.(position_ids|token_type_ids)"  # counters that old versions saved
-    inputs_first: bool = False
+    inputs_first: str = ""
+    shaped: Callable[[str, tuple[int, ...], Transformer], tuple[int, ...]] = lambda ours, shape, model: shape
     knobs: Mapping[str, str] = field(default_factory=lambda: KNOBS)
     fixed: Mapping[str, Any] = field(default_factory=lambda: FIXED)
     form: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: _ENCODER)
-    objective: Literal["mlm", "lm"] = "mlm"
+    objective: Literal["mlm", "lm", "plm"] = "mlm"
 
     @property
     def stem(self) -> str:
@@ -110,7 +118,27 @@ class Family:
     def turned(self, ours: str) -> bool:
         """Whether one of our weights is the transpose of the stored one."""
         layer = _OURS.fullmatch(ours)
-        return self.inputs_first and layer is not None and ".function." in ours and layer["kind"] == "weight"
+        first = layer is not None and re.fullmatch(self.inputs_first, layer["part"]) is not None
+        return first and ours.endswith(".weight")
+
+    def shape(self, ours: str, whole: tuple[int, ...], model: Transformer) -> tuple[int, ...]:
+        """The stored shape of one of our weights, or of each part if it is stored as several."""
+        rows, *rest = whole
+        part = (rows // len(self.theirs(ours, model)), *rest)
+        return self.shaped(ours, part[::-1] if self.turned(ours) else part, model)
+
+    def stored(self, ours: str, tensor: Tensor, model: Transformer) -> dict[str, Tensor]:
+        """One of our weights by its names in ``transformers``, as it is stored there."""
+        theirs, shape = self.theirs(ours, model), self.shape(ours, tuple(tensor.shape), model)
+        parts = (part.T if self.turned(ours) else part for part in tensor.chunk(len(theirs)))
+        return {name: part.reshape(shape) for name, part in zip(theirs, parts, strict=True)}
+
+    def joined(self, ours: str, parts: Iterable[Tensor], whole: tuple[int, ...]) -> Tensor:
+        """One of our weights from what is stored of it, but for rows that only ``transformers`` has."""
+        rest = whole[1:]
+        turned = self.turned(ours)
+        plain = (part.reshape(*rest, -1).T if turned else part.reshape(-1, *rest) for part in parts)
+        return torch.cat([*plain]).contiguous()
 
     @property
     def factorised(self) -> bool:
@@ -126,8 +154,12 @@ class Family:
         if layer := _OURS.fullmatch(ours):
             owners = sorted({model.owners(i)["ffn"] for i in range(model.num_layers)})
             place = f"{self.stem}{self.layer.format(owners.index(int(layer['layer'])))}"
+            if (weight := f"{layer['part']}.{layer['kind']}") in self.parts:
+                return tuple(f"{place}.{part}" for part in self.parts[weight])
             return tuple(f"{place}.{part}.{layer['kind']}" for part in self.parts[layer["part"]])
         stem, _, kind = ours.rpartition(".")
+        if (weight := ours.removeprefix("backbone.")) in self.around:
+            return (f"{self.stem}{self.around[weight]}",)
         if ours.startswith("backbone."):
             return (f"{self.stem}{self.around[stem.removeprefix('backbone.')]}.{kind}",)
         return (f"{self.heads[stem]}.{kind}",)
@@ -147,7 +179,8 @@ class Family:
         model: dict[str, Any] = {knob: values.get(key) for knob, key in self.knobs.items()} | {"init": self.init}
         model |= {knob: allowed[0] for knob, allowed in self.form.items()}
         model["activation"] = ACTIVATIONS[values[self.knobs["activation"]]]
-        model["max_positions"] = values[self.knobs["max_positions"]] - self.offset(pad)
+        if "max_positions" in self.knobs:
+            model["max_positions"] = values[self.knobs["max_positions"]] - self.offset(pad)
         if self.factorised:
             model |= {"embedding_size": values["embedding_size"], "sharing": "all"}
             model["sharing_groups"] = values["num_hidden_groups"]
@@ -167,6 +200,9 @@ class Family:
             lm = Objectives(lm=LanguageModel(transform="none", bias=False))
             blocks = {"sequence_length": model.max_positions, "break_mode": "none", "frame": "document_ends"}
             return System.read({"model": model.to_dict(), "objectives": lm.to_dict(), "format": blocks, "data": data})
+        if self.objective == "plm":
+            plm, pairs = Objectives(plm=PermutationLM()), {"kind": "segment_pairs", "cls": "last"}
+            return System.read({"model": model.to_dict(), "objectives": plm.to_dict(), "format": pairs, "data": data})
         mlm = MaskedLM(activation=self.head_activation or model.activation, norm_eps=model.norm_eps)
         objectives = Objectives(mlm=mlm, sentence=SentencePair() if pooler else None)
         pairs = {"kind": "segment_pairs", "negatives": self.negatives} if pooler else {}
@@ -182,7 +218,8 @@ class Family:
         config[self.knobs["activation"]] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
         if "segment_types" in self.knobs:
             config[self.knobs["segment_types"]] = segment_types
-        config[self.knobs["max_positions"]] = model.max_positions + self.offset(pad)
+        if "max_positions" in self.knobs:
+            config[self.knobs["max_positions"]] = model.max_positions + self.offset(pad)
         config |= {"vocab_size": system.data.tokenizer.vocab_size, "model_type": self.name}
         config |= {"pad_token_id": None if self.objective == "lm" else pad}
         config |= {"tie_word_embeddings": True, "bos_token_id": end, "eos_token_id": end}
@@ -200,9 +237,10 @@ class Family:
             lines.append(f"the masked-LM head has the activation {head.activation} here and {theirs} there")
         if head is not None and head.norm_eps != model.norm_eps:
             lines.append(f"the masked-LM head's LayerNorm adds {head.norm_eps} here and {model.norm_eps} there")
-        shared = self.knobs["embedding_dropout"] == self.knobs["dropout"]
-        if shared and model.embedding_dropout != model.dropout:
-            lines.append(f"the dropout of the embeddings is {model.embedding_dropout} here and {model.dropout} there")
+        told = {"embedding_dropout": "the embeddings", "attention_dropout": "attention weights"}
+        for knob, what in told.items():
+            if self.knobs[knob] == self.knobs["dropout"] and getattr(model, knob) != model.dropout:
+                lines.append(f"the dropout of {what} is {getattr(model, knob)} here and {model.dropout} there")
         return lines
 
 

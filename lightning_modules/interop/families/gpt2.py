@@ -32,7 +32,7 @@ GPT2 = Family(
     prefix="transformer",
     bare=("wte", "wpe", "h", "ln_f"),
     ignored=r"h\.\d+\.attn\.(bias|masked_bias)",  # the causal mask, which old versions saved
-    inputs_first=True,
+    inputs_first=r".+\.function\..+",
     knobs={
         "num_layers": "n_layer", "hidden_size": "n_embd", "num_heads": "n_head", "ffn_size": "n_inner",
         "activation": "activation_function", "max_positions": "n_positions", "embedding_dropout": "embd_pdrop",

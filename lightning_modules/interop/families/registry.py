@@ -10,10 +10,11 @@ from lightning_modules.interop.families.config_json import unknown
 from lightning_modules.interop.families.family import PLAIN, Family, check_groups, transformer
 from lightning_modules.interop.families.gpt2 import GPT2
 from lightning_modules.interop.families.roberta import ROBERTA
+from lightning_modules.interop.families.xlnet import XLNET
 from lightning_modules.system import System
 
 # the last one that suits a system is its family: put special ones after general ones
-FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT, GPT2)}
+FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT, GPT2, XLNET)}
 
 
 def family_named(config: Mapping[str, Any]) -> Family:
@@ -36,9 +37,10 @@ def family_of(system: System) -> Family:
     """
     model = transformer(system)
     family = next(family for family in reversed(FAMILIES.values()) if family.suits(system))
-    head = {"transform": ("none",), "bias": (False,), "cutoffs": ((),)} if family.objective == "lm" else {}
+    heads = {"lm": {"transform": ("none",), "bias": (False,), "cutoffs": ((),)}, "plm": {"transform": ("none",)}}
+    head = heads.get(family.objective, {})
     form = {f"model.{knob}": can for knob, can in {**PLAIN, **family.form}.items()}
-    form |= {f"objectives.lm.{knob}": can for knob, can in head.items()}
+    form |= {f"objectives.{family.objective}.{knob}": can for knob, can in head.items()}
     resolved = system.resolved()
     wrong = [
         Problem(path, f"'{_said(given)}' is not supported in transformers; it must be {' or '.join(map(_said, can))}")

@@ -14,7 +14,7 @@ from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.batch import Tokens
 from lightning_modules.data.text.tokenizer import Vocabulary
 
-LayoutName = Literal["cls_sep", "extract"]
+LayoutName = Literal["cls_sep", "cls_last", "extract"]
 
 
 class Marks(NamedTuple):
@@ -32,17 +32,23 @@ class Layout(NamedTuple):
         words: A row of one text and a row of two, for people.
         new: Symbols that no vocabulary has: each is a new row of the embedding table.
         marks: The symbols, for a vocabulary.
+        segments: How many numbers of segments its rows have.
     """
 
     words: tuple[str, str]
     new: int
     marks: Callable[[Vocabulary], Marks]
+    segments: int = 2
+
+
+def _berts(vocabulary: Vocabulary) -> Marks:
+    return Marks(vocabulary.cls, vocabulary.sep, vocabulary.sep)
 
 
 LAYOUTS: dict[LayoutName, Layout] = {
-    "cls_sep": Layout(
-        ("[CLS] a [SEP]", "[CLS] a [SEP] b [SEP]"), 0, lambda vocabulary: Marks(vocabulary.cls, *[vocabulary.sep] * 2)
-    ),
+    "cls_sep": Layout(("[CLS] a [SEP]", "[CLS] a [SEP] b [SEP]"), 0, _berts),
+    # Yang et al. 2019, released code; section 2.5 prints [CLS] first
+    "cls_last": Layout(("a [SEP] [CLS]", "a [SEP] b [SEP] [CLS]"), 0, _berts, segments=3),
     # Radford et al. 2018, section 3.3 and Figure 1
     "extract": Layout(
         ("[start] a [extract]", "[start] a [delimiter] b [extract]"),
@@ -55,7 +61,8 @@ LAYOUTS: dict[LayoutName, Layout] = {
 class Segments:
     """Rows of one or two runs of pieces each, between special symbols.
 
-    Segment numbers are 0 for the first symbol, the first run and the symbol behind it, 1 for the second run and its.
+    Segment numbers are 0 for the first symbol, the first run and the symbol behind it, 1 for the second run and its,
+    and 2 for a [CLS] behind all.
 
     Args:
         ids: Token ids ``[m]``.
@@ -68,7 +75,7 @@ class Segments:
         self, ids: np.ndarray, parts: np.ndarray, vocabulary: Vocabulary, layout: LayoutName = "cls_sep"
     ) -> None:
         self.ids, self.parts = ids, parts
-        self.pad, self.marks = vocabulary.pad, LAYOUTS[layout].marks(vocabulary)
+        self.pad, self.marks, self.cls_last = vocabulary.pad, LAYOUTS[layout].marks(vocabulary), layout == "cls_last"
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -93,10 +100,11 @@ class Segments:
         ids[:, 0] = self.marks.start
         special = separator | ~real
         special[:, 0] = True
-        return Tokens(
+        tokens = Tokens(
             ids=torch.from_numpy(ids),
             special=torch.from_numpy(special),
             real=torch.from_numpy(real),
             sample=torch.from_numpy(rows),
             tables={"segment": torch.from_numpy((second & real).astype(np.int64))},
         )
+        return tokens.with_cls_last() if self.cls_last else tokens

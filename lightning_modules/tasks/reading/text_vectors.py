@@ -66,9 +66,10 @@ def _concat(hidden: _States, tokens: Tokens) -> _Vectors:
 
 
 def _mean_per_text(hidden: _States, tokens: Tokens) -> _Vectors:
-    second = tokens.tables["segment"].bool() & tokens.real
-    first = tokens.real & ~second
-    first[:, 0] = False
+    segment = tokens.tables["segment"]
+    second, first = tokens.real & (segment == 1), tokens.real & (segment == 0)
+    if tokens.cls is None:
+        first[:, 0] = False
     a, b = _mean_among(hidden, first), _mean_among(hidden, second)
     return torch.cat([a, b, (a - b).abs(), a * b], -1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightning_modules.batch import Unsupported
 from lightning_modules.data import Vocabulary
 from lightning_modules.objectives import Masking
-from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, Tagged, Text, WholeWords
+from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, SpreadSpans, Tagged, Text, WholeWords
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 SIZE = 60
@@ -22,8 +22,10 @@ VOCABULARY = Vocabulary(
 )
 TAGGED = Tagged(annotator="capitalised")
 UNITS = [Pieces(), WholeWords(), NGrams(), NGrams(longest=5), Spans(), Spans(p=0.5, longest=4), TAGGED,
-         TAGGED.but(share=1.0), TAGGED.but(share=0.0), Bionic()]  # fmt: skip
+         TAGGED.but(share=1.0), TAGGED.but(share=0.0), Bionic(), SpreadSpans(),
+         SpreadSpans(longest=3, counted="words")]  # fmt: skip
 EXACT = [units for units in UNITS if isinstance(units, (Pieces, Spans, Tagged))]
+FILLED = [*EXACT, *(units for units in UNITS if isinstance(units, SpreadSpans))]
 named = pytest.mark.parametrize("units", UNITS, ids=str)
 
 
@@ -151,12 +153,44 @@ def by_tags(row, units):
     return joined(hidden)
 
 
+def by_spread_spans(row, units):
+    groups, rest, at = [-1] * len(row.ids), row.budget, 0
+    words, texts = words_of(row)
+    line = [int(place) for place in np.flatnonzero(row.free)]
+    weights = [1 / n for n in range(1, units.longest + 1)]
+    for number in range(len(row.ids)):
+        drawn, total = 1, weights[0]
+        while drawn < units.longest and row.length[number] * sum(weights) >= total:
+            total += weights[drawn]
+            drawn += 1
+        count = min(drawn, rest)
+        around = int(count * (len(line) / max(1, row.budget)))
+        before = int(row.offset[number] * around)
+        start = next((n for n in range(at + before, len(line)) if any(line[n] == word[0] for word in words)), None)
+        if start is None or not rest:
+            break
+        (within,) = [text for text in texts for word in text if line[start] in word]
+        letters = list(chain(*within))
+        if units.counted == "words":
+            letters = span_at(row, line[start], count)
+            count = len(letters)
+        inside = letters[letters.index(line[start]) :][: min(count, rest)]
+        for place in inside:
+            groups[place] = line[start]
+        rest, at = rest - len(inside), start + len(inside) + around - before
+    left = sorted((place for place in line if groups[place] < 0), key=lambda place: row.choose[place])
+    for place in left[: row.budget - sum(group >= 0 for group in groups)]:
+        groups[place] = place
+    return groups
+
+
 def by_pieces(row, units):
     order = sorted(np.flatnonzero(row.free), key=lambda at: row.choose[at])
     return [at if at in order[: row.budget] else -1 for at in range(len(row.ids))]
 
 
-SLOW = {Pieces: by_pieces, WholeWords: by_words, Bionic: by_words, NGrams: by_ngrams, Spans: by_spans, Tagged: by_tags}
+SLOW = {Pieces: by_pieces, WholeWords: by_words, Bionic: by_words, NGrams: by_ngrams, Spans: by_spans, Tagged: by_tags,
+        SpreadSpans: by_spread_spans}  # fmt: skip
 
 
 class Row:
@@ -166,6 +200,7 @@ class Row:
         self.free = (tokens.real & ~tokens.special)[number].numpy()
         self.tags = tokens.marks[("capitalised", "entities")][number].tolist()
         self.choose, self.length = draws.uniform("choose", columns)[number], draws.uniform("length", columns)[number]
+        self.offset = draws.uniform("offset", columns)[number]
         self.coin = draws.uniform("tagged or word", columns)[number]
         self.which = draws.uniform("which tag", columns)[number]
 
@@ -191,7 +226,7 @@ def test_never_specials_never_more_than_the_budget_and_groups_are_one_piece_of_t
     hidden, candidates = groups >= 0, (tokens.real & ~tokens.special).numpy()
     budget = Masking(rate=rate, cap=cap)._budget(Text(tokens, VOCABULARY), draws, rate)
     assert not (hidden & ~candidates).any()
-    assert (hidden.sum(1) == budget).all() if units in EXACT else (hidden.sum(1) <= budget).all()
+    assert (hidden.sum(1) == budget).all() if units in FILLED else (hidden.sum(1) <= budget).all()
     for row in groups:
         for first in set(row.tolist()) - {-1}:
             (members,) = np.nonzero(row == first)

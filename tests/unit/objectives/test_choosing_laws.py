@@ -13,7 +13,7 @@ import torch
 from lightning_modules.batch import Example, Tokens, Unsupported
 from lightning_modules.data import Vocabulary
 from lightning_modules.objectives import MaskedLM, Masking
-from lightning_modules.objectives.choosing import NGrams, Spans, Tagged, Text
+from lightning_modules.objectives.choosing import NGrams, Spans, SpreadSpans, Tagged, Text
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 MILLION = 1_000_000
@@ -47,6 +47,37 @@ def test_the_words_of_ngrams_are_one_over_n():
     assert drawn[:, :-2].mean() == pytest.approx(18 / 11, abs=0.004)
     assert np.bincount(drawn[:, -2], minlength=3)[1:] / 1000 == pytest.approx([2 / 3, 1 / 3], abs=0.06)
     assert (drawn[:, -1] == 1).all()
+
+
+def test_spread_spans_are_one_over_n_and_cover_the_text_evenly():
+    """Lengths of spans that end neither at the budget nor at the end of the text, and how many begin at each place."""
+    text, budget = Text(bare(400, 600), make_vocabulary()), np.full(400, 100)
+    spans = SpreadSpans().placed(text, budget, make_draws(400))
+    sizes = np.concatenate([np.unique(row[row >= 0], return_counts=True)[1][:-1] for row in spans])
+    weights = 1 / np.arange(1, 6)
+    assert np.bincount(sizes, minlength=6)[1:] / len(sizes) == pytest.approx(weights / weights.sum(), abs=0.02)
+    hidden = (spans >= 0).mean(0)
+    assert hidden[:500].mean() == pytest.approx(1 / 7, abs=0.005), "a span and its context of six times its length"
+    assert np.abs(hidden[:500].reshape(10, 50).mean(1) - 1 / 7).max() < 0.02
+    assert ((SpreadSpans().choose(text, budget, make_draws(400)) >= 0).sum(1) == 100).all(), "single pieces fill it"
+
+
+def test_spread_spans_of_words_begin_and_end_with_words():
+    """Where words have three pieces each: of pieces, a span may leave half of a word."""
+    begins = Vocabulary(tuple(map(str, range(50))), np.arange(50) % 3 == 0)
+    ids = (torch.arange(300) % 45 + 3).expand(50, -1).clone()
+    none = torch.zeros(50, 300, dtype=torch.bool)
+    text = Text(Tokens(ids, none, ~none, torch.arange(50)), begins)
+    whole, cut = (
+        SpreadSpans(counted=counted).placed(text, np.full(50, 60), make_draws(50)) for counted in ("words", "pieces")
+    )
+    sizes = [
+        np.concatenate([np.unique(row[row >= 0], return_counts=True)[1][:-1] for row in rows]) for rows in (whole, cut)
+    ]
+    assert (sizes[0] % 3 == 0).all()
+    assert set(sizes[1]) == {1, 2, 3, 4, 5}
+    for rows in (whole, cut):
+        assert (ids.numpy()[rows == np.arange(300)] % 3 == 0).all(), "both begin at a word"
 
 
 def released_ngrams(words, budget, noise):

@@ -8,7 +8,7 @@ import pytest
 from ablations.planning import cells, grids
 from ablations.planning.checks import grid_checks
 from lightning_modules.backbones import Transformer
-from lightning_modules.batch import Example
+from lightning_modules.batch import QUERY_STREAM, Example
 from lightning_modules.config import ConfigError, knob
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives
@@ -126,6 +126,7 @@ KINDS = [get_args(info.annotation)[0] for info in Objectives.model_fields.values
 def test_whatever_corrupts_measures_a_loss_at_each_of_its_held_out_targets(kind):
     """A training compares these losses with those of the bigram and unigram baselines, by name."""
     objective, model = kind(), Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
+    model = model.but(query_stream=QUERY_STREAM in objective.needs)
     form = objective.held_out(MaskedLM())
     example = form.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
     measured = objective.measure(objective.heads(model.size(50)), model.build(50)(example), example)

@@ -1,0 +1,222 @@
+"""Permutation language modelling (Yang et al. 2019, XLNet, sections 2.2 and 2.3, and the released code).
+
+Of a random order of the tokens only the last part is predicted: all others are context, whose order has no effect. So
+an order is one of the targets alone (*partial factorisation*), and no target is replaced by a [MASK]: a query stream is
+asked at its position.
+"""
+
+from dataclasses import replace
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from lightning_modules.batch import (
+    QUERY_STREAM,
+    WIDE_TABLE,
+    Annotation,
+    Encoded,
+    Example,
+    Queries,
+    Size,
+    Target,
+    Vocabulary,
+)
+from lightning_modules.config import knob
+from lightning_modules.draws import Draws
+from lightning_modules.layers.activations import Activation
+from lightning_modules.objectives.choosing import AnyUnits, SpreadSpans, Text
+from lightning_modules.objectives.masked_lm import MaskedLM
+from lightning_modules.objectives.masking import Masking
+from lightning_modules.objectives.objective import Objective
+from lightning_modules.objectives.vocabulary_head import HeadTransform, VocabularyHead, measured, vocabulary_head
+
+PERMUTED = "permuted"  # the target in the order of an example; its held-out measures start with it
+ALONE = "mlm"  # held-out text only: the target seen from the context alone, as a masked model sees it
+_PREFIXES = {ALONE: "", PERMUTED: f"{PERMUTED}_"}
+
+
+class PermutationLM(Objective):
+    """Predict some tokens in a random order, each from the context and from the targets before it in the order.
+
+    Worked example with ``one_in=3``, nine positions, the order *York, is, New*::
+
+        ids           [CLS]  New  York   is    a   city   in   the   USA
+        order           -     2     0     1    -     -     -     -     -
+        a query sees          York       York        - context and -
+                              is
+
+    Who may look where (`visible`): context is seen by all and sees context; a target is seen by targets that come
+    later, and by itself. A query at a target sees what the target sees but itself. Special pieces are in the order too,
+    where they are no targets: then context never sees them.
+
+    Held-out text asks for the same tokens as of masked models (`Evaluation`), whatever K and units are in training:
+    each from the context alone, which is the question that a masked model answers (``loss``), and in a random order
+    (``permuted_loss``), whose mean is that of their joint probability.
+    """
+
+    corrupts: ClassVar[bool] = True
+    reads_targets_only: ClassVar[bool] = True
+    targets: ClassVar[tuple[str, ...]] = (ALONE, PERMUTED)
+
+    one_in: float = knob(
+        6.0, "K: one in so many tokens is predicted, rounded down; 85 of 512 in XLNet. 1 predicts all.", ge=1
+    )
+    units: AnyUnits = knob(SpreadSpans(), "What is predicted together; pieces for single tokens.")
+    transform: HeadTransform = knob(
+        "none",
+        "What states go through before they are multiplied by the word table: nothing (none), as in XLNet, or dense, "
+        "activation and LayerNorm (bert).",
+        neutral="none",
+    )
+    activation: Activation = knob("gelu", "Activation function of the head.", neutral="gelu")
+    norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
+
+    def resolved(self) -> Self:
+        """The settings without what only a transform has where there is none."""
+        full = super().resolved()
+        return full if self.transform == "bert" else full.model_copy(update={"activation": "gelu", "norm_eps": 1e-12})
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """A query stream of a model that reads both sides; and states as wide as the table."""
+        needed = {
+            QUERY_STREAM: "set model.query_stream to true",
+            "direction both": "set model.direction to both; the order says what is seen",
+        }
+        if self.transform == "none":
+            needed[WIDE_TABLE] = "set model.embedding_size to null, or objectives.plm.transform to bert"
+        return needed
+
+    @property
+    def reads(self) -> frozenset[Annotation]:
+        """The annotations of the text that say what is predicted together."""
+        return self.units.reads
+
+    def heads(self, size: Size) -> nn.ModuleDict:
+        """The head of this objective: a bias for each word, and a transform if there is one."""
+        return nn.ModuleDict(
+            {"vocabulary": VocabularyHead(size, self.activation, self.norm_eps, transform=self.transform)}
+        )
+
+    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """Adds the target ``permuted`` with its queries and hides it by visibility; the input is unchanged."""
+        text = Text(example.inputs, vocabulary)
+        real = example.inputs.real.numpy().sum(1)
+        budget = np.minimum(np.maximum(np.floor(real / self.one_in).astype(np.int64), 1), text.candidates.sum(1))
+        chosen = self.units.choose(text, budget, draws) >= 0
+        return _asked(example, chosen, draws, (PERMUTED,))
+
+    def held_out(self, usual: Objective) -> Objective:
+        """The objective on held-out text: the tokens that masked models are asked for, alone and in an order."""
+        assert isinstance(usual, MaskedLM)
+        own = {name: getattr(self, name) for name in PermutationLM.model_fields}
+        return HeldOutPermutations(**own, masking=usual.masking)
+
+    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
+        """Summed cross-entropy in nats over the predictions; never a mean."""
+        target = example.targets[PERMUTED]
+        return {PERMUTED: vocabulary_head(heads).summed_loss(encoded.answering(target), encoded, target)}
+
+    def logits(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, name: str = PERMUTED
+    ) -> Float[Tensor, "n v"]:
+        """Logits of one target."""
+        return vocabulary_head(heads)(encoded.answering(example.targets[name]), encoded)
+
+    def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
+        """Held-out loss in nats and accuracy, of tokens alone and in an order, each as (sum, count)."""
+        measures: dict[str, tuple[Tensor, Tensor]] = {}
+        for name in self._targets_of(example):
+            logits = self.logits(heads, encoded, example, name)
+            measures |= measured(logits, example.targets[name], _PREFIXES[name])
+        return measures
+
+    def predicted(
+        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
+    ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
+        """The logits of the predicted tokens, alone and in an order."""
+        return {
+            f"{_PREFIXES[name]}loss": (self.logits(heads, encoded, example, name), example.targets[name])
+            for name in self._targets_of(example)
+        }
+
+    def _targets_of(self, example: Example) -> list[str]:
+        return [name for name in self.targets if name in example.targets]
+
+    def expected_hidden(self, length: int) -> float:
+        """Predicted tokens of a full sequence."""
+        return max(1.0, float(length // self.one_in))
+
+    def expected_queries(self, length: int) -> float:
+        """Rows of the query stream: one for each prediction."""
+        return self.expected_hidden(length)
+
+    def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
+        """Multiply-adds x 2 of the head's forward pass over one full sequence."""
+        d = size.hidden_size if self.transform == "bert" else 0
+        return self.expected_hidden(length) * 2.0 * size.embedding_size * (d + size.vocab_size)
+
+
+class HeldOutPermutations(PermutationLM):
+    """Permutation language modelling of the tokens that a masking hides, alone and in an order."""
+
+    masking: Masking = Masking()
+
+    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """Adds both targets, with queries of their own."""
+        chosen = self.masking.choose(example.inputs, draws, vocabulary) >= 0
+        return _asked(example, chosen, draws, (PERMUTED, ALONE))
+
+
+def orders(chosen: np.ndarray, special: np.ndarray, draws: Draws) -> np.ndarray:
+    """A random order ``[b t]``: ranks of targets and special pieces from 0 on, -1 for context.
+
+    Args:
+        chosen: The targets ``[b t]``.
+        special: The special pieces ``[b t]``.
+        draws: The noise of the batch.
+    """
+    ordered = chosen | special
+    uniform = np.where(ordered, draws.uniform("order", chosen.shape[1]), 2.0)
+    return np.where(ordered, np.argsort(np.argsort(uniform, axis=1), axis=1), -1)
+
+
+def visible(order: Int[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
+    """Who may look where, without looking at itself: at the context, and at what comes before in the order."""
+    return (order[:, None] < order[:, :, None]) | (order[:, None] < 0)
+
+
+def _asked(example: Example, chosen: np.ndarray, draws: Draws, names: tuple[str, ...]) -> Example:
+    """The example with targets, queries and visibility for one random order; runs on the CPU."""
+    tokens = example.inputs
+    length = chosen.shape[1]
+    order = torch.from_numpy(orders(chosen, (tokens.special & tokens.real).numpy(), draws))
+    seen = visible(order)
+    context = (order < 0)[:, None].expand_as(seen)
+    where = torch.from_numpy(np.flatnonzero(chosen))
+    row = where // length
+    counts = torch.bincount(row, minlength=len(chosen))
+    most = max(1, int(counts.max()))
+    slot = row * most + torch.arange(len(where)) - (counts.cumsum(0) - counts)[row]
+    places = torch.full((len(chosen) * most,), -1)
+    places[slot] = where
+    targets, parts = {}, []
+    for number, name in enumerate(names):
+        by_query = torch.zeros(len(chosen) * most, length, dtype=torch.bool)
+        by_query[slot] = (context if name == ALONE else seen).flatten(0, 1)[where]
+        parts.append(by_query.view(len(chosen), most, length))
+        numbered = row * (most * len(names)) + number * most + (slot - row * most)
+        targets[name] = Target(where, tokens.ids.flatten()[where], asked=numbered)
+    queries = Queries(places.view(-1, most).repeat(1, len(names)), torch.cat(parts, 1))
+    itself = torch.eye(length, dtype=torch.bool)
+    pairs = (seen | itself)[:, None]
+    return replace(
+        example,
+        visible=replace(example.visible, pairs=pairs),
+        targets=example.targets | targets,
+        queries=queries,
+        groups=torch.from_numpy(np.where(chosen, np.arange(length), -1)),
+    )
