@@ -24,9 +24,9 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
 from ablations.pages import equal_compute, report, runs_table, tables, task_table
 from ablations.pages.publishing import publish
-from ablations.planning import cost as costing
 from ablations.planning import grids, ladder, scales, search_text
 from ablations.planning.plan import Plan, plan
+from ablations.running import estimate
 from ablations.running.execute import Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
@@ -158,9 +158,9 @@ class Study:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [formatting.markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
         notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
-        notes[:0] = [trunk_line(planned)] if planned.trunks else []
+        notes[:0] = estimate.notes(planned, self.records)
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
-        return Shown("\n\n".join([formatting.frame_table(shown), cost_line(planned), *notes]), rows)
+        return Shown("\n\n".join([formatting.frame_table(shown), estimate.cost(planned), *notes]), rows)
 
     def prospects(self) -> list[power.Prospect]:
         """What each claim can show at each look, by the noise of the finished runs at this or another scale."""
@@ -285,32 +285,6 @@ class Study:
         written = publish(self.source, self.resolve(), self.records)
         lines = "\n".join(f"* `{_shown_path(path)}`" for path in written.values())
         return Shown(f"Written:\n\n{lines}")
-
-
-def trunk_line(planned: Plan) -> str:
-    """What the trunks of a plan take, which all cells share and no row of its table counts."""
-    trunks = planned.trunks
-    costs = [planned.costs[run.id] for run in trunks]
-    one = formatting.duration(costing.seconds(costs[:1], planned.speed))
-    hours = sum(costing.seconds([cost], planned.speed) for cost in costs) / 3600
-    seeds = ", ".join(str(run.seed) for run in trunks)
-    count = f"{len(trunks)} trunk{'s' * (len(trunks) > 1)} (seeds {seeds})"
-    return (
-        f"{count} that the cells continue: {one} each, {hours:.1f} hours of one slot, charged once and in no row above."
-    )
-
-
-def cost_line(planned: Plan) -> str:
-    """The cost of executing a plan, in a sentence."""
-    if not planned.pending:
-        return f"All {len(planned.runs)} runs are finished; there is nothing to train.{search_text.to_follow(planned)}"
-    follow = f" and {len(planned.awaited)} that follow their searches" if planned.awaited else ""
-    return (
-        f"{len(planned.pending)} of {len(planned.runs)} runs to train{follow}, {planned.slots} at a time: "
-        f"{formatting.quantity(planned.tokens)} tokens, {formatting.quantity(planned.flops)} FLOPs, about "
-        f"{formatting.duration(planned.seconds)} ({planned.speed_source}), {planned.disk / 1e6:.0f} MB of disk."
-        + search_text.to_follow(planned)
-    )
 
 
 def _unit(name: str) -> str:

@@ -122,7 +122,8 @@ def run(  # noqa: PLR0913, a command's options
     Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
     """
     from ablations.core import notebooks
-    from ablations.study import Study, cost_line
+    from ablations.running import estimate
+    from ablations.study import Study
     from lightning_modules.config import ConfigError, Problem
 
     with reporting_errors():
@@ -139,7 +140,9 @@ def run(  # noqa: PLR0913, a command's options
         axes = notebooks.axes(source, parameters) if source is not None else None
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         with aside(form):
-            typer.echo(cost_line(study.resolve()))
+            typer.echo(estimate.cost(study.resolve()))
+            for note in estimate.notes(study.resolve(), study.records):
+                typer.echo(note)
             summary = study.run(executor=executor, retries=retries)
             study.publish()
             if source is not None:

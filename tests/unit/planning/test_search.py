@@ -9,8 +9,9 @@ from ablations.pages import search_report
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.planning.search import score
+from ablations.running import estimate
 from ablations.schema.record import Record
-from ablations.study import Study, cost_line
+from ablations.study import Study
 from lightning_modules.config import ConfigError
 from tests import tiny
 from tests.messages import names, naming
@@ -65,7 +66,7 @@ def test_without_a_search_nothing_changes(tmp_path):
     assert [run.id for run in one.runs] == [run.id for run in other.runs]
     assert one.cells == other.cells
     assert "search runs" not in one.table()
-    assert "search" not in cost_line(other)
+    assert "search" not in estimate.cost(other)
     assert plain.search is None
 
 
@@ -86,7 +87,7 @@ def test_before_the_search_nothing_of_the_evaluation_is_known_but_its_size(tmp_p
     table = found.table()
     assert list(table["search runs"]) == [6, 6]
     assert list(table["state"]) == ["2 to follow", "2 to follow"]
-    assert names(cost_line(found), "2 of 2 cells", "4 evaluation runs", "first combination")
+    assert names(estimate.cost(found), "2 of 2 cells", "4 evaluation runs", "first combination")
 
 
 def test_searches_come_first_and_the_best_mean_is_evaluated(tmp_path):

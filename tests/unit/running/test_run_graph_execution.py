@@ -4,7 +4,7 @@ import pytest
 
 from ablations.core import machine
 from ablations.core.store import Records
-from ablations.running import worker
+from ablations.running import estimate, worker
 from ablations.running.execute import execute
 from ablations.running.launch import Launch
 from lightning_modules import cached
@@ -13,6 +13,7 @@ from lightning_modules.finetuning import run as tuning
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted
 from lightning_modules.training.weights import WEIGHTS
+from tests.messages import names
 from tests.toy import toy_task
 from tests.unit.run_graphs import LAYERS, RATE, WARM, planned, put
 
@@ -143,11 +144,14 @@ def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
     run(tmp_path, records, **options)
     first, second, tuned = planned(tmp_path, records, **options).runs
     score = records.get(tuned.id).metrics
+    assert estimate.notes(planned(tmp_path, records, **options), records) == []
     records.path(tuned.id).unlink()
     for lost in (first, second):
         (records.work_folder(lost.id) / WEIGHTS).unlink()
     kept = {run.id: records.path(run.id).read_bytes() for run in (first, second)}
     made.clear()
+    (note,) = estimate.notes(planned(tmp_path, records, **options), records)
+    assert names(note, "2", "weights")
     summary, _ = run(tmp_path, records, **options)
     assert [row[:2] for row in made] == [("pretrain", 1), ("pretrain", 2), ("finetune", "toy")]
     assert (summary.executed, summary.outcomes) == (1, {"done": 3})

@@ -13,8 +13,9 @@ from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
+from ablations.running import estimate
 from ablations.schema.grid import Search
-from ablations.study import Study, cost_line
+from ablations.study import Study
 from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
@@ -152,7 +153,7 @@ def test_diverging_in_a_search_is_an_answer(tmp_path, trainings):
 
 def test_the_search_is_charged_to_its_cell(tmp_path, trainings):
     one = study(tmp_path, TWO + CLAIM)
-    assert "8 of 8 runs to train and 4 that follow their searches" in cost_line(one.resolve())
+    assert "8 of 8 runs to train and 4 that follow their searches" in estimate.cost(one.resolve())
     planned = one.plan().text
     assert "+ search" in planned
     assert "4 runs, 3.07 k tokens" in planned
