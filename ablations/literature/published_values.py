@@ -21,7 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 NAMES = (  # grids' own
     "system", "objective", "layers", "rate", "strategy", "features", "model", "start", "examples", "recurrence",
-    "encoding", "loss",
+    "encoding", "loss", "sentences",
 )  # fmt: skip
 CONFIGURATION = (
     "num_layers", "hidden_size", "embedding_size", "num_heads", "ffn_size", "parameters_M", "sharing", "pretraining",

@@ -26,6 +26,7 @@ _UNITS = (  # the first matching ending counts
     ("flops", "FLOP"),
     ("seconds", "s"),
     ("_pairs", "pairs"),
+    ("speed_up", "times"),
     ("angle", "degrees"),
     ("angle_change", "degrees"),
     ("distance", "L2 norm"),

@@ -13,6 +13,7 @@ from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.config import identity
+from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _WORDS_OF_PAIRS = "heldout.pairs_"
@@ -68,8 +69,14 @@ def one_text(cells: Sequence[Cell], metric: str) -> bool:
     """Whether a metric of these cells is measured on one held-out text, as all are that are not of held-out text."""
     asked = ZERO_SHOT.get(metric.partition(".")[0])
     if asked and asked.of_run:  # the same stretches for every tokenizer
-        return len({cell.system.data.corpora for cell in cells}) == 1
+        return len({identity(asked.text(cell.system, _asked_by(cell, asked.name))) for cell in cells}) == 1
     return not metric.startswith("heldout.") or len({identity(_heldout_text(cell, metric)) for cell in cells}) == 1
+
+
+def _asked_by(cell: Cell, task: str) -> Measurement:
+    """How the runs of a cell are asked a zero-shot task."""
+    found = (run.measuring for run in cell.zero_shot if run.task == task and run.measuring is not None)
+    return next(found, Measurement())
 
 
 def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:

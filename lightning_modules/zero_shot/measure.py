@@ -67,7 +67,7 @@ def measured(
     model = opened(system, weights)
     expected = max(1, zero_shot_named(task).work(system, settings)[0])
     read = Reading(model, expected, on_progress, stop)
-    found = asked(model, task, settings, system.data)
+    found = asked(model, task, settings, system.data, system)
     seconds = read.seconds
     cost = {
         "seconds": seconds,
@@ -80,9 +80,19 @@ def measured(
     return Fitted(metrics=metrics, examples=kept(found, task), cost=cost)
 
 
-def asked(model: LanguageModelOf, task: str, settings: Measurement, data: Data | None) -> Found:
-    """The answers of a language model, wherever it comes from; ``data`` is the text that it learned from, if known."""
-    return zero_shot_named(task).ask(Asking(model, settings, data))
+def asked(
+    model: LanguageModelOf, task: str, settings: Measurement, data: Data | None, system: System | None = None
+) -> Found:
+    """The answers of a language model, wherever it comes from.
+
+    Args:
+        model: The model.
+        task: The zero-shot task.
+        settings: How it is asked.
+        data: The text that it learned from, if known.
+        system: The run that it is of, if it is of one.
+    """
+    return zero_shot_named(task).ask(Asking(model, settings, data, system))
 
 
 class Reading:

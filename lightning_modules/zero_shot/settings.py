@@ -28,10 +28,37 @@ class Measurement(Settings):
         neutral=None,
         ge=1,
     )
+    sequence_length: int | None = knob(
+        None,
+        "Positions of a segment of a stream, all of which predict; by default as in the run's evaluation.",
+        neutral=None,
+        ge=1,
+        le=1 << 20,
+    )
+    context: int | None = knob(
+        None,
+        "Positions before a segment of a stream that are read again with it, so that nothing is carried; by default as "
+        "in the run's evaluation.",
+        neutral=None,
+        ge=0,
+        le=1 << 20,
+    )
+    memory_length: int | None = knob(
+        None,
+        "Positions that the model remembers before a segment of a stream; by default as in the run's evaluation.",
+        neutral=None,
+        ge=0,
+    )
+    lead: int = knob(
+        0, "Positions at the beginning of each row of a stream that predict nothing.", neutral=0, ge=0, le=1 << 20
+    )
     examples: int | None = knob(
-        None, "Number of examples or stretches of text that are asked, the first ones; by default all.", neutral=None,
+        None,
+        "Number of examples or stretches of text that are asked, the first ones; by default all. Of a stream, as many "
+        "positions as so many sequences of the training have.",
+        neutral=None,
         ge=2,
-    )  # fmt: skip
+    )
 
     def acting(self, reads: frozenset[str]) -> Self:
         """The settings with those neutral that a task does not read, and ``shots_seed`` without shots."""

@@ -9,6 +9,8 @@ from lightning_modules.zero_shot.labelled import Answered, Substituted, Threshol
 from lightning_modules.zero_shot.last_word import LastWord
 from lightning_modules.zero_shot.perplexity import HeldOutText, WikiText
 from lightning_modules.zero_shot.sources import LAMBADA, WIKITEXT_2
+from lightning_modules.zero_shot.speed import ReadingSpeed
+from lightning_modules.zero_shot.stream import ReadStream
 from lightning_modules.zero_shot.task import ZeroShot
 
 
@@ -34,6 +36,8 @@ _ROWS: tuple[ZeroShot, ...] = (
         licence="CC BY-SA 3.0",
     ),
     HeldOutText("heldout_text", "Held-out text: how probable is it?"),
+    ReadStream("heldout_stream", "Held-out stream: how probable is it, read in segments of any length?"),
+    ReadingSpeed("reading_speed", "Reading speed: how many times as fast is a stream read with a memory?"),
     Cloze("cloze", "Cloze: which word of the passage stood here?"),
     Verbalised(
         name="sst2_asked",

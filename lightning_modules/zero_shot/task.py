@@ -1,13 +1,14 @@
 """What a zero-shot task is: data, a way to ask, scores, and what answers without a network."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from lightning_modules.config import Problem
 from lightning_modules.data import Data, open_store
 from lightning_modules.data.baselines.bigram import Bigrams, count
 from lightning_modules.generation.scoring import LanguageModelOf, Windows, log_probabilities
@@ -25,11 +26,13 @@ class Asking:
         model: The language model.
         settings: How it is asked.
         data: The text that it learned from, which simple methods count; None for a checkpoint of others.
+        system: The run that it is of, if it is of one.
     """
 
     model: LanguageModelOf
     settings: Measurement
     data: Data | None = None
+    system: System | None = None
 
     @cached_property
     def windows(self) -> Windows:
@@ -149,6 +152,14 @@ class ZeroShot(ABC):
     @abstractmethod
     def ask(self, asking: Asking) -> Found:
         """Asks a model."""
+
+    def text(self, system: System, settings: Measurement) -> Any:
+        """What determines the text, where it is made from a run's own: scores on another one do not compare."""
+        return system.data.corpora
+
+    def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
+        """Why a run cannot be asked, which is known before it is trained."""
+        return iter(())
 
     def settled(self, settings: Measurement) -> Measurement:
         """The settings with those neutral that do not act."""

@@ -6,7 +6,7 @@ from ablations.core.strict_yaml import Document, Path_
 from ablations.planning.afterwards import check_askable, measured_at
 from ablations.planning.cells import Layout, Values, Workshop
 from ablations.schema.grid import MEASURING, Grid
-from lightning_modules.config import paths
+from lightning_modules.config import ConfigError, paths
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
@@ -59,6 +59,8 @@ def build(grid: Grid, scale: str, workshop: Workshop, values: Values) -> None:
         ConfigError: Naming each bad knob, and tasks that its system cannot be asked.
     """
     tasks = measured_at(grid, scale)
-    check_askable(workshop.system(values), tasks)
-    for task in tasks or ("",):
-        workshop.measuring(values, task)
+    system = workshop.system(values)
+    check_askable(system, tasks)
+    settings = {task: workshop.measuring(values, task) for task in tasks or ("",)}
+    if problems := [one for task in tasks for one in ZERO_SHOT[task].problems(system, settings[task])]:
+        raise ConfigError(problems)

@@ -90,6 +90,10 @@ class HeldOutStream(HeldOut):
         # the last stretch of each row leads to the next one and is not shown
         self.chosen = (np.arange(self.segments)[:, None] + np.arange(rows) * len(ends)).ravel()
 
+    def segment(self, number: int) -> Example:
+        """A segment of all rows."""
+        return self._example(number * self.batch_size)
+
     def _tokens(self, sample: np.ndarray) -> Tokens:
         column = int(sample[0])
         context = min(self.reading.context, column * self.reading.length)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ablations.measurements.sides import one_text
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.kinds import KINDS, KindName
@@ -137,3 +138,25 @@ def test_kinds_and_names_are_told_apart():
     fields = set(Measurement.model_fields)
     assert all(task.reads <= fields for task in ZERO_SHOT.values())
     assert all(kind.settings in (*Run.model_fields, "") for kind in KINDS.values())
+
+
+def test_a_stream_is_asked_of_streams_alone(tmp_path):
+    with pytest.raises(ConfigError, match=naming("heldout_stream", "full_sentences", "stream")):
+        grids.read(grid(tmp_path, "measure: [heldout_stream]\n"))
+
+
+def test_lengths_of_reading_share_a_training_and_what_cannot_be_read_is_refused(tmp_path):
+    of_stream = "  format.kind: stream\n  format.frame: none\n  model.positions: relative\n  model.memory_length: 8\n"
+    asked = {"measure": "measure: [heldout_stream]\n", "axes": "  measuring.memory_length: [4, 8]"}
+
+    def streams(folder, knobs=""):
+        file = grid(folder, knobs=of_stream + knobs, **asked)
+        file.write_text(file.read_text().replace("  format.kind: full_sentences\n", ""))
+        return file
+
+    one, other = made(streams(tmp_path)).cells
+    assert [run.id for run in one.runs] == [run.id for run in other.runs]
+    assert not {run.id for run in one.zero_shot} & {run.id for run in other.zero_shot}
+    assert one_text([one, other], "heldout_stream.loss")
+    with pytest.raises(ConfigError, match=naming("measuring.lead 5", "16 positions")):
+        grids.read(streams(tmp_path / "cut", "  measuring.lead: 5\n"))

@@ -1,0 +1,149 @@
+"""How much faster a held-out stream is read with a memory than with a context that is read anew for each token.
+
+Both ways predict with as long an attention. With a memory of L positions the stream is read in segments of L, each
+position once; anew, each token is predicted from a window of L positions of its own. That is the comparison of Dai et
+al. (2019, Table 9) with a plain decoder, here on one model. One process times both in turns, the median counts, and on
+a CPU seconds are of the processor: so the ratio depends little on what else a machine does, and on the machine much.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from lightning_modules.batch import Example
+from lightning_modules.config import ConfigError, Problem, identity
+from lightning_modules.data.order.heldout import HeldOutStream
+from lightning_modules.objectives.language_model import NEXT
+from lightning_modules.system import System
+from lightning_modules.training.carries import Carries
+from lightning_modules.zero_shot.settings import Measurement
+from lightning_modules.zero_shot.task import Asking, Found, ZeroShot
+
+TURNS = 8
+_RECIPE = 1  # raise when the same stream would be read otherwise
+_WINDOWS = 4  # that are read anew in a turn
+
+
+@dataclass(frozen=True)
+class ReadingSpeed(ZeroShot):
+    """Reading one row of a run's held-out stream in two ways."""
+
+    name: str
+    title: str
+    source: str = "Dai et al. 2019, Table 9"
+    metrics: ClassVar[dict[str, str]] = {
+        "loss": "mean loss of the tokens that are read with a memory, nats",
+        "speed_up": "tokens predicted a second with a memory over those with a window that is read anew for each token",
+        "cached_tokens_per_second": "tokens predicted per second with a memory; on a CPU of processor time",
+        "recomputed_tokens_per_second": "tokens predicted per second, each from a window that is read anew; likewise",
+    }
+    reads: ClassVar[frozenset[str]] = frozenset({"memory_length"})
+    better: ClassVar[str] = "lower"
+    of_run: ClassVar[bool] = True
+    own_split: str = "the beginning of the run's own held-out stream"
+
+    def fingerprint(self) -> str:
+        return identity([_RECIPE])  # the text is that of the run
+
+    def check(self) -> None:
+        """The corpora are those of the run, which is refused without them."""
+
+    def at_hand(self) -> bool:
+        return True
+
+    def text(self, system: System, settings: Measurement) -> Any:
+        """The text of the loss is as long as the attention; speeds compare on any text."""
+        return [system.data.essence(), system.format.kind, system.format.frame]
+
+    def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
+        if system.format.kind != "stream" or "memory_length" not in type(system.model).model_fields:
+            what = f"format.kind is {system.format.kind}, model.kind {system.get('model.kind')}"
+            text = f"{self.name} is of streams and models that count what they remember, and {what}"
+            yield Problem("measure", f"{text}: leave {self.name} out")
+        elif not _length(system, settings):
+            text = f"{self.name} needs the length of the attention, and the model remembers nothing by itself"
+            yield Problem("measuring.memory_length", f"{text}: set measuring.memory_length")
+        else:
+            try:
+                _row(system, 1, _length(system, settings) - 1)
+            except ConfigError as error:
+                named = "; ".join(problem.message for problem in error.problems)
+                yield Problem("measuring.memory_length", named.replace("evaluation.context", "a window of"))
+
+    def positions(self, system: System, settings: Measurement) -> float:
+        return _length(system, settings) * (1 + TURNS * (1 + _WINDOWS))
+
+    def ask(self, asking: Asking) -> Found:
+        system = asking.system
+        if system is None:
+            raise ConfigError([f"{self.name} is of a run's own stream: ask a run, or choose another task"])
+        if problems := list(self.problems(system, asking.settings)):
+            raise ConfigError(problems)
+        length = _length(system, asking.settings)
+        cached, anew = (_opened(system, length, *shape) for shape in ((length, 0), (1, length - 1)))
+        carries, nats, seconds = Carries(length), [], []
+        for turn in range(TURNS + 1):
+            ends = np.linspace(turn * length, (turn + 1) * length - 1, _WINDOWS).astype(int)
+            windows = [anew.segment(int(end)).to(asking.model.device) for end in ends]
+            segment = cached.segment(turn).to(asking.model.device)
+            found, once = _timed(lambda segment=segment: _nats(asking, carries, segment), asking)
+            _, again = _timed(lambda windows=windows: [_nats(asking, carries, one) for one in windows], asking)
+            nats.append(found)
+            seconds.append((once / length, again / _WINDOWS))
+        each = np.array(seconds[1:])  # the first turn fills the memory, and warms up
+        by_token = np.median(each, axis=0)
+        return Found(
+            {
+                "loss": float(np.concatenate(nats[1:]).mean()),
+                "speed_up": float(np.median(each[:, 1] / each[:, 0])),
+                "cached_tokens_per_second": float(1 / by_token[0]),
+                "recomputed_tokens_per_second": float(1 / by_token[1]),
+            }
+        )
+
+
+def _length(system: System, settings: Measurement) -> int:
+    """The length of the attention."""
+    given = settings.memory_length
+    return getattr(system.model, "memory_length", 0) if given is None else given
+
+
+def _row(system: System, segment: int, context: int) -> System:
+    """The run with one held-out row, read in segments of a length."""
+    own = {"rows": 1, "sequence_length": segment, "context": context, "memory_length": None}
+    return system.but(**{f"evaluation.{name}": value for name, value in own.items()})
+
+
+def _opened(system: System, attention: int, segment: int, context: int) -> HeldOutStream:
+    """The row as far as it is read.
+
+    Raises:
+        ConfigError: When the held-out text is shorter.
+    """
+    needed = attention * (TURNS + 1)
+    heldout = _row(system, segment, context).data_module(0).some_heldout(-(-needed // system.format.sequence_length))
+    assert isinstance(heldout, HeldOutStream), "a stream's format has a stream's held-out text"
+    if heldout.width < needed:
+        text = f"{heldout.width} positions of held-out text are too few to read {needed} of them"
+        raise ConfigError([f"{text}: lower measuring.memory_length, or add text"])
+    return heldout
+
+
+@torch.no_grad()
+def _nats(asking: Asking, carries: Carries, example: Example) -> np.ndarray:
+    """The nats of what a batch predicts; they are on the host, so that a device has been waited for."""
+    encoded, target = carries.read(asking.model.backbone, example), example.targets[NEXT]
+    logits = asking.model.logits(encoded, target.where)
+    return F.cross_entropy(logits, target.ids, reduction="none").double().cpu().numpy()
+
+
+def _timed(read: Callable[[], Any], asking: Asking) -> tuple[Any, float]:
+    """What a reading gives, and its seconds."""
+    clock = time.process_time if asking.model.device.type == "cpu" else time.monotonic
+    started = clock()
+    return read(), max(clock() - started, 1e-9)

@@ -1,0 +1,152 @@
+"""The held-out stream of a run, read in other segments, contexts and memories than while it was trained.
+
+How a stream is read is no part of a training: lengths are settings of a measurement, so one training is read at all of
+them. Settings that are not given are those of the run's own evaluation. The tokens are the same however they are read;
+with a lead, those at the beginning of rows predict nothing, and all others have so many before them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from lightning_modules.config import ConfigError, Problem, identity
+from lightning_modules.data.formats.stream import Stream
+from lightning_modules.data.order.heldout import HeldOutStream
+from lightning_modules.objectives.language_model import NEXT
+from lightning_modules.system import System
+from lightning_modules.training.carries import Carries
+from lightning_modules.zero_shot.settings import Measurement
+from lightning_modules.zero_shot.task import Asking, Found, ZeroShot
+
+_RECIPE = 1  # raise when the same stream would be read otherwise
+_FEW = 1 << 12  # so many tokens are examples each; more are put together
+_OF_EVALUATION = ("sequence_length", "context", "memory_length")
+
+
+@dataclass(frozen=True)
+class ReadStream(ZeroShot):
+    """The held-out stream of a run."""
+
+    name: str
+    title: str
+    source: str = "held-out text of the corpora of a run"
+    metrics: ClassVar[dict[str, str]] = {
+        "loss": "mean loss of next tokens, nats",
+        "accuracy": "share of next tokens that are the most probable one",
+    }
+    reads: ClassVar[frozenset[str]] = frozenset({"examples", "lead", *_OF_EVALUATION})
+    better: ClassVar[str] = "lower"
+    of_run: ClassVar[bool] = True
+    own_split: str = "rows of the run's own held-out stream"
+
+    def fingerprint(self) -> str:
+        return identity([_RECIPE])  # the text is that of the run
+
+    def check(self) -> None:
+        """The corpora are those of the run, which is refused without them."""
+
+    def at_hand(self) -> bool:
+        return True
+
+    def text(self, system: System, settings: Measurement) -> Any:
+        form = system.format
+        order = form.sentence_order if form.kind == "stream" else ""
+        shape = [form.sequence_length, _sequences(system, settings), system.evaluation.rows, settings.lead]
+        return [system.data.essence(), form.kind, form.frame, order, *shape]
+
+    def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
+        if system.format.kind != "stream":
+            text = f"{self.name} reads a stream, and format.kind is {system.format.kind}: set it to stream, or leave"
+            yield Problem("measure", f"{text} {self.name} out")
+            return
+        try:
+            read = _as_read(system, settings)
+        except ConfigError as error:
+            named = "; ".join(problem.message for problem in error.problems)
+            yield Problem("measuring", named.replace("evaluation.", "measuring."))
+            return
+        length = read.evaluation.sequence_length or read.format.sequence_length
+        width = read.format.sequence_length * _sequences(system, settings) // read.evaluation.rows
+        if settings.lead % length:
+            near = settings.lead // length * length
+            text = f"measuring.lead {settings.lead} cuts a segment of {length} positions: set it to {near}"
+            yield Problem("measuring.lead", f"{text} or {near + length}")
+        elif settings.lead >= width:
+            text = f"measuring.lead {settings.lead} leaves none of the {width} positions of a row to predict: lower it"
+            yield Problem("measuring.lead", f"{text}, raise measuring.examples, or lower evaluation.rows")
+
+    def positions(self, system: System, settings: Measurement) -> float:
+        read = _as_read(system, settings)
+        length = read.evaluation.sequence_length or read.format.sequence_length
+        tokens = read.format.sequence_length * _sequences(system, settings)
+        if read.evaluation.context:
+            tokens -= settings.lead * read.evaluation.rows  # a lead that is context is not read by itself
+        return tokens * (1 + read.evaluation.context / length)
+
+    def ask(self, asking: Asking) -> Found:
+        system, settings = asking.system, asking.settings
+        if system is None:
+            raise ConfigError([f"{self.name} is of a run's own stream: ask a run, or choose another task"])
+        if problems := list(self.problems(system, settings)):
+            raise ConfigError(problems)
+        read = _as_read(system, settings)
+        heldout = read.data_module(0).some_heldout(_sequences(system, settings))
+        assert isinstance(heldout, HeldOutStream), "a stream's format has a stream's held-out text"
+        if settings.lead >= heldout.width:
+            text = f"measuring.lead {settings.lead} leaves none of the {heldout.width} positions of a row to predict"
+            raise ConfigError([f"{text}: lower it, or add held-out text"])
+        nats, right = _read(asking, heldout, read.evaluation.memory_length, settings.lead)
+        each = system.format.sequence_length if nats.size > _FEW else 1
+        starts = np.arange(0, nats.shape[1], each)
+        counts = np.broadcast_to(np.diff(np.append(starts, nats.shape[1])), (len(nats), len(starts)))
+        return Found(
+            {"loss": float(nats.mean()), "accuracy": float(right.mean())},
+            {"loss": (np.add.reduceat(nats, starts, axis=1) / counts).ravel()},
+            counts.ravel().astype(float),
+            _documents(heldout, settings.lead + starts),
+        )
+
+
+def _sequences(system: System, settings: Measurement) -> int:
+    """As many positions are read as so many sequences of the training have."""
+    return settings.examples or system.evaluation.sequences_at_end
+
+
+def _as_read(system: System, settings: Measurement) -> System:
+    """The run with the settings of a measurement in the place of those of its evaluation."""
+    given = {name: getattr(settings, name) for name in _OF_EVALUATION}
+    return system.but(**{f"evaluation.{name}": value for name, value in given.items() if value is not None})
+
+
+@torch.no_grad()
+def _read(
+    asking: Asking, heldout: HeldOutStream, memory_length: int | None, lead: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nats of each token, and whether it is the most probable one ``[rows, width]``."""
+    model, carries, nats, right = asking.model, Carries(memory_length), [], []
+    for segment in range(heldout.segments):
+        is_lead = segment * heldout.reading.length < lead
+        if is_lead and heldout.reading.context:
+            continue  # nothing is carried from it
+        example = heldout.segment(segment).to(model.device)
+        encoded, target = carries.read(model.backbone, example), example.targets[NEXT]
+        if not is_lead:
+            logits = model.logits(encoded, target.where)
+            nats.append(F.cross_entropy(logits, target.ids, reduction="none").double().cpu().numpy())
+            right.append((logits.argmax(-1) == target.ids).cpu().numpy())
+    rows = heldout.reading.rows
+    joined = [np.concatenate([part.reshape(rows, -1) for part in parts], axis=1) for parts in (nats, right)]
+    return joined[0], joined[1]
+
+
+def _documents(heldout: HeldOutStream, columns: np.ndarray) -> np.ndarray:
+    """The document of the token at each column of each row ``[rows * columns]``."""
+    stream = heldout.sequences
+    assert isinstance(stream, Stream)
+    places = (stream.edges[heldout.chosen[: heldout.reading.rows]][:, None] + columns).ravel()
+    words = places - np.searchsorted(stream.ends, places, side="left")  # ends of documents are in no store
+    return np.searchsorted(stream.store.document_starts, words, side="right")

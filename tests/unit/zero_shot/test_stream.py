@@ -1,0 +1,158 @@
+"""A run's stream read with other lengths than its own: as an evaluation with these; refusals by name."""
+
+import numpy as np
+import pytest
+
+from lightning_modules.config import ConfigError
+from lightning_modules.data.store import tokenizer_file
+from lightning_modules.data.text.encode import Encoder
+from lightning_modules.generation.language_model import of_training
+from lightning_modules.measures.effective_context import losses_by_token
+from lightning_modules.measures.final_metrics import measures
+from lightning_modules.zero_shot import stream
+from lightning_modules.zero_shot.measure import asked, kept
+from lightning_modules.zero_shot.settings import Measurement
+from lightning_modules.zero_shot.speed import TURNS
+from lightning_modules.zero_shot.table import ZERO_SHOT
+from tests.messages import naming
+from tests.unit.training.test_carries import LSTM
+
+XL = {
+    "objectives.mlm": None,
+    "objectives.lm.direction": "left_to_right",
+    "model.direction": "left_to_right",
+    "model.positions": "relative",
+    "model.memory_length": 6,
+    "model.segment_types": 0,
+    "model.init_std": 0.3,
+    "format.kind": "stream",
+    "format.break_mode": "none",
+    "format.frame": "document_ends",
+    "evaluation.rows": 4,
+    "evaluation.sequences": 12,
+}
+TASK = ZERO_SHOT["heldout_stream"]
+
+
+def read(system, **settings):
+    module = system.build(0).eval()
+    encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
+    model = of_training(module, system, encoder)
+    return asked(model, TASK.name, Measurement(**settings), system.data, system)
+
+
+def evaluated(system, **settings):
+    """The measures of the same weights, with the settings in the run's own evaluation."""
+    other = system.but(**{f"evaluation.{name}": value for name, value in settings.items()})
+    module = other.build(0).eval()
+    module.load_state_dict(system.build(0).state_dict())
+    return module, other.data_module(0).heldout
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"memory_length": 0},
+        {"memory_length": 20, "sequence_length": 5},
+        {"sequence_length": 1, "context": 7},
+    ],
+    ids=str,
+)
+def test_a_stream_is_read_as_an_evaluation_with_these_lengths(tiny, settings):
+    system = tiny.but(**XL)
+    module, heldout = evaluated(system, **settings)
+    expected, found = measures(module, heldout, False), read(system, **settings)
+    assert found.metrics["loss"] == pytest.approx(expected["next_loss"], abs=1e-5)
+    assert found.metrics["accuracy"] == pytest.approx(expected["next_accuracy"], abs=1e-6)
+    assert np.allclose(found.scores["loss"], losses_by_token(module, heldout, False).ravel(), atol=1e-5)
+    other = read(system, memory_length=3).metrics["loss"]
+    assert abs(other - found.metrics["loss"]) > 1e-4, "lengths matter"
+
+
+@pytest.mark.parametrize("settings", [{"sequence_length": 4}, {"sequence_length": 1, "context": 8}], ids=str)
+def test_a_lead_predicts_nothing_and_stands_before_everything(tiny, settings):
+    system = tiny.but(**XL)
+    module, heldout = evaluated(system, **settings)
+    found = read(system, lead=8, **settings)
+    assert np.allclose(found.scores["loss"], losses_by_token(module, heldout, False)[:, 8:].ravel(), atol=1e-5)
+    assert found.metrics["loss"] == pytest.approx(found.scores["loss"].mean())
+
+
+def test_tokens_are_put_together_where_they_are_many_with_their_documents(tiny, monkeypatch):
+    system = tiny.but(**XL)
+    alone = read(system, lead=16)
+    monkeypatch.setattr(stream, "_FEW", 10)
+    together = read(system, lead=16)
+    assert len(alone.scores["loss"]) == 4 * 32
+    assert together.weights.tolist() == [16.0] * 8
+    assert np.allclose(alone.scores["loss"].reshape(8, 16).mean(1), together.scores["loss"])
+    assert (alone.documents.reshape(8, 16)[:, 0] == together.documents).all()
+    assert len(set(alone.documents)) > 1
+    assert kept(together, TASK.name).keys() == {"heldout_stream.loss", "weight", "document"}
+
+
+def test_fewer_positions_are_the_beginnings_of_the_same_rows(tiny):
+    system = tiny.but(**XL)
+    whole, some = (read(system, examples=count).scores["loss"].reshape(4, -1) for count in (12, 6))
+    assert np.allclose(whole[:, : some.shape[1]], some, atol=1e-5)
+    texts = [
+        TASK.text(system, Measurement(**settings))
+        for settings in ({}, {"memory_length": 3}, {"examples": 6}, {"rows": 2})
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "names"),
+    [
+        ({}, {"lead": 5, "sequence_length": 4}, ("measuring.lead 5", "4 positions", "4 or 8")),
+        ({}, {"lead": 48}, ("measuring.lead 48", "48 positions", "measuring.examples")),
+        ({}, {"memory_length": 3, "context": 4}, ("measuring.memory_length", "measuring.context")),
+        (LSTM, {"memory_length": 3}, ("measuring.memory_length", "lstm")),
+        ({"model.positions": "learned", "model.memory_length": 0}, {"context": 9}, ("measuring.context 9", "16")),
+    ],
+    ids=["cut", "nothing left", "both", "no memory", "no positions"],
+)
+def test_what_cannot_be_read_is_refused_by_name_before_a_training(tiny, changes, settings, names):
+    system = tiny.but(**{**XL, **changes}) if changes is not LSTM else tiny.but(**LSTM)
+    problems = list(TASK.problems(system, Measurement(**settings)))
+    with pytest.raises(ConfigError, match=naming(*names)):
+        raise ConfigError(problems)
+
+
+def test_reading_again_costs_what_it_reads(tiny):
+    system = tiny.but(**XL)
+    plain, again = (TASK.positions(system, Measurement(**s)) for s in ({}, {"sequence_length": 1, "context": 7}))
+    assert (plain, again) == (12 * 16, 12 * 16 * 8)
+    assert TASK.positions(system, Measurement(sequence_length=1, context=7, lead=8)) == (12 * 16 - 4 * 8) * 8
+
+
+SPEED = ZERO_SHOT["reading_speed"]
+
+
+def test_reading_with_a_memory_is_timed_against_reading_anew(tiny):
+    """The loss is that of the segments after the first one, which fills the memory."""
+    system = tiny.but(**XL)
+    module = system.build(0).eval()
+    model = of_training(module, system, Encoder(tokenizer_file(system.data), system.data.tokenizer.kind))
+    found = asked(model, SPEED.name, Measurement(memory_length=9), system.data, system).metrics
+    heldout = system.but(**{"evaluation.rows": 1, "evaluation.sequence_length": 9}).data_module(0).some_heldout(6)
+    module.heldout_memory = 9
+    nats = losses_by_token(module, heldout, False)[0, 9 : 9 * (1 + TURNS)]
+    assert found["loss"] == pytest.approx(nats.mean(), abs=1e-5)
+    assert found["speed_up"] > 0
+    assert found["cached_tokens_per_second"] > 0
+    assert found["recomputed_tokens_per_second"] > 0
+
+
+def test_speed_is_of_models_that_remember(tiny):
+    lstm, plain = tiny.but(**LSTM), tiny.but(**{**XL, "model.memory_length": 0})
+    for system, settings, names in (
+        (lstm, {"memory_length": 9}, ("reading_speed", "lstm")),
+        (plain, {}, ("reading_speed", "measuring.memory_length")),
+        (tiny.but(**XL, **{"model.positions": "sinusoidal"}), {"memory_length": 600}, ("600", "model.max_positions")),
+    ):
+        with pytest.raises(ConfigError, match=naming(*names)):
+            raise ConfigError(SPEED.problems(system, Measurement(**settings)))
+    assert not list(SPEED.problems(tiny.but(**XL), Measurement()))
