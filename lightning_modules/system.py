@@ -116,8 +116,8 @@ class System(Settings):
             raise ValueError("evaluation.neighbours hides tokens, which a language model does not fill; set it to 0")
         if self.evaluation.neighbours and self.format.kind == "stream":
             raise ValueError(
-                "evaluation.neighbours hides two tokens of a row that is read alone, and rows of format.kind stream are "
-                "not: set it to 0"
+                "evaluation.neighbours hides two tokens of a row that is read alone, which those of format.kind stream "
+                "are not: set it to 0"
             )
 
     def _check_cutoffs(self) -> None:
