@@ -34,6 +34,7 @@ STEP = {
 # what a backbone may support and an objective need
 WIDE_TABLE = "word embeddings as wide as its states"
 QUERY_STREAM = "query stream"
+BOTH_WAYS = "row that goes on to the left"
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
@@ -98,10 +99,12 @@ class Going(_Movable):
     Attributes:
         group: Which rows of a step they are: the number of their micro-batch.
         fresh: Which of them start anew; None if none does.
+        backward: Which of them go on to the left: what they read before stands to the right of them. None if none does.
     """
 
     group: int = 0
     fresh: Bool[Tensor, " b"] | None = None
+    backward: Bool[Tensor, " b"] | None = None
 
 
 @dataclass
@@ -237,13 +240,15 @@ class Example(_Movable):
         """Refuses a batch that holds inputs beside its tokens which an encoder would ignore.
 
         Args:
-            supports: What the encoder supports; inputs are called ``<name> table``, ``features`` and ``query stream``.
+            supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream`` and
+                ``row that goes on to the left``.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.
         """
         held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
         held |= {QUERY_STREAM} if self.queries is not None else set()
+        held |= {BOTH_WAYS} if self.inputs.going is not None and self.inputs.going.backward is not None else set()
         if ignored := sorted(held - supports):
             raise Unsupported(
                 f"this encoder does not read {', '.join(ignored)}, which the batch holds; "

@@ -52,6 +52,13 @@ class Evaluation(Settings):
         ge=0,
         le=MOST_STRETCHES,
     )
+    neighbours: int = knob(
+        0,
+        "Held-out sequences in each of which two neighbouring tokens are hidden, for the loss of both together; 0 "
+        "disables it.",
+        neutral=0,
+        ge=0,
+    )
     rows: int = knob(
         8,
         "Streams: rows in which held-out text is laid out, each read from its own beginning; together they have "

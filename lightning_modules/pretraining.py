@@ -17,7 +17,7 @@ from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.measures import per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
-from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
+from lightning_modules.measures.final_metrics import joint_losses, layer_similarity, measures, pair_measures
 from lightning_modules.probing.measure import probe
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
@@ -124,6 +124,9 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
         losses = {name.removeprefix("heldout."): float(value) for name, value in fitted.metrics.items()}
         fitted.metrics |= _named(per_byte.of_pieces(data, heldout, targets, losses))
         fitted.metrics |= _named(per_byte.of_words(module, data, system.evaluation.words, bf16))
+    if system.evaluation.neighbours:
+        asked = data.some_heldout(system.evaluation.neighbours, system.prepare_neighbours())
+        fitted.metrics |= _named(joint_losses(module, asked, bf16))
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from lightning_modules.backbones import Backbone
+from lightning_modules.batch import BOTH_WAYS
 from lightning_modules.data import InputFormat
 from lightning_modules.data.order.heldout import Reading
 from lightning_modules.evaluation import Evaluation
@@ -25,6 +26,7 @@ def check(
     """
     if form.kind == "stream":
         wrong = [*_of_training(model, objectives, training), *_of_evaluation(model, form, evaluation)]
+        wrong += _of_both_ways(model, training) if form.both_ways else []
         if evaluation.context and objectives.lm is None:
             wrong.append("evaluation.context is of models that predict next tokens (objectives.lm): set it to 0")
     else:
@@ -52,6 +54,20 @@ def _of_training(model: Backbone, objectives: Objectives, training: Training) ->
         yield (
             "training.batch_by tokens is of rows of several lengths, and those of format.kind stream are all full: set "
             "it to sequences"
+        )
+
+
+def _of_both_ways(model: Backbone, training: Training) -> Iterator[str]:
+    if BOTH_WAYS not in model.supports:
+        yield (
+            "format.both_ways is of transformers that read both sides (model.kind transformer, model.direction both): "
+            "set format.both_ways to false"
+        )
+    if (batch := training.batch_size) % 2:
+        near = f"{batch - 1} or {batch + 1}" if batch > 1 else "2"
+        yield (
+            f"format.both_ways has as many rows in each direction, and training.batch_size {batch} is odd: set it to "
+            f"{near}"
         )
 
 

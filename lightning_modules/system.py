@@ -23,7 +23,7 @@ from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
-from lightning_modules.objectives import MaskedLM, Objective, Objectives, SentencePair
+from lightning_modules.objectives import MaskedLM, Objective, Objectives, SentencePair, neighbours
 from lightning_modules.training.optim import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
@@ -112,6 +112,13 @@ class System(Settings):
             )
         if self.evaluation.words and not masked:
             raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
+        if self.evaluation.neighbours and self.objectives.lm is not None:
+            raise ValueError("evaluation.neighbours hides tokens, which a language model does not fill; set it to 0")
+        if self.evaluation.neighbours and self.format.kind == "stream":
+            raise ValueError(
+                "evaluation.neighbours hides two tokens of a row that is read alone, which those of format.kind stream "
+                "are not: set it to 0"
+            )
 
     def _check_cutoffs(self) -> None:
         """Checks that every group of an adaptive softmax has pieces."""
@@ -253,6 +260,12 @@ class System(Settings):
     def looks(self) -> Direction:
         """The direction in which held-out text is visible."""
         return self.model.direction if self.evaluation.direction == "both" else self.evaluation.direction
+
+    def prepare_neighbours(self) -> "Prepare":
+        """The corruption of held-out text that hides two neighbours of each row."""
+        objective = self.objectives.corrupter.held_out(neighbours.asked())
+        assert objective is not None
+        return functools.partial(_prepare, (objective,), direction=self.looks)
 
     def prepare_pairs(self) -> "Prepare":
         """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""

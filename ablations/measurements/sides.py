@@ -17,6 +17,7 @@ from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _WORDS_OF_PAIRS = "heldout.pairs_"
+_OF_NEIGHBOURS = "heldout.joint_"
 _OF_PAIRS = (_WORDS_OF_PAIRS, "heldout.sop_", "heldout.nsp_")
 
 
@@ -66,7 +67,12 @@ def _moved(grid: Grid, start: Mapping[str, Any], values: Mapping[str, Any]) -> d
 
 
 def one_text(cells: Sequence[Cell], metric: str) -> bool:
-    """Whether a metric of these cells is measured on one held-out text, as all are that are not of held-out text."""
+    """Whether a metric of these cells is measured on one held-out text, as all are that are not of held-out text.
+
+    Losses of training are of other tokens where another share of them, or others, are predicted, such as another K.
+    """
+    if metric.startswith("train."):
+        return len({identity(cell.system.objectives.corrupter.essence()) for cell in cells}) == 1
     asked = ZERO_SHOT.get(metric.partition(".")[0])
     if asked and asked.of_run:  # the same stretches for every tokenizer
         return len({identity(asked.text(cell.system, _asked_by(cell, asked.name))) for cell in cells}) == 1
@@ -92,6 +98,8 @@ def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
             "corpora": system.data.corpora,
             "words": system.evaluation.words,
         }
+    if metric.startswith(_OF_NEIGHBOURS):
+        return text | {"break_mode": form.break_mode, "neighbours": system.evaluation.neighbours, "rate": 0}
     if metric.startswith(_OF_PAIRS):
         of_words = metric.startswith(_WORDS_OF_PAIRS)  # answers about pairs compare whatever is shown of them
         shown = {"excerpt": system.format.resolved().excerpt} if of_words else {}

@@ -107,7 +107,10 @@ class PretrainingData(pl.LightningDataModule):
     def portions(self) -> Portions:
         """The division of the training into steps and micro-batches."""
         first_steps = sum(steps for _, steps in self.format.phases(self.steps)[:-1])
-        return Portions(self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps)
+        both_ways = self.format.resolved().both_ways
+        return Portions(
+            self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps, both_ways
+        )
 
     @functools.cached_property
     def _phases(self) -> list[Phase]:
@@ -126,7 +129,7 @@ class PretrainingData(pl.LightningDataModule):
         """The held-out examples of the measurements during a training."""
         return self.some_heldout(self.heldout_sequences)
 
-    def some_heldout(self, count: int) -> HeldOut:
+    def some_heldout(self, count: int, prepare: Prepare | None = None) -> HeldOut:
         """At most ``count`` held-out sequences, the same for every run; a larger number begins with a smaller one's.
 
         Of a stream it is as many positions in rows; a larger number goes on where the rows of a smaller one end.
@@ -135,9 +138,9 @@ class PretrainingData(pl.LightningDataModule):
         sequences = form.arrange(open_store(self.data, "heldout"))
         if isinstance(sequences, Stream):
             reading = self.reading or Reading(rows=8, length=sequences.length)
-            return HeldOutStream(sequences, count * sequences.length, reading, self.prepare_heldout)
+            return HeldOutStream(sequences, count * sequences.length, reading, prepare or self.prepare_heldout)
         size = self.micro_batch_size or self.batch_size
-        return HeldOut(sequences, count, size, self.prepare_heldout)
+        return HeldOut(sequences, count, size, prepare or self.prepare_heldout)
 
     def heldout_pairs(self, negatives: Negatives, count: int, prepare: Prepare | None = None) -> HeldOut:
         """Held-out segment pairs of one construction, the same for every run of this data and sequence length.

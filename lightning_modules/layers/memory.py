@@ -2,6 +2,10 @@
 
 It holds the inputs of each layer, not their keys and values: these are projected anew, with the weights of the step.
 Gradients stop. A memory has one length, set when it is begun; at first its positions are hidden.
+
+It stands before the batch, to the left of it. Of rows that go on to the left (`Going.backward`) it stands to the right:
+XLNet's released code turns their text around and negates their positions, which gives the same scores in a model that
+reads both sides. Here their text stays as it is, and what they hand on is turned around: the nearest comes last.
 """
 
 from dataclasses import dataclass
@@ -51,7 +55,7 @@ class Remembering:
         direction: In which the model reads.
 
     Raises:
-        Unsupported: For a memory of other rows or layers.
+        Unsupported: For a memory of other rows or layers, and for rows with gaps that go on to the left.
     """
 
     def __init__(self, memory: Memory, example: Example, depth: int, direction: Direction) -> None:
@@ -62,9 +66,16 @@ class Remembering:
                 f"and the encoder of {depth} layers"
             )
         self.memory, self.visible = memory, example.visible.toward(direction)
-        self.regular = memory.positions is None and example.inputs.positions is None
-        numbered = 1 if self.regular else rows
-        self.place, self.positions = _numbered(memory, example.inputs.positions, numbered, self.new)
+        going = example.inputs.going
+        self.backward = None if going is None else going.backward
+        self.counted = memory.positions is None and example.inputs.positions is None
+        self.regular = self.counted and self.backward is None
+        self.place, self.positions = _numbered(memory, example.inputs.positions, 1 if self.regular else rows, self.new)
+        if self.backward is not None:
+            if not self.counted or self.visible.real is not None:
+                raise Unsupported("rows that go on to the left are full, and their positions are counted without gaps")
+            turned = torch.cat([self.new - 1 - self.positions[:, : -self.new], self.place], 1)
+            self.positions = torch.where(self.backward[:, None], turned, self.positions)
         self._read: list[Tensor] = []
 
     @property
@@ -93,12 +104,19 @@ class Remembering:
         now = self.visible.real
         if now is None:
             now = torch.ones(rows, self.new, dtype=torch.bool, device=self.memory.real.device)
-        layers = tuple(both[:, kept].detach().contiguous() for both in self._read)  # not the rest
+        layers = tuple(self._in_turn(both.detach())[:, kept].contiguous() for both in self._read)  # not the rest
         positions = None
-        if not self.regular or self.visible.real is not None:
+        if not self.counted or self.visible.real is not None:
             following = self.place.expand(rows, -1).masked_fill(~now, -1).amax(1, keepdim=True) + 1
             positions = (self.positions - following)[:, kept]
         return Memory(layers, torch.cat([self.memory.real, now], 1)[:, kept], positions)
+
+    def _in_turn(self, both: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
+        """What is remembered, and behind it the batch as it was gone through: the nearest to what follows is last."""
+        if self.backward is None:
+            return both
+        turned = torch.cat([both[:, : -self.new], both[:, -self.new :].flip(1)], 1)
+        return torch.where(self.backward[:, None, None], turned, both)
 
 
 def _numbered(memory: Memory, given: Tensor | None, rows: int, new: int) -> tuple[Tensor, Tensor]:

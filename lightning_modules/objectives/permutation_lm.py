@@ -107,7 +107,7 @@ class PermutationLM(Objective):
         real = example.inputs.real.numpy().sum(1)
         budget = np.minimum(np.maximum(np.floor(real / self.one_in).astype(np.int64), 1), text.candidates.sum(1))
         chosen = self.units.choose(text, budget, draws) >= 0
-        return _asked(example, chosen, draws, (PERMUTED,))
+        return asked(example, chosen, _order(example, chosen, draws))
 
     def held_out(self, usual: Objective) -> Objective:
         """The objective on held-out text: the tokens that masked models are asked for, alone and in an order."""
@@ -168,7 +168,7 @@ class HeldOutPermutations(PermutationLM):
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Adds both targets, with queries of their own."""
         chosen = self.masking.choose(example.inputs, draws, vocabulary) >= 0
-        return _asked(example, chosen, draws, (PERMUTED, ALONE))
+        return asked(example, chosen, _order(example, chosen, draws), (PERMUTED, ALONE))
 
 
 def orders(chosen: np.ndarray, special: np.ndarray, draws: Draws) -> np.ndarray:
@@ -189,11 +189,24 @@ def visible(order: Int[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
     return (order[:, None] < order[:, :, None]) | (order[:, None] < 0)
 
 
-def _asked(example: Example, chosen: np.ndarray, draws: Draws, names: tuple[str, ...]) -> Example:
-    """The example with targets, queries and visibility for one random order; runs on the CPU."""
+def _order(example: Example, chosen: np.ndarray, draws: Draws) -> Int[Tensor, "b t"]:
+    tokens = example.inputs
+    return torch.from_numpy(orders(chosen, (tokens.special & tokens.real).numpy(), draws))
+
+
+def asked(
+    example: Example, chosen: np.ndarray, order: Int[Tensor, "b t"], names: tuple[str, ...] = (PERMUTED,)
+) -> Example:
+    """The example with targets, queries and visibility for one order; runs on the CPU.
+
+    Args:
+        example: Rows of text.
+        chosen: The targets ``[b t]``.
+        order: Ranks of targets and of what else is hidden from the context, as `orders` gives them.
+        names: The targets to add: in the order, or alone.
+    """
     tokens = example.inputs
     length = chosen.shape[1]
-    order = torch.from_numpy(orders(chosen, (tokens.special & tokens.real).numpy(), draws))
     seen = visible(order)
     context = (order < 0)[:, None].expand_as(seen)
     where = torch.from_numpy(np.flatnonzero(chosen))

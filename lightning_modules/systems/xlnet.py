@@ -11,12 +11,17 @@ Table 6 by its rows: 2, masked LM on this backbone, is::
     XLNET_BASE.but(**{"objectives.plm": None, "objectives.mlm": {}, "model.query_stream": False})
 
 3 and 4 have ``objectives.plm.one_in`` 7 and 6, 6 has ``objectives.plm.units.kind`` pieces, and 8 adds
-``objectives.sentence``.
+``objectives.sentence``. A memory (row 5 is without it) and rows in both directions (row 7 is without them) are of
+streams, which have no pairs and no [CLS]::
+
+    XLNET_BASE.but(**{"format.kind": "stream", "format.frame": "none", "format.both_ways": True,
+                      "model.memory_length": 384})
 
 What differs:
 
-* Rows are BERT's pairs. In the paper their first half is text that goes on from step to step and fills a memory of 384
-  positions (row 5 is without it), and half of the rows are read backwards (row 7 is not).
+* Rows are BERT's pairs, or a stream. In the paper they are both: their first 256 positions go on from step to step and
+  fill the memory, a pair follows, whose first segment goes on too, and the next step reads the text of the pair again.
+  Here each step goes on where the one before ended.
 * The released code has no LayerNorm on embeddings, as here, and drops out inside the feed-forward layers and after the
   last layer too.
 * Spans count pieces, as in the released code (`SpreadSpans`).

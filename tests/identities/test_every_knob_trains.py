@@ -101,6 +101,7 @@ ROWS = {
     "format.break_mode": ("sentences", "none"),
     "format.frame": ("cls_sep", "none"),
     "format.sentence_order": ("text", "shuffled"),
+    "format.both_ways": (False, True),
     "format.negatives": ("random", "swapped"),
     "format.pairing": ("released", "matched"),
     "format.excerpt": ("all", "first"),
@@ -137,6 +138,7 @@ ROWS = {
     "evaluation.final_sequences": (16, 24),  # seen in the final metrics
     "evaluation.rate": (0.15, 0.3),
     "evaluation.pairs": (0, 8),  # seen in the metrics
+    "evaluation.neighbours": (0, 8),  # seen in the metrics
     "evaluation.words": None,  # measured once a training has ended; see tests/unit/measures/test_per_byte.py
     "evaluation.pairing": None,  # the held-out text is too small to match pairs; see test_pairs_in_use.py
     "evaluation.blocks": (False, True),
@@ -198,6 +200,7 @@ BASES = {
     "objectives.lm.activation": ONE_WAY,
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,
+    "format.both_ways": {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8},
     "evaluation.rows": STREAM,
     "evaluation.memory_length": {**STREAM, "model.memory_length": 8},
     "evaluation.sequence_length": STREAM,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightning_modules.backbones import Transformer
-from lightning_modules.batch import BEGIN, Example, Tokens, Visibility
+from lightning_modules.batch import BEGIN, Example, Going, Tokens, Unsupported, Visibility
 
 LENGTH, ROWS = 24, 3
 POSITIONS = {
@@ -25,7 +25,8 @@ POSITIONS = {
 def encoder(**changes):
     torch.manual_seed(0)
     settings = {"num_layers": 3, "hidden_size": 16, "num_heads": 2, "max_positions": 64, "init_std": 0.3}
-    return Transformer(**settings, direction="left_to_right", norm_eps=1e-5).but(**changes).build(40).double().eval()
+    settings |= {"direction": "left_to_right", "norm_eps": 1e-5}
+    return Transformer(**settings).but(**changes).build(40).double().eval()
 
 
 def batch(ids, real=None):
@@ -78,6 +79,40 @@ def test_a_short_memory_of_the_same_length_is_a_band(way):
         assert torch.allclose(in_parts(model, ids, cuts), band, atol=1e-10)
     carry = model(batch(ids[:, :9]), BEGIN).carry
     assert torch.allclose(model(batch(ids[:, 9:]), carry).last, band[:, 9:], atol=1e-10), "keys and values"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("way", ["relative", "learned distances", "rotary", "sided bias, pre-norm"])
+@pytest.mark.parametrize("memory", [5, LENGTH])
+def test_rows_that_go_on_to_the_left_remember_what_stands_to_their_right(way, memory):
+    """A pass over the text at once, in which each part sees itself and the nearest positions of those read before."""
+    model, ids, part = encoder(**POSITIONS[way], memory_length=memory, direction="both"), texts(), LENGTH // 3
+    column = torch.arange(LENGTH)
+    start = column // part * part
+    seen = {
+        False: (column >= (start - memory)[:, None]) & (column < (start + part)[:, None]),
+        True: (column >= start[:, None]) & (column < (start + part + memory)[:, None]),
+    }
+    backward = torch.tensor([True, False, True])
+    rows = torch.stack([seen[bool(left)] for left in backward])
+    whole = batch(ids)
+    wanted = model(dataclasses.replace(whole, visible=Visibility(pairs=rows[:, None]))).last
+    carry, found = model.begin(ROWS), torch.zeros_like(wanted)
+    for step in range(3):
+        at = torch.where(backward, 2 - step, step)[:, None] * part + torch.arange(part)
+        example = batch(ids.gather(1, at))
+        example.inputs.going = Going(backward=backward)
+        encoded = model(dataclasses.replace(example, visible=Visibility()), carry)
+        carry = encoded.carry
+        found.scatter_(1, at[..., None].expand(-1, -1, wanted.shape[2]), encoded.last)
+    assert torch.allclose(found, wanted, atol=1e-10)
+    padded = batch(ids[:, :part], torch.arange(part).expand(ROWS, -1) < part - 1)
+    padded.inputs.going = Going(backward=backward)
+    with pytest.raises(Unsupported, match="full"):
+        model(padded, carry)
+    example.inputs.going = Going(backward=backward)
+    with pytest.raises(Unsupported, match="left"):
+        encoder(**POSITIONS[way])(example)
 
 
 @torch.no_grad()

@@ -45,6 +45,23 @@ def test_what_a_stream_cannot_be_is_refused(changes, words):
 
 
 @pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"training.batch_size": 7}, ("format.both_ways", "training.batch_size 7", "odd", "6 or 8")),
+        ({"training.batch_size": 1}, ("training.batch_size 1", "set it to 2")),
+        ({"model.direction": "left_to_right"}, ("format.both_ways", "model.direction both")),
+    ],
+)
+def test_rows_in_two_directions_are_as_many_and_of_models_that_read_both_sides(tiny, changes, words):
+    both = tiny.but(**{"format.kind": "stream", "format.frame": "none", "format.both_ways": True})
+    assert not both.heldout_format.both_ways
+    with pytest.raises(ConfigError, match=naming(*words)):
+        both.but(**changes)
+    with pytest.raises(ConfigError, match=naming("format.both_ways", "both sides")):
+        GPT.but(**{**STREAM, "format.both_ways": True})
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"evaluation.rows": 4},
@@ -63,6 +80,7 @@ def test_what_only_a_stream_has_is_refused_elsewhere(changes):
 def test_what_has_no_effect_on_a_stream_is_no_part_of_it():
     plain, other = GPT.but(**STREAM).format, GPT.but(**STREAM, **{"format.break_mode": "documents"}).format
     assert plain.essence() == other.essence()
+    assert "both_ways" not in GPT.but(**{"format.both_ways": True}).format.essence()
     assert "sentence_order" not in GPT.but(**{"format.sentence_order": "shuffled"}).format.essence()
 
 

@@ -24,6 +24,7 @@ one piece: ``data.tokenizer.vocab_size`` must be that number.
 Nothing is downloaded; the text is a function of the name alone. The entropy is exact (`Language.nats`).
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -51,6 +52,7 @@ _KINDS = {  # kinds of words by switch -> how many; fillers have the rest
     "topic": {"topical": 4 * _TOPICS},
 }
 SWITCHES = tuple(_KINDS)
+_TIED = {"order": ("new", "given"), "agreement": ("subject", "verb"), "joint": ("left", "right")}  # fixes -> is fixed
 _DISTANCES = ("agreement", "copies")
 _SIZES = {"length": (2, 64), "sentences": (1, 1 << 12), "documents": (1, 1 << 20)}  # smallest and largest
 _HELDOUT_EVERY = 16  # as many documents for one that is held out
@@ -193,6 +195,31 @@ class Language:
         """
         seen = [slot.known if 0 < slot.source <= context else slot.nats for slot in self.slots]
         return sum(seen) / self.length
+
+    def neighbours_nats(self, words: int, *, together: bool) -> float:
+        """Nats of the best prediction of two hidden neighbours from all other words, the mean over neighbours of a row.
+
+        Args:
+            words: Words of the row, which begins with a sentence.
+            together: Whether the second is predicted given the first; else each is from the others alone.
+
+        Raises:
+            ConfigError: For copies and topics, whose words tell of more than one other.
+        """
+        if many := [name for name in ("copies", "topic") if self.switches.get(name)]:
+            raise ConfigError([f"neighbours of a text with {' and '.join(many)} have no known entropy; leave them out"])
+        count = {kind: len(words) for kind, words in self.vocabulary.items()}
+        tied = [pair for name, pair in _TIED.items() if self.switches.get(name)]
+        known = {first: math.log(count[first] / count[second]) for first, second in tied}
+        known |= {second: 0.0 for _, second in tied}
+        total = 0.0
+        for pair in itertools.pairwise(self.kinds[place % self.length] for place in range(words)):
+            alone = [math.log(count[kind]) for kind in pair]
+            if pair in tied:
+                total += alone[0] if together else sum(alone)
+            else:
+                total += sum(known.get(kind, nats) for kind, nats in zip(pair, alone, strict=True))
+        return total / (words - 1)
 
     def paragraphs(self, split: Literal["train", "heldout"]) -> Iterator[list[str]]:
         """The documents of a split, each as a list of sentences."""

@@ -105,6 +105,12 @@ class InputFormat(Settings):
         "nothing before a sentence tells of it; of held-out text as well.",
         neutral="text",
     )
+    both_ways: bool = knob(
+        False,
+        "Streams: half of the rows of a step go through the text from its end to its beginning, so that what a model "
+        "remembers stands to their right (XLNet's two-way data); of training text alone.",
+        neutral=False,
+    )
     negatives: Negatives = knob(
         "random",
         "Pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
@@ -198,12 +204,12 @@ class InputFormat(Settings):
             idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
             streamed = {"break_mode": "none", "short_sequences": 0.0}  # a text cut at a fixed length, by nature
-            own = streamed if form.kind == "stream" else {"sentence_order": "text"}
+            own = streamed if form.kind == "stream" else {"sentence_order": "text", "both_ways": False}
             own |= {} if form.frame == "cls_sep" else {"cls": "first"}
             return form.model_copy(update=idle | off | own)
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
         short = form.short_fraction if form.kind == "segment_pairs" else 0.0
-        idle = {"break_mode": "sentences", "short_sequences": 0.0, "sentence_order": "text"}
+        idle = {"break_mode": "sentences", "short_sequences": 0.0, "sentence_order": "text", "both_ways": False}
         own = {"short_fraction": short, "short_documents": form.short_documents and short > 0, "lone_negatives": lone}
         return form.model_copy(update=idle | own)
 
@@ -250,7 +256,7 @@ class InputFormat(Settings):
         whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
         kind = "stream" if self.kind == "stream" else "full_sentences"
         shown = {"kind": kind, "break_mode": "sentences" if whole else "none"}
-        shown |= {"short_sequences": 0.0, "share": 1.0, "cls": "first"}
+        shown |= {"short_sequences": 0.0, "share": 1.0, "cls": "first", "both_ways": False}
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
@@ -289,7 +295,7 @@ class InputFormat(Settings):
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         whole = self._of_one_length(self.sequence_length)
         # excerpts and parts are taken from the same sequences
-        whole = whole.model_copy(update={"excerpt": "all", "share": 1.0, "cls": "first"})
+        whole = whole.model_copy(update={"excerpt": "all", "share": 1.0, "cls": "first", "both_ways": False})
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,

@@ -15,7 +15,11 @@ from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.data.order.resumable import Resumable
 from lightning_modules.draws import Draws
 
-_ADDED = {"by_tokens": False, "first_steps": 0}  # later than the first checkpoints, where they are without effect
+_ADDED = {
+    "by_tokens": False,
+    "first_steps": 0,
+    "both_ways": False,
+}  # later than the first checkpoints, where they are without effect
 
 
 class Batches(Resumable):
@@ -85,7 +89,7 @@ class Batches(Resumable):
                 part = _rows(draws, rows)
                 tokens = sequences.batch(part.sample, length)
                 if fresh is not None:
-                    tokens.going = Going(group, torch.ones(len(rows), dtype=torch.bool) if fresh else None)
+                    tokens.going = _going(group, fresh, phase.order.backward, rows)
                 example = self.prepare(tokens, part, sequences.store.vocabulary)
                 for name, count in example.counts.items():
                     counts[name] = counts.get(name, 0.0) + count
@@ -106,6 +110,13 @@ class Batches(Resumable):
 
 def _rows(draws: Draws, rows: np.ndarray) -> Draws:
     return Draws(draws.seed, draws.rows[rows], draws.sample[rows], draws.epoch[rows])
+
+
+def _going(group: int, fresh: bool, backward: np.ndarray | None, rows: np.ndarray) -> Going:
+    """How some rows of a step go on; a micro-batch without any that goes on to the left is as one of a plain stream."""
+    anew = torch.ones(len(rows), dtype=torch.bool) if fresh else None
+    back = None if backward is None or not backward[rows].any() else torch.from_numpy(backward[rows])
+    return Going(group, anew, back)
 
 
 def _as_is(examples: list[Example]) -> list[Example]:

@@ -69,16 +69,18 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
     """
     seed, batch = portions.seed, portions.batch_size
     if arranged.goes_on:
-        if len(arranged) < batch:
-            held, needed = sum(map(int, arranged.sizes)) + 1, batch * arranged.length + 1
+        rows = batch // 2 if portions.both_ways else batch
+        if len(arranged) < rows:
+            held, needed = sum(map(int, arranged.sizes)) + 1, rows * arranged.length + 1
             raise ConfigError(
                 [
                     f"the text of {arranged.store.folder} has {held} tokens, and one step of a stream needs {needed}: "
-                    f"training.batch_size {batch} rows of format.sequence_length {arranged.length} and the token after "
-                    "them; add text, or lower one of the two"
+                    f"training.batch_size {batch} rows{' in two directions' * portions.both_ways} of "
+                    f"format.sequence_length {arranged.length} and the token after them; add text, or lower one of the "
+                    "two"
                 ]
             )
-        return Streamed(seed, arranged.sizes, batch, before)
+        return Streamed(seed, arranged.sizes, batch, before, portions.both_ways)
     if len(arranged) == 0:
         raise ConfigError(
             [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions; add text."]

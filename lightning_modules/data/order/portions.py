@@ -18,6 +18,7 @@ class Portions:
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
         by_tokens: Whether a step, also one of the first, has as many tokens as so many sequences of full length.
         first_steps: The steps that show a shorter arrangement of the text, before the others.
+        both_ways: Whether half of the rows of a stream go through the text from its end.
     """
 
     seed: int
@@ -26,6 +27,7 @@ class Portions:
     micro_batch_size: int | None = None
     by_tokens: bool = False
     first_steps: int = 0
+    both_ways: bool = False
 
     def micro_batches(self, world_size: int = 1) -> int:
         """Forward passes per optimiser step on one rank.

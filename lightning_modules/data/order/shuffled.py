@@ -37,6 +37,11 @@ class BySequences:
         """Whether rows start anew at a step; None where no row goes on from another one."""
         return None
 
+    @property
+    def backward(self) -> np.ndarray | None:
+        """Which rows of every step go through the text from its end ``[b]``; None if none does."""
+        return None
+
     def presented(self, step: int) -> Draws:
         """The sequences that a step presents, and the keys of their noise."""
         shown = np.arange(self.first(step), self.first(step + 1), dtype=np.int64)
@@ -87,13 +92,29 @@ class ByTokens(BySequences):
 class Streamed(BySequences):
     """The order of a stream: each of ``batch`` rows has as many sequences, one after the other, in every pass.
 
-    Every pass starts anew, and no seed changes the order. Sequences that are left over are not shown.
+    Every pass starts anew, and no seed changes the order. Sequences that are left over are not shown. With both ways
+    the second half of the rows goes through the same text from its end to its beginning, so that a pass shows each
+    sequence twice (Yang et al. 2019, section 3.1; the released code halves its batch for this too).
+
+    Attributes:
+        both_ways: Whether half of the rows go on to the left.
     """
+
+    both_ways: bool = False
+
+    @property
+    def _forward(self) -> int:
+        return self.batch // (1 + self.both_ways)
 
     @property
     def steps(self) -> int:
         """Steps of a pass."""
-        return len(self.sizes) // self.batch
+        return len(self.sizes) // self._forward
+
+    @property
+    def backward(self) -> np.ndarray | None:
+        """See `BySequences.backward`."""
+        return np.arange(self.batch) >= self._forward if self.both_ways else None
 
     def fresh(self, step: int) -> bool | None:
         """Whether a pass begins with a step."""
@@ -104,7 +125,10 @@ class Streamed(BySequences):
         number, column = divmod(step, self.steps)
         rows = np.arange(self.batch, dtype=np.int64)
         shown = self.before + self.first(step) + rows
-        return Draws(self.seed, shown, rows * self.steps + column, np.full_like(rows, number))
+        sample = rows % self._forward * self.steps + column
+        if self.backward is not None:
+            sample = np.where(self.backward, len(self.sizes) - 1 - sample, sample)
+        return Draws(self.seed, shown, sample, np.full_like(rows, number))
 
     def lengths(self, steps: int) -> np.ndarray:
         """How many sequences of each number of real positions the first steps present: all are full."""

@@ -135,6 +135,38 @@ class TestDependencies:
         assert (mixed == mixed[:, :1, :1]).mean() == pytest.approx(1 / 4, abs=0.03)
 
 
+@pytest.mark.parametrize("name", ["agreement=2,joint,length=5", "agreement=1,no-joint,order,length=6"])
+def test_neighbours_cost_what_counts_say(name):
+    """Given all other words a word is told by the one it is tied to: both hidden, alone and together."""
+    language, kinds = Language.of(name), Language.of(name).kinds
+    numbers = language.numbers(np.arange(2000)).reshape(2000, -1)
+    partner = {
+        "new": 1,
+        "given": -1,
+        "subject": language.agreement,
+        "verb": -language.agreement,
+        "left": 1,
+        "right": -1,
+    }
+    row, nothing = 2 * language.length, np.zeros(2000, dtype=np.int64)
+    alone, together = [], []
+    for place in range(row - 1):
+        at = language.length * 4 + place  # in the midst of a document
+        costs = []
+        for one, other in ((at, at + 1), (at + 1, at)):
+            tied = one + partner.get(kinds[one % language.length], len(numbers))
+            seen = nothing if tied == other or tied > len(numbers) else numbers[:, tied]
+            costs.append(entropy(numbers[:, one], seen))
+        alone.append(sum(costs))
+        both = entropy(numbers[:, at], nothing) + entropy(numbers[:, at + 1], numbers[:, at])
+        ties = at + partner.get(kinds[at % language.length], len(numbers)) == at + 1
+        together.append(both if ties else sum(costs))
+    assert language.neighbours_nats(row, together=False) == pytest.approx(np.mean(alone), abs=0.03)
+    assert language.neighbours_nats(row, together=True) == pytest.approx(np.mean(together), abs=0.03)
+    with pytest.raises(ConfigError, match="copies"):
+        Language.of("copies=8,length=8").neighbours_nats(8, together=True)
+
+
 def test_texts_differ_in_nothing_but_their_switches():
     ours, control = words("order,topic,length=7", 20), words("order,no-topic,length=7", 20)
     assert all((ours[kind] == control[kind]).all() for kind in ours if kind != "topical")

@@ -74,6 +74,30 @@ def test_steps_show_the_columns_of_rows(store, frame, ranks, micro):
         assert all(rows.all() for rows in fresh) if step % steps == 0 else fresh == [None] * len(fresh)
 
 
+@pytest.mark.parametrize(("ranks", "micro"), [(1, None), (1, 3), (2, 1)])
+def test_half_of_the_rows_may_go_through_the_text_from_its_end(store, ranks, micro):
+    """The reference walks over the same blocks from the last to the first. Their words stand as in the text."""
+    text, each = text_of(store, "none"), ROWS // 2
+    blocks = (len(text) - 1) // LENGTH
+    steps = blocks // each
+    portions = Portions(5, ROWS, 2 * steps, micro, both_ways=True)
+    loaders = [Batches(stream(store), portions, predict, rank=rank, world_size=ranks) for rank in range(ranks)]
+    parts, groups = [list(loader) for loader in loaders], loaders[0].micro_batches
+    for step in range(2 * steps):
+        examples = [part[step * groups + group] for part in parts for group in range(groups)]
+        at = [row * steps + step % steps for row in range(each)]
+        at += [blocks - 1 - block for block in at]
+        wanted = [text[block * LENGTH : (block + 1) * LENGTH] for block in at]
+        assert torch.cat([example.inputs.ids for example in examples]).tolist() == wanted
+        rows = [len(example.inputs.ids) for example in examples]
+        going = [example.inputs.going for example in examples]
+        left = [
+            torch.zeros(n, dtype=torch.bool) if one.backward is None else one.backward
+            for one, n in zip(going, rows, strict=True)
+        ]
+        assert torch.cat(left).tolist() == [False] * each + [True] * each
+
+
 def test_a_loader_goes_on_where_it_was_and_no_seed_matters(store):
     ids = [each.inputs.ids.tolist() for each in Batches(stream(store), Portions(0, ROWS, 7, 2), predict)]
     other = Batches(stream(store), Portions(1, ROWS, 7, 2), predict)

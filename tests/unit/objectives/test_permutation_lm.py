@@ -156,7 +156,9 @@ def test_flops_count_a_row_for_each_target(tiny, plain):
 
 
 def test_it_trains_is_measured_and_reads_streams_with_memory(tiny, tmp_path):
-    found = fit(tiny.but(**PLM), 0, tmp_path / "text")
+    found = fit(tiny.but(**PLM, **{"evaluation.neighbours": 8}), 0, tmp_path / "text")
+    together, alone = found.metrics["heldout.joint_loss"], found.metrics["heldout.joint_alone_loss"]
+    assert 0 < together != alone > 0, "two neighbours in an order, and each alone"
     assert found.metrics["heldout.loss"] < 4.2 < math.log(64) + 0.1
     assert found.metrics["heldout.permuted_loss"] > 0
     assert {"heldout.bigram_loss", "heldout.permuted_bigram_loss", "train.permuted"} <= set(found.metrics)
@@ -178,6 +180,7 @@ def test_it_trains_is_measured_and_reads_streams_with_memory(tiny, tmp_path):
         ({"model.embedding_size": 8}, ("objectives.plm", "model.embedding_size")),
         ({"objectives.plm": None, "objectives.mlm.weight": 1.0}, ("model.query_stream", "objectives.plm")),
         ({"evaluation.words": 8}, ("evaluation.words", "0")),
+        ({"evaluation.neighbours": 8, "format.kind": "stream", "format.frame": "none"}, ("neighbours", "stream")),
         ({"evaluation.direction": "left_to_right"}, ("evaluation.direction",)),
         ({"objectives.mlm.weight": 1.0}, ("exactly one objective", "mlm", "plm")),
         ({"format.kind": "stream", "format.frame": "none", "evaluation.context": 4}, ("evaluation.context",)),
