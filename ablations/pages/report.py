@@ -171,8 +171,9 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
     } | ({"overridden": overridden(plan)} if plan.overrides else {})
 
 
-def _caveat(scale: str) -> str:
-    text = scales.caveat(scale)
+def _caveat(plan: Planned) -> str:
+    own = plan.grid.scales[plan.scale].caveat if plan.scale in plan.grid.scales else ""
+    text = " ".join(filter(None, [scales.caveat(plan.scale), own]))
     return f"**Caution:** {markdown_text(text)}" if text else ""
 
 
@@ -184,7 +185,7 @@ def _page(
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
     pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
-    answered = [overridden(plan), answer.lead(measured, verdicts), answer.holds(measured), _caveat(plan.scale)]
+    answered = [overridden(plan), answer.lead(measured, verdicts), answer.holds(measured), _caveat(plan)]
     lead = [
         *filter(None, [*answered, *pictures[:1]]),
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",

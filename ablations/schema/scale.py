@@ -36,6 +36,7 @@ class Scale(Settings):
         {}, "Axis -> the published values of its stand-ins at this scale, in the same order."
     )
     search: ScaleSearch | None = knob(ScaleSearch(), "Changes to the grid's search; null for no search at this scale.")
+    caveat: str = knob("", "What this grid cannot show at this scale; stands on its page behind the scale's own.")
 
 
 class ScaleFile(Settings):

@@ -10,6 +10,7 @@ import pytest
 
 from ablations.pages import publishing, report
 from ablations.planning import grids
+from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
@@ -210,11 +211,18 @@ def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatc
 def test_what_a_scale_cannot_show_stands_before_everything_but_the_answer(tmp_path, monkeypatch):
     grid, cells, records = make_study()
     pages = []
-    for caveat in ("", "heads are blind beyond | ten words"):
+    for caveat, own in (
+        ("", ""),
+        ("heads are blind beyond | ten words", ""),
+        ("", "one epoch"),
+        ("blind", "one epoch"),
+    ):
         monkeypatch.setattr(report.scales, "caveat", {grid.name: "", "laptop": caveat}.get)
-        publish_page(make_plan(grid, cells), records, tmp_path)
+        stated = grid.model_copy(update={"scales": {**grid.scales, "laptop": Scale(caveat=own)}})
+        publish_page(make_plan(stated, cells), records, tmp_path)
         pages.append((tmp_path / "README.md").read_text(encoding="utf-8"))
-    plain, cautious = pages
+    plain, cautious, *of_grid = pages
+    assert ["**Caution:** one epoch\n" in of_grid[0], "**Caution:** blind one epoch\n" in of_grid[1]] == [True, True]
     assert "Caution" not in plain
     assert cautious.index("**Answer:**") < cautious.index("heads are blind") < cautious.index("Grid `")
     assert cautious.replace("**Caution:** heads are blind beyond \\| ten words\n\n", "") == plain
