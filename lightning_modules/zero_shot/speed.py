@@ -68,12 +68,10 @@ class ReadingSpeed(ZeroShot):
         elif not _length(system, settings):
             text = f"{self.name} needs the length of the attention, and the model remembers nothing by itself"
             yield Problem("measuring.memory_length", f"{text}: set measuring.memory_length")
-        else:
-            try:
-                _row(system, 1, _length(system, settings) - 1)
-            except ConfigError as error:
-                named = "; ".join(problem.message for problem in error.problems)
-                yield Problem("measuring.memory_length", named.replace("evaluation.context", "a window of"))
+        elif system.model.longest and _length(system, settings) > system.model.longest:
+            text = f"a window of {_length(system, settings)} positions is longer than model.max_positions"
+            text += f" {system.model.longest}: lower measuring.memory_length, or raise it"
+            yield Problem("measuring.memory_length", text)
 
     def positions(self, system: System, settings: Measurement) -> float:
         return _length(system, settings) * (1 + TURNS * (1 + _WINDOWS))

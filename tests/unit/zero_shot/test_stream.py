@@ -96,10 +96,7 @@ def test_fewer_positions_are_the_beginnings_of_the_same_rows(tiny):
     system = tiny.but(**XL)
     whole, some = (read(system, examples=count).scores["loss"].reshape(4, -1) for count in (12, 6))
     assert np.allclose(whole[:, : some.shape[1]], some, atol=1e-5)
-    texts = [
-        TASK.text(system, Measurement(**settings))
-        for settings in ({}, {"memory_length": 3}, {"examples": 6}, {"rows": 2})
-    ]
+    texts = [TASK.text(system, Measurement(**settings)) for settings in ({}, {"memory_length": 3}, {"examples": 6})]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -151,7 +148,7 @@ def test_speed_is_of_models_that_remember(tiny):
     for system, settings, names in (
         (lstm, {"memory_length": 9}, ("reading_speed", "lstm")),
         (plain, {}, ("reading_speed", "measuring.memory_length")),
-        (tiny.but(**XL, **{"model.positions": "sinusoidal"}), {"memory_length": 600}, ("600", "model.max_positions")),
+        (tiny.but(**{**XL, "model.positions": "sinusoidal"}), {"memory_length": 60}, ("60", "model.max_positions 16")),
     ):
         with pytest.raises(ConfigError, match=naming(*names)):
             raise ConfigError(SPEED.problems(system, Measurement(**settings)))
