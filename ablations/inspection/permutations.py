@@ -178,7 +178,6 @@ class TrainedPair:
         )
         return Shown(markdown(table), pd.DataFrame(rows))
 
-    @torch.no_grad()
     def joint(self, objective: str) -> pd.DataFrame:
         """Probabilities of first words and second words, both hidden in one held-out sentence ``[8 8]``."""
         (module, _), tokens, at, (firsts, seconds) = self._trained[objective], *self._sentence()
@@ -204,7 +203,8 @@ class TrainedPair:
     @staticmethod
     def _said(module: Pretrain, name: str, example: Example) -> torch.Tensor:
         objective = dict(module.objectives.present())[name]
-        predicted = objective.predicted(own_heads(module.heads, name), module(example), example)
+        with torch.no_grad():
+            predicted = objective.predicted(own_heads(module.heads, name), module(example), example)
         (logits, _) = next(iter(predicted.values()))
         return torch.softmax(logits.double(), 1)
 
