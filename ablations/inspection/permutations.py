@@ -103,7 +103,7 @@ class Orders:
         hidden = [word for word in self.words if word in self.orders[0]]
         before = {word: self.words[: list(self.words).index(word)] for word in hidden}
         context = [word for word in self.words if word not in hidden]
-        said = {"next words": [(word, before[word]) for word in hidden]}
+        said: dict[str, Sequence[tuple[str, Sequence[str]]]] = {"next words": [(word, before[word]) for word in hidden]}
         said["masked"] = [(word, context) for word in hidden]
         for order in self.orders:
             told = [(word, [w for w in self.words if w in (*context, *order[:n])]) for n, word in enumerate(order)]
