@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from lightning_modules.training.pretrain import Pretrain
 from lightning_modules.training.weights import WEIGHTS, load_weights
 
 _CONTEXT, _EARLIER, _ITSELF = OKABE_ITO[5], OKABE_ITO[0], OKABE_ITO[4]
+_UPRIGHT = 20  # letters of a sentence whose words fit below its columns
 _MASKED, _PERMUTED = "masked", "permuted"
 
 
@@ -70,7 +72,7 @@ class Orders:
             right.set_title("queries")
         titles(
             figure,
-            "Who looks where: a word in each row, what it sees in the columns",
+            "Rows are words, columns what they see",
             "Light: context. Dark: a hidden word that comes before it in the order. Orange: itself. Empty: not seen.",
         )
         return figure
@@ -84,7 +86,9 @@ class Orders:
             face = colour if seen[row, column] else "white"
             axes.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=face, edgecolor=FAINT, lw=0.6))
         places = range(len(self.words))
-        axes.set_xticks(places, [shown(word, 12) for word in self.words])
+        long = len(" ".join(self.words)) > _UPRIGHT
+        upright: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if long else {}
+        axes.set_xticks(places, [shown(word, 12) for word in self.words], **upright)
         named = [place for place in places if rows[place]]
         axes.set_yticks(named, [shown(self.words[place], 12) for place in named])
         axes.set_xlim(-0.6, len(self.words) - 0.4)
@@ -99,7 +103,7 @@ class Orders:
         hidden = [word for word in self.words if word in self.orders[0]]
         before = {word: self.words[: list(self.words).index(word)] for word in hidden}
         context = [word for word in self.words if word not in hidden]
-        said = {"next words": [(word, before[word]) for word in hidden]}
+        said: dict[str, Sequence[tuple[str, Sequence[str]]]] = {"next words": [(word, before[word]) for word in hidden]}
         said["masked"] = [(word, context) for word in hidden]
         for order in self.orders:
             told = [(word, [w for w in self.words if w in (*context, *order[:n])]) for n, word in enumerate(order)]
@@ -174,7 +178,6 @@ class TrainedPair:
         )
         return Shown(markdown(table), pd.DataFrame(rows))
 
-    @torch.no_grad()
     def joint(self, objective: str) -> pd.DataFrame:
         """Probabilities of first words and second words, both hidden in one held-out sentence ``[8 8]``."""
         (module, _), tokens, at, (firsts, seconds) = self._trained[objective], *self._sentence()
@@ -200,7 +203,8 @@ class TrainedPair:
     @staticmethod
     def _said(module: Pretrain, name: str, example: Example) -> torch.Tensor:
         objective = dict(module.objectives.present())[name]
-        predicted = objective.predicted(own_heads(module.heads, name), module(example), example)
+        with torch.no_grad():
+            predicted = objective.predicted(own_heads(module.heads, name), module(example), example)
         (logits, _) = next(iter(predicted.values()))
         return torch.softmax(logits.double(), 1)
 

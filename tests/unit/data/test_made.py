@@ -135,7 +135,7 @@ class TestDependencies:
         assert (mixed == mixed[:, :1, :1]).mean() == pytest.approx(1 / 4, abs=0.03)
 
 
-@pytest.mark.parametrize("name", ["agreement=2,joint,length=5", "agreement=1,no-joint,order,length=6"])
+@pytest.mark.parametrize("name", ["agreement=2,joint,length=5", "agreement=1,no-joint,order,length=7"])
 def test_neighbours_cost_what_counts_say(name):
     """Given all other words a word is told by the one it is tied to: both hidden, alone and together."""
     language, kinds = Language.of(name), Language.of(name).kinds
