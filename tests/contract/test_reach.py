@@ -46,13 +46,8 @@ def test_every_cell_of_a_grid_sees_far(name):
     for scale in grid.scales.keys() - SHORT_SIGHTED:
         shapes = {(cell.system.model, cell.system.format.sequence_length) for cell in cells(grid, scale)}
         for model, length in shapes:
-            if isinstance(model, Transformer) and model.positions != REFERENCE and not is_drowned(model):
+            if isinstance(model, Transformer) and model.positions != REFERENCE:
                 assert seen(model.but(memory_length=0), length) >= LEAST, f"{scale}: {model}"  # of a batch alone
-
-
-def is_drowned(model):
-    """Whether words are small beside the positions that are added to them, which is no matter of distance."""
-    return model.positions == "sinusoidal" and not model.embedding_scale
 
 
 @functools.cache
