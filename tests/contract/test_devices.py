@@ -32,7 +32,9 @@ TINY = {
 }  # fmt: skip
 # objective -> what a system must have for it
 NEEDS = {
-    "lm": {"model.direction": "left_to_right"},
+    "mlm": {"model.query_stream": False},
+    "lm": {"model.direction": "left_to_right", "model.query_stream": False},
+    "plm": {"model.direction": "both", "model.query_stream": True, "objectives.plm.transform": "bert"},
     "sentence": {"format.kind": "segment_pairs"},
     "sbo": {"objectives.mlm.masking.units.kind": "spans"},
 }
@@ -114,7 +116,7 @@ def systems():
     for name, objective in itertools.product(SYSTEMS, OBJECTIVES):
         if SYSTEMS[name].objectives.mlm is None and objective in ("sentence", "sbo"):
             continue  # which need what a masked language model has
-        if SYSTEMS[name].format.kind == "stream" and objective == "mlm":
+        if SYSTEMS[name].format.kind == "stream" and objective in ("mlm", "plm"):
             continue  # rows that go on are read from the left
         system = SYSTEMS[name].but(**TINY | OBJECTIVES[objective])
         found.setdefault((system.model, system.objectives), (f"{name}, {objective}", system))
