@@ -9,17 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.draws import Draws
 from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.function_words import is_content, words_of
 from lightning_modules.zero_shot.options import Choice, Options
 from lightning_modules.zero_shot.settings import RuleName
-from lightning_modules.zero_shot.task import Asking
+from lightning_modules.zero_shot.task import Asking, OfRun
 
 _RECIPE = 1  # raise when the same text would give other questions
 _OPTIONS = 10
@@ -29,13 +29,13 @@ _TOKENS = 300.0  # of a question with an option, the estimate of plans
 
 
 @dataclass(frozen=True)
-class Cloze(Options):
+class Cloze(OfRun, Options):
     """Words left out of held-out text."""
 
     name: str
     title: str
     source: str = "made from the held-out text of a run, after Hill et al. 2016, The Goldilocks Principle"
-    of_run: ClassVar[bool] = True
+    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE, stretches.RECIPE, stretches.MOST, _OPTIONS)
     own_split: str = "made from the run's own held-out text"
 
     metrics: ClassVar[dict[str, str]] = {"accuracy": Options.metrics["accuracy"]}
@@ -45,15 +45,6 @@ class Cloze(Options):
         "frequent": "most frequent option of the passage",
     }
     rule: ClassVar[RuleName] = "sum"
-
-    def fingerprint(self) -> str:
-        return identity([_RECIPE, stretches.RECIPE, stretches.MOST, _OPTIONS])  # the text is that of the run
-
-    def check(self) -> None:
-        """The corpora are those of the run, which is refused without them."""
-
-    def at_hand(self) -> bool:
-        return True
 
     def size(self) -> tuple[int, int, float]:
         return stretches.MOST, _OPTIONS, _TOKENS

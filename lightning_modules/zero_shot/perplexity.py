@@ -9,7 +9,7 @@ source holds, and one with unknown tokens predicts these cheaply: compare models
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.detokenise import natural
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.sources import Source
-from lightning_modules.zero_shot.task import PIECES, Asking, Found, ZeroShot, share
+from lightning_modules.zero_shot.task import PIECES, Asking, Found, OfRun, ZeroShot, share
 
 _RECIPE = 1  # raise when the same texts would be asked otherwise
 _OVERLAP = 2.0  # windows read each token twice at the default stride
@@ -128,23 +128,14 @@ class WikiText(RunningText):
 
 
 @dataclass(frozen=True)
-class HeldOutText(RunningText):
+class HeldOutText(OfRun, RunningText):
     """Stretches of the held-out text of the corpora that a model learned from, the same for every tokenizer."""
 
     name: str
     title: str
     source: str = "held-out text of the corpora of a run"
-    of_run: ClassVar[bool] = True
+    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE, stretches.RECIPE, stretches.MOST)
     own_split: str = "stretches of the run's own held-out text"
-
-    def fingerprint(self) -> str:
-        return identity([_RECIPE, stretches.RECIPE, stretches.MOST])  # the text is that of the run
-
-    def check(self) -> None:
-        """The corpora are those of the run, which is refused without them."""
-
-    def at_hand(self) -> bool:
-        return True
 
     def positions(self, system: System, settings: Measurement) -> float:
         return stretches.PIECES_EACH * stretches.MOST * share(settings, stretches.MOST) * _overlap(system, settings)

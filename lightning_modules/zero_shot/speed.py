@@ -16,13 +16,13 @@ import torch
 import torch.nn.functional as F
 
 from lightning_modules.batch import Example
-from lightning_modules.config import ConfigError, Problem, identity
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.objectives.language_model import NEXT
 from lightning_modules.system import System
 from lightning_modules.training.carries import Carries
 from lightning_modules.zero_shot.settings import Measurement
-from lightning_modules.zero_shot.task import Asking, Found, ZeroShot
+from lightning_modules.zero_shot.task import Asking, Found, OfRun
 
 TURNS = 8
 _RECIPE = 1  # raise when the same stream would be read otherwise
@@ -30,7 +30,7 @@ _WINDOWS = 4  # that are read anew in a turn
 
 
 @dataclass(frozen=True)
-class ReadingSpeed(ZeroShot):
+class ReadingSpeed(OfRun):
     """Reading one row of a run's held-out stream in two ways."""
 
     name: str
@@ -44,17 +44,8 @@ class ReadingSpeed(ZeroShot):
     }
     reads: ClassVar[frozenset[str]] = frozenset({"memory_length"})
     better: ClassVar[str] = "lower"
-    of_run: ClassVar[bool] = True
+    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
     own_split: str = "the beginning of the run's own held-out stream"
-
-    def fingerprint(self) -> str:
-        return identity([_RECIPE])  # the text is that of the run
-
-    def check(self) -> None:
-        """The corpora are those of the run, which is refused without them."""
-
-    def at_hand(self) -> bool:
-        return True
 
     def text(self, system: System, settings: Measurement) -> Any:
         """The text of the loss is as long as the attention; speeds compare on any text."""

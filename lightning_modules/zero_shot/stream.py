@@ -13,14 +13,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from lightning_modules.config import ConfigError, Problem, identity
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.objectives.language_model import NEXT
 from lightning_modules.system import System
 from lightning_modules.training.carries import Carries
 from lightning_modules.zero_shot.settings import Measurement
-from lightning_modules.zero_shot.task import Asking, Found, ZeroShot
+from lightning_modules.zero_shot.task import Asking, Found, OfRun
 
 _RECIPE = 1  # raise when the same stream would be read otherwise
 _FEW = 1 << 12  # so many tokens are examples each; more are put together
@@ -28,7 +28,7 @@ _OF_EVALUATION = ("sequence_length", "context", "memory_length")
 
 
 @dataclass(frozen=True)
-class ReadStream(ZeroShot):
+class ReadStream(OfRun):
     """The held-out stream of a run."""
 
     name: str
@@ -40,17 +40,8 @@ class ReadStream(ZeroShot):
     }
     reads: ClassVar[frozenset[str]] = frozenset({"examples", "lead", *_OF_EVALUATION})
     better: ClassVar[str] = "lower"
-    of_run: ClassVar[bool] = True
+    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
     own_split: str = "rows of the run's own held-out stream"
-
-    def fingerprint(self) -> str:
-        return identity([_RECIPE])  # the text is that of the run
-
-    def check(self) -> None:
-        """The corpora are those of the run, which is refused without them."""
-
-    def at_hand(self) -> bool:
-        return True
 
     def text(self, system: System, settings: Measurement) -> Any:
         form = system.format

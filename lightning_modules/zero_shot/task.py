@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lightning_modules.config import Problem
+from lightning_modules.config import Problem, identity
 from lightning_modules.data import Data, open_store
 from lightning_modules.data.baselines.bigram import Bigrams, count
 from lightning_modules.generation.scoring import LanguageModelOf, Windows, log_probabilities
@@ -185,3 +185,19 @@ def flops(system: System, length: int) -> float:
 def share(settings: Measurement, examples: int) -> float:
     """The share of so many examples that is asked."""
     return min(settings.examples or examples, examples) / examples
+
+
+class OfRun(ZeroShot):
+    """What tasks share that are made from the text of a run: they have no data of their own, and nothing is pinned."""
+
+    of_run: ClassVar[bool] = True
+    recipe: ClassVar[tuple[Any, ...]]  # how the text is made into what is asked; another one gives other scores
+
+    def fingerprint(self) -> str:
+        return identity([*self.recipe])
+
+    def check(self) -> None:
+        """The corpora are those of the run, which is refused without them."""
+
+    def at_hand(self) -> bool:
+        return True
