@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ablations.claims import judging, scoreboard
-from ablations.claims.outcomes import Direction
+from ablations.claims.outcomes import NOT_RESOLVED, Direction
 from ablations.claims.verdict import Verdict
 from ablations.core import store
 from ablations.core.formatting import (
@@ -237,8 +237,9 @@ def _verdict_line(verdict: Verdict) -> str:
 
 
 def _alternative(verdict: Verdict) -> str:
-    """What else could explain a result whose direction is settled, as a sentence of Markdown."""
-    if not verdict.claim.alternative or verdict.direction is Direction.OPEN:
+    """What else could explain a settled result, be it a direction or an equality, as a sentence of Markdown."""
+    is_open = verdict.direction is Direction.OPEN and verdict.outcome == NOT_RESOLVED
+    if is_open or not verdict.claim.alternative:
         return ""
     return f" Could something simpler explain it? {markdown_text(verdict.claim.alternative)}"
 

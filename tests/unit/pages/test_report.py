@@ -14,11 +14,14 @@ from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
+    RATE,
+    make_cell,
     make_claim,
     make_depths,
     make_failure,
     make_objectives,
     make_plan,
+    make_record,
     make_study,
     publish_page,
 )
@@ -226,3 +229,15 @@ def test_what_a_scale_cannot_show_stands_before_everything_but_the_answer(tmp_pa
     assert "Caution" not in plain
     assert cautious.index("**Answer:**") < cautious.index("heads are blind") < cautious.index("Grid `")
     assert cautious.replace("**Caution:** heads are blind beyond \\| ten words\n\n", "") == plain
+
+
+@pytest.mark.parametrize(("margin", "settled"), [(2.0, True), (1e-6, False)])
+def test_what_else_could_explain_an_equality_stands_beside_it(tmp_path, margin, settled):
+    equal = make_claim(relation="~", margin=margin, a={RATE: 0.4}, b={RATE: 0.4001}, alternative="neither has learned")
+    grid, cells, records = make_study(claims=(equal,))
+    twin = make_cell({RATE: 0.4001}, 5)
+    first = next(cell for cell in cells if cell.values[RATE] == 0.4)
+    of_twin = zip(twin.runs, first.runs, strict=True)
+    records |= {run.id: make_record(run, records[other.id].metrics["heldout.loss"]) for run, other in of_twin}
+    publish_page(make_plan(grid, [*cells, twin]), records, tmp_path)
+    assert ("neither has learned" in (tmp_path / "README.md").read_text(encoding="utf-8")) == settled
