@@ -13,17 +13,17 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from ablations.core.formatting import cell_text, is_share, path_text, value_text
 from ablations.core.statistics import mean_interval
-from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, draw_level, is_number, shown, titles
+from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, draw_levels, is_number, shown, titles
 from ablations.literature.published_values import Published, chosen, same
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import reference, references
+from ablations.measurements.references import BEST, reference, references
 from ablations.measurements.sides import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
 _FEW = 4  # ticks of a small panel
 _LEGEND = 100  # letters beside each other in a legend
-_NAMES = 64  # letters of the names of one level beside each other
+_MARGIN = 12  # letters beside a panel
 
 
 class _KnobAxis:
@@ -75,7 +75,7 @@ class _KnobAxis:
         axes.set_xticks(kept, texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
-            self._name(axes, texts, 80 // panels, is_small)
+            self._name(axes, texts, (80 if is_small else 68) // panels, is_small)
         if not is_small:
             axes.set_xlabel(shown(path_text(self.path)))
 
@@ -211,21 +211,36 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _
 
 
 def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
-    """Draws the scores of simple methods within ``reach`` heights of the data, each named where there is room."""
+    """Draws the scores of simple methods within ``reach`` heights of the data, named beside the panel.
+
+    Lines closer than a line of text share one name, so that no name lies over a point.
+    """
     bottom, top = axes.get_ylim()
     room = top - bottom
-    alike: dict[float, list[str]] = {}
-    for method, value in scores.items():
-        if value is not None:
-            alike.setdefault(value, []).append(method)
-    known = sorted((value, ", ".join(methods)) for value, methods in alike.items())
+    known = sorted((value, method) for method, value in scores.items() if value is not None)
     known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
-    edges = [-np.inf, *(value for value, _ in known), np.inf]
-    values = [bottom, top, *(value for value, _ in known)]
-    beside = 0.06 * (max(values) - min(values))  # room for a name
-    axes.set_ylim(min([bottom, *(value - beside for value, _ in known)]), max([top, *(v + beside for v, _ in known)]))
-    for (value, method), below, above in zip(known, edges, edges[2:], strict=False):
-        draw_level(axes, textwrap.fill(method, _NAMES), value, is_left=value - below >= above - value)
+    if not known:
+        return
+    low, high = min(bottom, known[0][0]), max(top, known[-1][0])
+    beside = 0.04 * (high - low)
+    axes.set_ylim(min(bottom, known[0][0] - beside), max(top, known[-1][0] + beside))
+    alike: list[list[tuple[float, str]]] = []
+    for value, method in known:
+        if alike and value - alike[-1][0][0] < beside:
+            alike[-1].append((value, method))
+        else:
+            alike.append([(value, method)])
+    rank = list(scores).index
+    heights = [sum(value for value, _ in group) / len(group) for group in alike]
+    names = [_together(sorted((method for _, method in group), key=rank)) for group in alike]
+    draw_levels(axes, [value for value, _ in known], list(zip(heights, names, strict=True)))
+
+
+def _together(methods: Sequence[str]) -> str:
+    """A name for simple methods with nearly the same score, wrapped to a margin; the page's table has them all."""
+    first = BEST if BEST in methods else methods[0]
+    more = len(methods) - 1
+    return textwrap.fill(first + (f" and {more} more" if more else ""), _MARGIN)
 
 
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed

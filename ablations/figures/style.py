@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, FAINT, PAPER = "#222222", "#8a8a8a", "#7a5195"
+_LINE = 0.045  # height of a line of small text, as a share of a panel
 STYLE: "dict[RcKeyType, Any]" = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -173,6 +174,28 @@ def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
         zorder=6,
         bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
     )
+
+
+def draw_levels(axes: Axes, values: Sequence[float], names: Sequence[tuple[float, str]]) -> None:
+    """Horizontal lines, and names with their heights beside the panel, moved apart as far as they would overlap.
+
+    Args:
+        axes: The panel; its limits are final.
+        values: Heights of the lines.
+        names: Height and name, ordered by height.
+    """
+    for value in values:
+        axes.axhline(value, color=FAINT, lw=1, ls=(0, (5, 3)), zorder=2)
+    bottom, top = axes.get_ylim()
+    slot = _LINE * (top - bottom)
+    rows = [range(name.count("\n") + 1) for _, name in names]
+    # each line of text has a height of its own; a name stands at the mean of its lines
+    heights = [value + slot * (i - rows[at][-1] / 2) for at, (value, _) in enumerate(names) for i in rows[at]]
+    apart = iter(spread(heights, slot))
+    for (_, name), lines in zip(names, rows, strict=True):
+        height = sum(next(apart) for _ in lines) / len(lines)
+        at = (1.015, (height - bottom) / (top - bottom))
+        axes.annotate(name, at, xycoords="axes fraction", ha="left", va="center", fontsize=8, color=FAINT)
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

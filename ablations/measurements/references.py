@@ -10,6 +10,7 @@ from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 BIGRAM = "bigram baseline"
+BEST = "best simple method"
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
 _NO_MODEL = (f"bigram_{PER_BYTE}", f"length_{PER_BYTE}")
 PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
@@ -18,7 +19,7 @@ PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is c
     "overlap": "TF-IDF + logistic regression, shared words",
     "boundary": "words shared across the boundary",
     "bow": "TF-IDF + logistic regression",
-    "best_simple": "best simple method",
+    "best_simple": BEST,
 }
 
 
@@ -32,7 +33,7 @@ def references(metric: str) -> dict[str, str]:
     if name in ("nsp_accuracy", "sop_accuracy"):
         return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}
     if name in ("nsp_auc", "sop_auc"):
-        return {PAIRS["best_simple"]: f"heldout.{name[:3]}_best_simple_auc"}
+        return {BEST: f"heldout.{name[:3]}_best_simple_auc"}
     if probe := probe_of(metric):
         controls = {RANDOM: "random", WORD_COUNTS: "words", PAIRS["majority"]: "majority"}
         return {} if metric.endswith(GAIN) else {text: f"probes.{probe}_{name}" for text, name in controls.items()}

@@ -23,12 +23,13 @@ _MOST = 3  # decided claims in the answer; all are under Verdicts
 
 
 def lead(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
-    """The answer in a few sentences of Markdown; empty without claims and without two cells to compare."""
-    sentences = [f"of {_claims(len(verdicts))}, {judging.tally(verdicts)}."] if verdicts else []
-    sentences += [_decided(verdict) for verdict in verdicts if verdict.outcome in _WORDS][:_MOST]
+    """The answer as a line and a short list of Markdown; empty without claims and without two cells to compare."""
+    items = [_decided(verdict) for verdict in verdicts if verdict.outcome in _WORDS][:_MOST]
     for metric in planned_metrics(measured.grid, measured.cells)[:1]:
-        sentences += _comparison(measured, metric)
-    return " ".join(["**Answer:**", *sentences]) if sentences else ""
+        items += _comparison(measured, metric)
+    told = f"of {_claims(len(verdicts))}, {judging.tally(verdicts)}." if verdicts else "no claims are tested here."
+    listed = "\n".join(f"* {item}" for item in items)
+    return f"**Answer:** {told}\n\n{listed}".strip() if verdicts or items else ""
 
 
 def holds(measured: Measurements) -> str:
@@ -60,7 +61,7 @@ def _span(values: Sequence[int], text: Callable[[int], str]) -> str:
 def _decided(verdict: Verdict) -> str:
     """A claim that is decided, and what was found, in a sentence of Markdown."""
     word = _WORDS[verdict.outcome]
-    return f"*{markdown_text(verdict.claim.statement)}* {word}: {markdown_text(finding(verdict))}."
+    return f"**{word}.** *{markdown_text(verdict.claim.statement)}* {_capital(markdown_text(finding(verdict)))}."
 
 
 def _claims(count: int) -> str:
@@ -81,8 +82,12 @@ def _comparison(measured: Measurements, metric: Metric) -> list[str]:
     shown = [f"best {_mean(*best, baseline)}"]
     shown += [f"baseline {_mean(*pair)}" for pair in means[1:-1] if pair[0] is baseline]
     shown += [f"worst {_mean(*worst, baseline)}", *_to_beat(measured, metric)]
-    heading = f"By {markdown_text(metric.label or metric.name)}, {metric.better} is better"
-    return [f"{heading}: {'; '.join(shown)}.", *_plateau(measured, means)]
+    heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
+    return [" ".join([f"{heading}: {'; '.join(shown)}.", *_plateau(measured, means)])]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _mean(cell: Cell, interval: Interval, baseline: Cell | None = None) -> str:
@@ -91,9 +96,13 @@ def _mean(cell: Cell, interval: Interval, baseline: Cell | None = None) -> str:
 
 
 def _to_beat(measured: Measurements, metric: Metric) -> list[str]:
-    scores = ((method, reference(measured, measured.cells, name)) for method, name in references(metric.name).items())
-    known = [f"{markdown_text(method)} {score:.3f}" for method, score in scores if score is not None]
-    return [f"to beat: {', '.join(known)}"] if known else []
+    """The strongest simple method; the table has all of them."""
+    scores = ((reference(measured, measured.cells, name), method) for method, name in references(metric.name).items())
+    known = [(score, method) for score, method in scores if score is not None]
+    if not known:
+        return []
+    score, method = min(known) if metric.better == "lower" else max(known)
+    return [f"to beat {score:.3f} ({markdown_text(method)})"]
 
 
 def _plateau(measured: Measurements, means: Means) -> list[str]:

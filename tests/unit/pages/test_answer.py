@@ -23,9 +23,9 @@ def _lead(grid, cells, records):
 def test_a_page_begins_with_what_became_of_the_claims_and_with_the_best_cell(tmp_path):
     grid, cells, records = make_study()
     publish_page(make_plan(grid, cells), records, tmp_path)
-    title, _, line = (tmp_path / "README.md").read_text().split("\n")[:3]
+    title, told, line = (tmp_path / "README.md").read_text().split("\n\n")[:3]
     assert title.startswith("# ")
-    assert "of 1 claim, 1 contradicts" in line
+    assert "of 1 claim, 1 contradicts" in told
     measured = Measurements(grid, cells, records)
     means = {cell.values[RATE]: sum(measured.values(cell, "heldout.loss").values()) / 5 for cell in cells}
     best, worst = min(means, key=means.get), max(means, key=means.get)
@@ -50,8 +50,8 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     grid, cells, records = make_study()
     (verdict,) = judging.verdicts(Measurements(grid, cells, records))
     publish_page(make_plan(grid, cells), records, tmp_path)
-    line, holds = (tmp_path / "README.md").read_text().split("\n\n")[1:3]
-    assert f"*{verdict.claim.statement}* No: " in line
+    line, holds = (tmp_path / "README.md").read_text().split("\n\n")[2:4]
+    assert f"**No.** *{verdict.claim.statement}* " in line
     assert f"by {abs(verdict.effect):.3f} nats [" in line
     system = cells[0].system
     assert f"{system.model.num_layers} layers of {system.model.hidden_size}" in holds
@@ -59,11 +59,11 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     assert system.data.corpora[0] in holds
 
 
-def test_simple_methods_stand_beside_the_best_cell():
+def test_the_strongest_simple_method_stands_beside_the_best_cell():
     grid, cells, records = make_objectives()
     line = _lead(grid, cells, records)
     assert "pairs, SOP" in line.partition("worst")[0]
-    assert "majority class 0.500" in line
+    assert "to beat 0.550 (TF-IDF + logistic regression)" in line
 
 
 def test_a_page_on_the_plateau_says_so():
