@@ -14,7 +14,7 @@ __all__ = ["FIGURES", "curves", "knob", "layers", "save", "svg"]
 FIGURES = {  # name -> its function and its caption
     "knob": (
         knob,
-        "The metric over the knob: seeds (thin), their mean (thick) with its 95 % interval; published values below.",
+        "The metric over the knob: each seed, the mean with its 95 % interval, and below it any published values.",
     ),
     "curves": (curves, "Held-out loss over training tokens: seeds (thin) and their mean (thick)."),
     "layers": (layers, "How far each layer moves its input: seeds (thin) and their mean (thick)."),
