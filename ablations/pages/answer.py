@@ -10,7 +10,7 @@ from ablations.core.formatting import cell_text, markdown_text, mean_text, quant
 from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import reference, references
+from ablations.measurements.references import BIGRAM, reference, references
 from ablations.measurements.sides import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
@@ -83,7 +83,7 @@ def _comparison(measured: Measurements, metric: Metric) -> list[str]:
     shown += [f"baseline {_mean(*pair)}" for pair in means[1:-1] if pair[0] is baseline]
     shown += [f"worst {_mean(*worst, baseline)}", *_to_beat(measured, metric)]
     heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
-    return [" ".join([f"{heading}: {'; '.join(shown)}.", *_plateau(measured, means)])]
+    return [" ".join([f"{heading}: {'; '.join(shown)}.", *_plateau(measured, metric, means)])]
 
 
 def _capital(text: str) -> str:
@@ -105,6 +105,8 @@ def _to_beat(measured: Measurements, metric: Metric) -> list[str]:
     return [f"to beat {score:.3f} ({markdown_text(method)})"]
 
 
-def _plateau(measured: Measurements, means: Means) -> list[str]:
+def _plateau(measured: Measurements, metric: Metric, means: Means) -> list[str]:
+    """Said of a metric of held-out text alone: models of pairs need not predict running text."""
     flags = [bool(run.metrics.get(PLATEAU)) for cell, _ in means for run in measured.finished(cell).values()]
-    return ["No run is better than the bigram baseline."] if flags and all(flags) else []
+    is_of_text = BIGRAM in references(metric.name)
+    return ["No run is better than the bigram baseline."] if is_of_text and flags and all(flags) else []
