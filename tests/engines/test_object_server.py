@@ -84,6 +84,6 @@ def test_a_missing_bucket_is_named_and_not_made(tmp_path, bucket):
 def test_an_address_nobody_answers_at_ends_within_its_time(tmp_path, bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://192.0.2.1:9000")  # an address that is nobody's, by RFC 5737
     began = time.monotonic()
-    with pytest.raises(StoreError, match="no answer within 2 s|Could not connect|EndpointConnection|timeout"):
+    with pytest.raises(StoreError, match=r"no answer within 2 s|Could not connect|EndpointConnection|timeout"):
         unite(Folder(tmp_path), remote.site(bucket, 2.0))
     assert time.monotonic() - began < 8
