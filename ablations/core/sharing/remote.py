@@ -18,7 +18,7 @@ import re
 import secrets
 import shlex
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ _PACKAGES |= {"abfs": "adlfs", "az": "adlfs"}
 _OVER_SSH = ("ssh", "sftp")
 _OBJECTS = frozenset(_PACKAGES) - {*_OVER_SSH}  # stores of objects: no folders, and a file appears whole
 _CHECKED = ("s3", "s3a")  # the server compares what arrives with the sender's checksum before it publishes
+_AT_ONCE = 32  # files asked for together, within one limit on time
 _TRIES = 3
 _MAY = "ask its owner for permission, or give other credentials"
 
@@ -71,15 +72,14 @@ class Remote(Site):
     def read(self, names: Iterable[str]) -> dict[str, bytes | Flawed]:
         """See `Site.read`."""
         paths = {self._path(name): name for name in names}
-        if not paths:
-            return {}
-        found = self._ask("read it", lambda: self.fs.cat(list(paths), on_error="return"))  # many at once
         contents: dict[str, bytes | Flawed] = {}
-        for path, content in found.items():
-            if isinstance(content, bytes):
-                contents[paths[path]] = content
-            elif not isinstance(content, FileNotFoundError):
-                contents[paths[path]] = Flawed("unreadable", f"cannot be read: {content}; mend its permissions")
+        for batch in _batches(list(paths)):
+            found = self._ask("read it", lambda batch=batch: self.fs.cat(batch, on_error="return"))
+            for path, content in found.items():
+                if isinstance(content, bytes):
+                    contents[paths[path]] = content
+                elif not isinstance(content, FileNotFoundError):
+                    contents[paths[path]] = Flawed("unreadable", f"cannot be read: {content}; mend its permissions")
         return contents
 
     def put(self, name: str, content: bytes, stands: Stands = always) -> bool:
@@ -195,11 +195,17 @@ def site(url: str, seconds: float) -> Site:
     """
     protocol, separator, rest = url.partition("://")
     if separator and protocol != "file":
+        if any(letter in url for letter in "*?["):
+            raise ConfigError([Problem("URL", f"{url} holds one of * ? [, which drivers take for patterns; rename it")])
         return (OverSsh if protocol in _OVER_SSH else Remote)(url, seconds)
     folder = Path(os.path.abspath(os.path.expanduser(rest if separator else url)))
     if not folder.parent.is_dir():
         raise ConfigError([Problem("URL", f"there is no folder {folder.parent} for the store {folder.name}; make it")])
     return Folder(folder)
+
+
+def _batches(paths: list[str]) -> Iterator[list[str]]:
+    return (paths[first : first + _AT_ONCE] for first in range(0, len(paths), _AT_ONCE))
 
 
 def _opened(url: str, protocol: str, seconds: float) -> tuple[Any, str]:
@@ -225,6 +231,7 @@ def _opened(url: str, protocol: str, seconds: float) -> tuple[Any, str]:
     if package == "s3fs":
         waits = {"connect_timeout": seconds, "read_timeout": seconds, "retries": {"max_attempts": 2}}
         options |= {"use_listings_cache": False, "config_kwargs": waits}
+        options["max_concurrency"] = 1  # of parts of a file; with more it asks for the size of each file first
     return url_to_fs(url, **options)
 
 

@@ -184,8 +184,8 @@ class _Union:
                 check_size(sizes[name])
                 found[run] = _entry(run, contents[name])
             except Flawed as flaw:
-                found[run] = Damage(name, flaw.flaw, str(flaw))
-                self.report.damages.append((site.address, found[run]))
+                found[run] = damage = Damage(name, flaw.flaw, str(flaw))
+                self.report.damages.append((site.address, damage))
         return found
 
     def _may_write(self, target: Site) -> bool:

@@ -329,6 +329,7 @@ def test_a_full_disk_here_ends_it_and_the_next_time_goes_on(here, there, tmp_pat
     [
         ("s4://bucket", "s3"),
         ("nowhere://x", "there is no protocol"),
+        ("memory://store*", "patterns"),
         ("file:///no/such/parent/store", "there is no folder"),
         ("no such parent/store", "there is no folder"),
     ],
