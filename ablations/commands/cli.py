@@ -29,6 +29,7 @@ from ablations.commands import (
     simulate,
     tokenizer,
 )
+from ablations.commands.stores import sync
 from ablations.commands.terminal import (
     USUAL,
     WRONG,
@@ -192,15 +193,16 @@ def tables(results_dir: Results = None, form: As = Format.table) -> None:
 
 @app.command()
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
-    """Checks every record and lists those that are damaged, altered or of another version."""
+    """Checks every record; lists those that are damaged, altered or of another version, and explains conflicts."""
     with reporting_errors():
         records = existing(results_dir)
         damages, total = records.verify(), len(records.files())
+        sound = total - sum(damage.flaw != "conflict" for damage in damages)
         for damage in damages if form is Format.table else ():
             typer.secho(str(damage), err=True, fg="red")
-        found = {"records": total, "sound": total - len(damages), "damaged": [asdict(damage) for damage in damages]}
+        found = {"records": total, "sound": sound, "damaged": [asdict(damage) for damage in damages]}
         found["paths"] = [damage.path for damage in damages]
-        tell(found, form, "paths", f"{total - len(damages)} of {total} records are sound")
+        tell(found, form, "paths", f"{sound} of {total} records are sound")
         if damages:
             raise typer.Exit(1)
 
@@ -354,6 +356,7 @@ app.command("params")(params.command)
 app.command("inference")(inference.command)
 app.command("simulate")(simulate.command)
 app.command("read")(read.read)
+app.command("sync")(sync.command)
 
 
 def main() -> None:

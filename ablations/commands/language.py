@@ -1,7 +1,6 @@
 """``ablations score`` and ``ablations generate``: a left-to-right language model, asked without being trained."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ from ablations.commands.terminal import (
     Shown,
     Train,
     aside,
+    bar,
     listing,
     reporting_errors,
     tell,
@@ -73,7 +73,7 @@ def generate(  # noqa: PLR0913, a command's options
             rows = [asked.texts.prompt(text) for text in prompts]
             writing.check_prompts(asked.texts, rows, new_tokens)
             lm = asked.load()
-            with _bar("tokens", form) as progress:
+            with bar("tokens", form) as progress:
                 found = writing.generate(lm, rows, sampling, new_tokens=new_tokens, seed=seed, on_progress=progress)
         shown = [
             {"prompt": text, "text": lm.decode([*lm.encode(text), *written.ids]), "ended": written.ended}
@@ -141,7 +141,7 @@ def score(  # noqa: PLR0913, a command's options
             _check_lengths(opened, asked, neutral, windows)
             lm = opened.load()
             prompts, options = [each.prompt for each in asked], [each.options for each in asked]
-            with _bar("tokens", form) as progress:
+            with bar("tokens", form) as progress:
                 found = scored(lm, prompts, options, neutral=neutral, windows=windows, on_progress=progress)
         _report(asked, found, _context(opened, windows), form)
 
@@ -224,19 +224,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "✓" if value else ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-@contextmanager
-def _bar(unit: str, form: Format) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar of progress on a terminal's standard error, which is wiped at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if form is not Format.table or not console.is_terminal:
-        yield None
-        return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(unit, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

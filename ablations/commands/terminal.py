@@ -129,6 +129,22 @@ def aside(form: Format) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def bar(unit: str, form: Format) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar of progress on a terminal's standard error, which is wiped at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if form is not Format.table or not console.is_terminal:
+        yield None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(unit, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
 def _json(data: Any) -> str:
     return json.dumps(_strict(data), indent=1, ensure_ascii=False, allow_nan=False, default=str)
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from ablations.core.disk import locks
 from ablations.core.store import Records
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
@@ -42,8 +43,8 @@ def execute(
         on_event: Receives what happens; `progress.display` makes one.
 
     Raises:
-        ConfigError: For an unknown executor; for a results folder that cannot be written; for a missing corpus or
-            task, with the ways to get it.
+        ConfigError: For an unknown executor; for a results folder that cannot be written or whose locks do not work;
+            for a missing corpus or task, with the ways to get it.
         KeyboardInterrupt: After Ctrl-C, once the active runs have written their checkpoints. Executing the plan again
             continues from there.
         SystemExit: After SIGTERM (143) or SIGHUP (129), likewise.
@@ -52,6 +53,8 @@ def execute(
         raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
     launch = Launch(plan, records, retries, deadline, on_event)
     _check_writable(plan, records)
+    if plan.pending:
+        locks.check(records.folder / ".locks")
     with ending():
         _prepare_text(plan)
         EXECUTORS[executor]().run(launch)

@@ -97,6 +97,7 @@ class Summary:
         outcomes: Outcome -> number of runs of the plan.
         executed: Attempts of this launcher.
         elsewhere: Runs that another launcher finished meanwhile.
+        duplicates: Attempts of this launcher that ended after another process had recorded the run.
         problems: Problems beyond single runs (disk full), one sentence each.
         seconds: Wall time.
         failures: Why runs of the plan have no result, each reason once.
@@ -105,6 +106,7 @@ class Summary:
     outcomes: dict[str, int] = field(default_factory=dict)
     executed: int = 0
     elsewhere: int = 0
+    duplicates: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
@@ -118,6 +120,8 @@ class Summary:
     def _counted(self) -> str:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())) or "no runs"
         trained = f"{self.executed} trained here" if self.executed else "nothing to train"
+        if self.duplicates:
+            trained += f", {self.duplicates} of them after another launcher had recorded the run, whose record stays"
         return ". ".join([f"{counts}; {trained}", *self.problems]) + "."
 
     def then(self, later: "Summary") -> "Summary":
@@ -126,6 +130,7 @@ class Summary:
             later.outcomes,
             self.executed + later.executed,
             self.elsewhere + later.elsewhere,
+            self.duplicates + later.duplicates,
             [*self.problems, *later.problems],
             self.seconds + later.seconds,
             later.failures,
@@ -228,7 +233,9 @@ class Launch:
             forced: The outcome to record if the launcher stopped the worker itself.
         """
         self.shares.pop(run.id, None)
-        if code not in (exit_codes.RECORDED, exit_codes.DISK_FULL, exit_codes.HELD):
+        if code == exit_codes.LATE:
+            self.summary.duplicates += 1
+        elif code not in (exit_codes.RECORDED, exit_codes.DISK_FULL, exit_codes.HELD):
             code = self.bury(run, code, forced)
         if code == exit_codes.DISK_FULL:
             places = f"{self.records.folder} or to the cache, {cache()}"
@@ -242,7 +249,7 @@ class Launch:
             return
         record = self.records.get(run.id)
         if record is not None and (record.final or not self._again(run, record)):
-            self.settle(run, record, here=True)
+            self.settle(run, record, here=code != exit_codes.LATE)
         else:
             self.todo.insert(0, run)
 

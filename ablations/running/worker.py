@@ -16,9 +16,9 @@ from filelock import Timeout
 
 from ablations.core import provenance
 from ablations.core.store import Records, write
-from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED
+from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, LATE, RECORDED
 from ablations.schema.kinds import KINDS, Watch
-from ablations.schema.record import Outcome, Record
+from ablations.schema.record import Outcome, Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
 _PROGRESS_EVERY = 1.0  # seconds
 _TRACEBACK_LINES = 6
+_TAKEN_OVER = "the run has a final record of another process, which stays; this work was done twice"
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 
 
@@ -144,9 +145,12 @@ def _attempt(
         _note(folder, traceback.format_exc().rstrip())
         outcome, detail = outcome_of(error)
         result = {"outcome": outcome, "detail": detail}
-    keep(run, records, result, started, attempts)
+    kept = keep(run, records, result, started, attempts)
     if result["outcome"] == "done":
         (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
+    if not kept:
+        _note(folder, f"run {run.id} attempt {attempts} {result['outcome']}, too late: {_TAKEN_OVER}")
+        return LATE
     _note(folder, f"run {run.id} attempt {attempts} {result['outcome']}")
     return RECORDED
 
@@ -227,7 +231,7 @@ def _note(folder: Path, text: str) -> None:
         log.write(f"{provenance.now()} {text}\n")
 
 
-def keep(run: Run, records: Records, result: dict[str, Any], started: str, attempts: int, here: bool = True) -> Record:
+def keep(run: Run, records: Records, result: dict[str, Any], started: str, attempts: int, here: bool = True) -> bool:
     """Writes the record of an attempt with its provenance.
 
     Args:
@@ -237,9 +241,13 @@ def keep(run: Run, records: Records, result: dict[str, Any], started: str, attem
         started: When the attempt began.
         attempts: The number of the attempt, from 1.
         here: Whether this process made it.
+
+    Returns:
+        Whether it is the run's record now; False if another final one was there, which stays.
     """
     origin = provenance.describe(records.folder, started, attempts, here)
-    return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **result))
+    record = Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **result)
+    return records.put(record).checksum == checksum(record.to_dict())
 
 
 def outcome_of(error: Exception) -> tuple[Outcome, str]:

@@ -65,6 +65,7 @@ CALLS = {
     "show": ["masking_ratio", "--scale", "smoke"],
     "score": [RUN, "--example", "lecture"],
     "simulate": ["--grids", "10"],
+    "sync": ["memory://another store"],
     "systems": [],
     "tables": [],
     "tokenizer stats": ["--scale", "smoke"],

@@ -33,7 +33,7 @@ records = Records(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    records.put(record.model_copy(update={"metrics": {"heldout.loss": 1.0}}))
+    records.put(record.model_copy(update={"outcome": "done", "metrics": {"heldout.loss": 1.0}}))
 except StoreError as error:
     print(error)
 """
@@ -55,7 +55,7 @@ def room_for(size):
 @pytest.mark.slow
 def test_a_record_cut_short_by_the_disk_leaves_the_old_one(tmp_path):
     records = Records(tmp_path / "results")
-    stored = records.put(make_record())
+    stored = records.put(make_record(outcome="killed"))
     path = records.path(stored.id)
     before = path.read_bytes()
     done = subprocess.run(

@@ -1,10 +1,7 @@
 """kill -9 at many moments, and many launchers at once. ABLATIONS_FAULTS sets how many moments (by default a dozen)."""
 
-import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,39 +18,9 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from tests import tiny
-from tests.faults import nursery
 from tests.faults.support import attempts, contents
 
 MOMENTS = int(os.environ.get("ABLATIONS_FAULTS", "12"))
-
-
-@pytest.fixture(scope="module")
-def nursery_process(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("nursery")
-    process = subprocess.Popen(
-        [sys.executable, nursery.__file__], env=tiny.environment(folder), cwd=folder, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout.readline() == "ready\n"
-    yield process
-    process.kill()
-    process.communicate()
-
-
-@pytest.fixture
-def call(nursery_process, cached):
-    """Calls one of the nursery's children, in so many copies, and kills them after so many seconds."""
-
-    def request(name, *arguments, copies=1, kill_after=None):
-        asked = {
-            "call": name, "arguments": list(map(str, arguments)), "environment": tiny.environment(cached),
-            "copies": copies, "kill_after": kill_after,
-        }  # fmt: skip
-        nursery_process.stdin.write(json.dumps(asked) + "\n")
-        nursery_process.stdin.flush()
-        return json.loads(nursery_process.stdout.readline())
-
-    return request
 
 
 def table(grid, records, folder):

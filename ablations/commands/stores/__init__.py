@@ -1,0 +1,1 @@
+"""Commands on whole stores of records."""

@@ -1,0 +1,139 @@
+"""Writing files of results: replaced in one step, or created only where there is none."""
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from lightning_modules.files import is_full, write_atomically
+
+_TRIES = 100  # others may take away what was prepared; each try makes it anew
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+
+
+class StoreError(OSError):
+    """A file of results could not be written or reached; what was there is intact."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replaces a file atomically: the old content stays until the new content is on the disk.
+
+    Raises:
+        StoreError: With the file and the bytes it needs; the file is unchanged.
+    """
+    try:
+        write_atomically(path, lambda file: file.write(content))
+    except OSError as error:
+        raise unwritten(error, path, f"{len(content):,} bytes") from error
+
+
+def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
+    """Creates a file, whole and on the disk, unless one is there that stands: of several writers exactly one wins.
+
+    No lock is needed for that: the content is written under a name of this call's own and then linked to its place,
+    which fails where there is a file. What is there and does not stand is moved aside first, looked at once more, and
+    put back if it has become one that does. On a file system without hard links the caller's lock alone protects.
+
+    Args:
+        path: The file.
+        content: Its content.
+        stands: Whether a file, if it is there, is to be kept.
+
+    Returns:
+        Whether this call created it; False if the one that was there stands.
+
+    Raises:
+        StoreError: With the file and the bytes it needs; a file that stood there is unchanged.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path, stands)
+        for _ in range(_TRIES):
+            if (created := _attempt(path, content, stands)) is not None:
+                return created
+    except OSError as error:
+        raise unwritten(error, path, f"{len(content):,} bytes") from error
+    raise StoreError(errno.EBUSY, "other processes replace it all the time; end them and try again", str(path))
+
+
+def unwritten(error: OSError, path: Path, what: str) -> StoreError:
+    """The error for a path that could not be replaced: where, why, what to do."""
+    advice = "free some space and try again" if is_full(error) else "make it writable or take another folder"
+    message = f"{error.strerror or error}: {what} could not be written; the file is unchanged; {advice}"
+    return StoreError(error.errno or errno.EIO, message, str(path))
+
+
+def _attempt(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool | None:
+    """One try to publish: whether it created the file, None if it has to be tried again."""
+    if os.path.lexists(path) and stands(path):
+        return False
+    own = _beside(path, "tmp")
+    try:
+        with own.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if not _linked(own, path):
+            if not stands(path):
+                _set_aside(path, stands)
+            return None
+    except FileNotFoundError:  # another writer of this file took ours for that of a dead one
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            own.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)  # the new name itself must reach the disk
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return True
+
+
+def _linked(own: Path, path: Path) -> bool:
+    """Gives a file a second name, unless there is a file of that name."""
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samefile(own, path)  # a file server may do it and lose its answer
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            return False
+        os.replace(own, path)
+    return True
+
+
+def _set_aside(path: Path, stands: Callable[[Path], bool]) -> None:
+    aside = _beside(path, "old")
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(path, aside)
+        _settle(aside, path, stands)
+
+
+def _settle(aside: Path, path: Path, stands: Callable[[Path], bool]) -> None:
+    """Ends the stay of a file that was moved aside: it goes back if it stands, which its mover did not see."""
+    if stands(aside):
+        _linked(aside, path)
+    aside.unlink(missing_ok=True)
+
+
+def _sweep(path: Path, stands: Callable[[Path], bool]) -> None:
+    """Clears away what earlier writers of a file left when they died."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        if left.suffix == ".old":
+            _settle(left, path, stands)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.{suffix}")

@@ -1,0 +1,1 @@
+"""One store in several places: what a store elsewhere is asked, and how two stores are united."""

@@ -1,0 +1,98 @@
+"""A place that holds a store: what is asked of it, and the folder of this machine as the simplest one."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ablations.core.disk.publishing import publish
+from ablations.core.disk.reading import Flawed, content
+
+# What two stores share. Pages are made from it anew, and what lies elsewhere belongs to one machine.
+_SHARED = re.compile(r"records/([0-9a-f]{2})/\1[0-9a-f]{14}\.(json|heldout)|environments/[0-9a-f]{12}\.json")
+
+Stands = Callable[[bytes], bool]
+
+
+def always(content: bytes) -> bool:
+    """That whatever is there stands."""
+    return True
+
+
+class Site(ABC):
+    """A place that holds a store.
+
+    Attributes:
+        address: What people call it.
+    """
+
+    address: str
+
+    @abstractmethod
+    def files(self) -> dict[str, int]:
+        """The files that stores share: name relative to the store -> bytes. Empty if there is no store yet.
+
+        Raises:
+            StoreError: If the place cannot be reached or read.
+        """
+
+    @abstractmethod
+    def read(self, names: Iterable[str]) -> dict[str, bytes | Flawed]:
+        """The contents of files, or why one cannot be read; a file that is gone is left out.
+
+        Raises:
+            StoreError: If the place cannot be reached.
+        """
+
+    @abstractmethod
+    def put(self, name: str, content: bytes, stands: Stands = always) -> bool:
+        """Creates a file, unless one is there that stands.
+
+        Returns:
+            Whether the file has this content now.
+
+        Raises:
+            StoreError: If it cannot be written; what was there is intact.
+        """
+
+
+def shared(name: str) -> bool:
+    """Whether stores share a file of this name, relative to the store."""
+    return _SHARED.fullmatch(name) is not None
+
+
+class Folder(Site):
+    """A store in a folder that this machine sees."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.address = folder, str(folder)
+
+    def files(self) -> dict[str, int]:
+        """See `Site.files`."""
+        found = [*self.folder.glob("records/*/*"), *self.folder.glob("environments/*")]
+        names = {path.relative_to(self.folder).as_posix(): path for path in found}
+        return {name: path.lstat().st_size for name, path in sorted(names.items()) if shared(name)}
+
+    def read(self, names: Iterable[str]) -> dict[str, bytes | Flawed]:
+        """See `Site.read`."""
+        found: dict[str, bytes | Flawed] = {}
+        for name in names:
+            try:
+                found[name] = content(self.folder / name)
+            except FileNotFoundError:
+                continue
+            except Flawed as flaw:
+                found[name] = flaw
+        return found
+
+    def put(self, name: str, content: bytes, stands: Stands = always) -> bool:
+        """See `Site.put`; of several writers exactly one wins."""
+
+        def is_kept(path: Path) -> bool:
+            try:
+                there = path.read_bytes()
+            except FileNotFoundError:
+                return False
+            return there == content or stands(there)
+
+        return publish(self.folder / name, content, is_kept) or self.read([name]).get(name) == content
