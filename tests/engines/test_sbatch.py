@@ -99,6 +99,7 @@ def test_a_job_that_left_the_queue_without_a_result_ended_as_the_controller_says
 
 def test_while_the_controller_does_not_answer_no_job_is_given_up(cluster, submitted):
     engine, jobs = submitted()
+    assert engine.ending(jobs[0]) is None
     (cluster / "squeue").write_text("#!/bin/sh\nexit 1\n")
     assert [engine.ending(job) for job in jobs * 3] == [None] * 6
     (cluster / "squeue").write_text("#!/bin/sh\ntrue\n")

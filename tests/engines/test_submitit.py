@@ -11,7 +11,7 @@ from tests.engines.conftest import planned
 from tests.faults.support import attempts, contents, gone
 
 pytest.importorskip("submitit")
-STAND_IN = {"kind": "slurm", "cluster": "local", "parallel": 3}
+STAND_IN = {"kind": "slurm", "cluster": "local"}
 
 
 def jobs() -> list[psutil.Process]:
@@ -28,7 +28,7 @@ def in_the_middle(act):
     def tell(event):
         if event.kind == "progress":
             begun.add(event.run_id)
-        if len(begun) == 3 and not acted:
+        if len(begun) == 2 and not acted:
             acted.append(True)
             act()
 
@@ -55,7 +55,7 @@ def test_interrupted_and_pre_empted_runs_go_on_to_the_same_bits(undisturbed, rec
     assert all((records.work_folder(run.id) / "last.ckpt").exists() for run in found.runs)
 
     summary = execute(found, records, STAND_IN, retries=0, on_event=in_the_middle(warn))
-    assert (summary.outcomes, summary.executed) == ({"done": 3}, 3)
+    assert (summary.outcomes, summary.executed) == ({"done": 2}, 2)
     assert contents(records) == expected
     story = ["1 started", "1 interrupted", "1 started", "1 interrupted", "1 started", "1 done"]
     for told in attempts(records).values():
@@ -66,9 +66,9 @@ def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturb
     grid, _, expected = undisturbed
     short = {**STAND_IN, "time": 10, "timeouts": 0}  # in its last ten minutes submitit takes the signal for the limit
     summary = execute(planned(grid, records), records, short, on_event=in_the_middle(warn))
-    assert summary.outcomes == {"timeout": 3}
+    assert summary.outcomes == {"timeout": 2}
     assert {record.detail for record in records.all()} == {
         "reached its time limit once; run the command again to go on"
     }
-    assert execute(planned(grid, records), records, "local").outcomes == {"done": 3}
+    assert execute(planned(grid, records), records, "local").outcomes == {"done": 2}
     assert contents(records) == expected

@@ -63,7 +63,7 @@ class Slurm(Pool):
         super().__init__(options)
         self.threads = options.cpus
         self._engine: Any = None
-        self._queue: set[str] = set()
+        self._queue: set[str] | None = None
         self._listed = -math.inf
         self._missed: dict[str, float] = {}  # job -> when it was first missed in the queue
 
@@ -154,14 +154,14 @@ class Slurm(Pool):
         if self.options.cluster == "local":
             return submitted.state == "RUNNING" or submitted.paths.result_pickle.exists()
         self._list()
-        if submitted.job_id in self._queue:
+        if self._queue is None or submitted.job_id in self._queue:
             self._missed.pop(submitted.job_id, None)
             return True
         first = self._missed.setdefault(submitted.job_id, time.monotonic())
         return time.monotonic() - first < _LATE
 
     def _list(self) -> None:
-        """Lists the queue; while the controller does not answer, the last list holds, and no job is missed."""
+        """Lists the queue; None while the controller does not answer, when no job is missed."""
         if time.monotonic() - self._listed < _LISTING:
             return
         self._listed = time.monotonic()
@@ -169,7 +169,7 @@ class Slurm(Pool):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
         except (OSError, subprocess.SubprocessError):
-            self._missed.clear()
+            self._queue = None
             return
         self._queue = set(done.stdout.split())
 
