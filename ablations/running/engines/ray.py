@@ -9,10 +9,12 @@ import json
 import logging
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -76,10 +78,12 @@ class Ray(Pool):
         if self.options.address:
             answers(self.options.address, self.options.answer)
         handlers = {number: signal.getsignal(number) for number in ENDING}
-        with contextlib.redirect_stdout(sys.stderr):
+        with tempfile.TemporaryDirectory() as code, contextlib.redirect_stdout(sys.stderr):
+            copied(code)
             ray.init(
                 address=self.options.address or "local",
-                runtime_env=_shipped(),
+                # as the working folder: beside modules alone Ray's workers would first look into this process's folder
+                runtime_env={"working_dir": code, "env_vars": {provenance.TOLD: json.dumps(provenance.code())}},
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 **({} if self.options.address else {"include_dashboard": False}),
@@ -199,11 +203,11 @@ def answers(address: str, seconds: float) -> None:
         raise ConfigError([f"{where} ({_last_line(tried.stderr)}); {how}"])
 
 
-def _shipped() -> dict[str, Any]:
-    """The runtime environment of a task: both packages as they are now, and where they come from."""
-    packages = [str(Path(str(package.__file__)).parent) for package in (ablations, lightning_modules)]
-    told = {provenance.TOLD: json.dumps(provenance.code())}
-    return {"py_modules": packages, "excludes": ["__pycache__"], "env_vars": told}
+def copied(folder: str) -> None:
+    """Copies both packages as they are now into a folder, which goes to the nodes."""
+    for package in (ablations, lightning_modules):
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(source, Path(folder) / source.name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def _last_line(error: object) -> str:
