@@ -8,6 +8,7 @@ from ablations.running.engines import ray
 from ablations.running.execute import execute
 from ablations.study import Study
 from lightning_modules.config import ConfigError
+from tests import tiny
 from tests.engines.conftest import planned
 from tests.faults.support import attempts, contents
 
@@ -71,13 +72,13 @@ def test_interrupted_and_bereft_of_a_node_a_grid_loses_nothing(undisturbed, reco
 
 
 @pytest.mark.parametrize(("asked", "said"), [({"gpus": 1}, "GPU 1"), ({"cpus": 64}, "CPU 64")])
-def test_what_no_node_can_hold_is_refused(undisturbed, records, one_core, asked, said):
+def test_what_no_node_can_hold_is_refused(records, one_core, tmp_path, asked, said):
     with pytest.raises(ConfigError, match=rf"no node can hold a run that needs .*{said}.*CPU 1"):
-        execute(planned(undisturbed[0], records), records, {"kind": "ray", "address": one_core.address, **asked})
+        execute(planned(tiny.grid(tmp_path), records), records, {"kind": "ray", "address": one_core.address, **asked})
     assert list(records.all()) == []
 
 
-def test_code_that_a_node_cannot_import_is_refused(undisturbed, records, one_core, monkeypatch):
+def test_code_that_a_node_cannot_import_is_refused(records, one_core, tmp_path, monkeypatch):
     def broken(folder, copied=ray.copied):
         copied(folder)
         with (Path(folder) / "ablations" / "running" / "engines" / "node.py").open("a") as file:
@@ -85,5 +86,5 @@ def test_code_that_a_node_cannot_import_is_refused(undisturbed, records, one_cor
 
     monkeypatch.setattr(ray, "copied", broken)
     with pytest.raises(ConfigError, match=r"a node cannot make runs with the code it was sent: .*a_module_of_another"):
-        execute(planned(undisturbed[0], records), records, {"kind": "ray", "address": one_core.address})
+        execute(planned(tiny.grid(tmp_path), records), records, {"kind": "ray", "address": one_core.address})
     assert list(records.all()) == []

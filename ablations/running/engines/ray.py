@@ -35,6 +35,7 @@ from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.places import project
 
 _NOTICED = 20.0  # seconds until a cluster knows that a node is gone, whose tasks it lost
+_BEREFT = 300.0  # seconds that a cluster may be without a node that can hold a run
 _TRY = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
@@ -68,6 +69,7 @@ class Ray(Pool):
         self.threads = options.cpus
         self._ray: Any = None
         self._needs: dict[str, float] = {}
+        self._bereft: float | None = None  # since when no node can hold a run
         self._crashed: dict[Any, float] = {}  # task that was lost -> when we learned of it
 
     def open(self, launch: Launch) -> None:
@@ -104,8 +106,13 @@ class Ray(Pool):
         return {found["NodeID"]: found["Resources"] for found in self._ray.nodes() if found["Alive"]}
 
     def room(self) -> int:
-        """See `Pool.room`."""
-        return sum(fitting(self._needs, resources) for resources in self._nodes().values())
+        """See `Pool.room`. It is not waited for without end that lost nodes come back."""
+        nodes = self._nodes().values()
+        room = sum(fitting(self._needs, resources) for resources in nodes)
+        self._bereft = (self._bereft or time.monotonic()) if not room else None
+        if self._bereft is not None and time.monotonic() - self._bereft > _BEREFT:
+            raise ConfigError([impossible(self._needs, nodes)])
+        return room
 
     def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
         """See `Pool.submit`."""

@@ -105,6 +105,25 @@ def test_an_impossible_request_names_what_there_is():
     assert "CPU 8; CPU 4, GPU 0" in said
 
 
+def test_a_cluster_that_has_lost_its_nodes_is_given_up_after_a_while(monkeypatch):
+    class Stub:
+        resources = [{"CPU": 2.0}]
+
+        def nodes(self):
+            return [{"NodeID": str(i), "Alive": True, "Resources": have} for i, have in enumerate(self.resources)]
+
+    engine = chosen({"kind": "ray", "cpus": 1})
+    engine._ray, engine._needs = Stub(), {"CPU": 1.0}
+    assert engine.room() == 2
+    engine._ray.resources = [{"memory": 1.0}]
+    assert engine.room() == 0
+    monkeypatch.setattr(ray, "_BEREFT", -1.0)
+    with pytest.raises(ConfigError, match="no node can hold a run"):
+        engine.room()
+    engine._ray.resources = [{"CPU": 1.0}]
+    assert engine.room() == 1, "a node came back"
+
+
 def test_an_address_nobody_answers_at_is_refused_in_time():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
