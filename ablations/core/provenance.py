@@ -14,11 +14,11 @@ from typing import Any
 
 from filelock import FileLock
 
-import ablations
 import lightning_modules
 from ablations.core.store import write
 from lightning_modules.places import checkout
 
+PACKAGES = (Path(__file__).parents[1], Path(lightning_modules.__file__).parent)  # folders of all our code
 TOLD = "ABLATIONS_CODE"  # the variable with the answer of `code`, as JSON
 _CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
 
@@ -58,9 +58,9 @@ def fingerprint() -> str:
     Grids, tables and texts are no part of it: a run carries its settings and the fingerprints of its texts.
     """
     found = hashlib.sha256()
-    for package in map(Path, (ablations.__file__, lightning_modules.__file__)):
-        for path in sorted(package.parent.rglob("*.py")):
-            found.update(f"{path.relative_to(package.parent.parent)}\0".encode() + path.read_bytes())
+    for package in PACKAGES:
+        for path in sorted(package.rglob("*.py")):
+            found.update(f"{path.relative_to(package.parent)}\0".encode() + path.read_bytes())
     return found.hexdigest()[:16]
 
 

@@ -89,7 +89,7 @@ class Attempt:
 
     def checkpoint(self, config_path: str) -> Any:
         """Called by submitit before a job is pre-empted or its time ends; what it returns is done when it goes on."""
-        from submitit.helpers import DelayedSubmission
+        from submitit.helpers import DelayedSubmission  # pyright: ignore[reportMissingImports]
 
         self.stop()
         return DelayedSubmission(Attempt(self.folder, self.patience), config_path)

@@ -22,8 +22,6 @@ from typing import Any, ClassVar
 
 from pydantic import model_validator
 
-import ablations
-import lightning_modules
 from ablations.core import provenance
 from ablations.running.engines import node
 from ablations.running.engines.node import Ending
@@ -212,9 +210,8 @@ def answers(address: str, seconds: float) -> None:
 
 def copied(folder: str) -> None:
     """Copies both packages as they are now into a folder, which goes to the nodes."""
-    for package in (ablations, lightning_modules):
-        source = Path(str(package.__file__)).parent
-        shutil.copytree(source, Path(folder) / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in provenance.PACKAGES:
+        shutil.copytree(package, Path(folder) / package.name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def _last_line(error: object) -> str:
@@ -228,7 +225,7 @@ def _imported() -> Any:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
     )  # a run without GPUs sees none; Ray warns of a change
     try:
-        import ray
+        import ray  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
         raise ConfigError(["the executor 'ray' needs Ray: pip install 'ablations[ray]'"]) from None
     return ray

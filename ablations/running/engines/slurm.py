@@ -108,7 +108,10 @@ class Slurm(Pool):
         try:
             jobs = self._engine.map_array(attempt, [str(path) for path in configs])
         except Exception as error:
-            from submitit.core.utils import FailedJobError, FailedSubmissionError
+            from submitit.core.utils import (  # pyright: ignore[reportMissingImports]
+                FailedJobError,
+                FailedSubmissionError,
+            )
 
             if not isinstance(error, (FailedJobError, FailedSubmissionError)):
                 raise
@@ -235,7 +238,7 @@ def _seconds(launch: Launch) -> list[float]:
 
 def _submitit() -> Any:
     try:
-        import submitit
+        import submitit  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
         raise ConfigError(["the executor 'slurm' needs submitit: pip install 'ablations[slurm]'"]) from None
     return submitit
