@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCALE ?= laptop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-gpu lint format notebooks tables check docs benchmark clean
+.PHONY: help demo test quick test-gpu test-engines lint format notebooks tables check docs benchmark clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -36,6 +36,13 @@ quick: $(VENV)/.installed ## the tests that neither train nor start processes, i
 
 test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there is none they are skipped and say so
 	$(BIN)/python -m pytest tests/gpu -m gpu -n 0 -rs
+
+test-engines: $(VENV)/.engines ## the executors slurm and ray: on submitit's stand-in and a cluster of two nodes on this machine
+	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest tests/engines -m engines -n 0 -rs
+
+$(VENV)/.engines: $(VENV)/.installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[slurm,ray]'
+	touch $@
 
 lint: $(VENV)/.installed ## style, imports between packages, notebooks, types
 	$(BIN)/ruff check .

@@ -27,7 +27,7 @@ from ablations.pages.publishing import publish
 from ablations.planning import grids, ladder, scales, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running import estimate
-from ablations.running.execute import Summary, execute_phases
+from ablations.running.execute import Asked, Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
 from ablations.schema.grid import FINETUNING, MEASURING
@@ -191,13 +191,14 @@ class Study:
         text = "\n\n".join([formatting.markdown(power.sheet(told, self.grid)), *notes])
         return Shown(text, pd.DataFrame([prospect.to_dict() for prospect in told]))
 
-    def run(self, executor: str = "local", retries: int = 1) -> Summary:
+    def run(self, executor: Asked = "local", retries: int = 1) -> Summary:
         """Trains missing runs; can be interrupted and resumed. Lists outcomes other than ``done``, does not raise them.
 
         Searches run first, then, in the same call, the runs with the chosen settings.
 
         Args:
-            executor: ``local``: one process per run, on a core or GPU each; ``inline``: this process.
+            executor: ``local``: one process per run, on a core or GPU each; ``inline``: this process; ``slurm`` and
+                ``ray``: jobs on a cluster. With options a mapping: ``{"kind": "slurm", "partition": "gpu"}``.
             retries: How often to retry a run that failed or was killed.
         """
         return execute_phases(self.resolve, self.records, executor, retries=retries, watch=display)

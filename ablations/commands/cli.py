@@ -105,7 +105,12 @@ def plan(
 def run(  # noqa: PLR0913, a command's options
     grid: Grid,
     scale: Scale,
-    executor: Annotated[str, typer.Option(help="local: one process per run; inline: this process.")] = "local",
+    executor: Annotated[
+        str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: a cluster.")
+    ] = "local",
+    executor_option: Annotated[
+        list[str] | None, typer.Option(help="name=value for slurm or ray, such as partition=gpu. Repeatable.")
+    ] = None,
     seeds: Seeds = None,
     filter: Filter = None,
     look: Look = None,
@@ -129,7 +134,8 @@ def run(  # noqa: PLR0913, a command's options
 
     with reporting_errors():
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
-        common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": executor}
+        asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
+        common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
         common |= {"results_dir": results_dir}
         if twice := [Problem("-p", f"{name} is given by {_GIVEN[name]}") for name in parameters if name in _GIVEN]:
             raise ConfigError(twice)
@@ -144,7 +150,7 @@ def run(  # noqa: PLR0913, a command's options
             typer.echo(estimate.cost(study.resolve()))
             for note in estimate.notes(study.resolve(), study.records):
                 typer.echo(note)
-            summary = study.run(executor=executor, retries=retries)
+            summary = study.run(executor=asked, retries=retries)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")

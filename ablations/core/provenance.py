@@ -14,9 +14,12 @@ from typing import Any
 
 from filelock import FileLock
 
+import lightning_modules
 from ablations.core.store import write
 from lightning_modules.places import checkout
 
+PACKAGES = (Path(__file__).parents[1], Path(lightning_modules.__file__).parent)  # folders of all our code
+TOLD = "ABLATIONS_CODE"  # the variable with the answer of `code`, as JSON
 _CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
 
 
@@ -38,9 +41,27 @@ def _git(*arguments: str) -> str | None:
 
 
 def code() -> dict[str, Any]:
-    """The commit, and whether tracked or untracked code differs from it; both None without git or a checkout."""
+    """The commit, and whether tracked or untracked code differs from it; both None without git or a checkout.
+
+    A copy of a launcher's code on another machine says what the launcher said of it in ``ABLATIONS_CODE``.
+    """
+    if checkout() is None and (told := os.environ.get(TOLD)):
+        return json.loads(told)
     status = _git("--no-optional-locks", "status", "--porcelain", "--", *_CODE)
     return {"commit": _git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
+
+
+@cached
+def fingerprint() -> str:
+    """Sixteen hexadecimal digits of the Python code of both packages, as this process's files have it.
+
+    Grids, tables and texts are no part of it: a run carries its settings and the fingerprints of its texts.
+    """
+    found = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted(package.rglob("*.py")):
+            found.update(f"{path.relative_to(package.parent)}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def gpus() -> dict[str, str]:

@@ -1,15 +1,19 @@
 """Executes a plan: every pending run is made once, even if other processes work on the same results."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 from ablations.core.disk import locks
 from ablations.core.store import Records
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
+from ablations.running.engines.ray import Ray
+from ablations.running.engines.slurm import Slurm
 from ablations.running.inline import Inline
 from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
+from ablations.running.launchers import registered
 from ablations.running.local import Local
 from ablations.running.signals import ending
 from ablations.schema.kinds import KINDS
@@ -17,16 +21,34 @@ from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
 from lightning_modules.probing.table import PROBES
 
-__all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute", "execute_phases"]
+__all__ = ["EXECUTORS", "Asked", "Event", "Executor", "Summary", "chosen", "execute", "execute_phases"]
 
 # To add an executor, write an `Executor` and list it here.
-EXECUTORS: dict[str, Callable[[], Executor]] = {"local": Local, "inline": Inline}
+EXECUTORS: dict[str, type[Executor]] = {"local": Local, "inline": Inline, "slurm": Slurm, "ray": Ray}
+
+Asked = str | Mapping[str, Any]  # a name of `EXECUTORS`, or a mapping with it as ``kind`` and options
+
+
+def chosen(executor: Asked) -> Executor:
+    """The executor that a user asks for.
+
+    >>> chosen({"kind": "slurm", "partition": "gpu", "gpus": 1}).options.partition
+    'gpu'
+
+    Raises:
+        ConfigError: For an unknown executor, or options that it does not have.
+    """
+    options = {"kind": executor} if isinstance(executor, str) else dict(executor)
+    kind = options.pop("kind", "local")
+    if kind not in EXECUTORS:
+        raise ConfigError([f"there is no executor '{kind}'.{did_you_mean(kind, EXECUTORS)}"])
+    return EXECUTORS[kind].configured(options)
 
 
 def execute(
     plan: Plan,
     records: Records,
-    executor: str = "local",
+    executor: Asked = "local",
     *,
     retries: int = 1,
     deadline: float | None = None,
@@ -37,34 +59,34 @@ def execute(
     Args:
         plan: From `plan.plan`, made with the same records.
         records: The store of finished and new records.
-        executor: One of `EXECUTORS`.
+        executor: One of `EXECUTORS`, or a mapping with its name as ``kind`` and its options.
         retries: Further attempts at a run that failed or was killed.
-        deadline: Seconds a run may take (``local`` only); None for no limit.
+        deadline: Seconds a run may take (not ``inline``); None for no limit.
         on_event: Receives what happens; `progress.display` makes one.
 
     Raises:
-        ConfigError: For an unknown executor; for a results folder that cannot be written or whose locks do not work;
-            for a missing corpus or task, with the ways to get it.
+        ConfigError: For an unknown executor, an unknown option, an engine that cannot make the runs; for a results
+            folder that cannot be written, whose locks do not work, or in which a launcher of other code makes the same
+            runs; for a missing corpus or task, with the ways to get it.
         KeyboardInterrupt: After Ctrl-C, once the active runs have written their checkpoints. Executing the plan again
             continues from there.
         SystemExit: After SIGTERM (143) or SIGHUP (129), likewise.
     """
-    if executor not in EXECUTORS:
-        raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
+    engine = chosen(executor)
     launch = Launch(plan, records, retries, deadline, on_event)
     _check_writable(plan, records)
     if plan.pending:
         locks.check(records.folder / ".locks")
-    with ending():
+    with ending(), registered(records, [run.id for run in plan.pending]):
         _prepare_text(plan)
-        EXECUTORS[executor]().run(launch)
+        engine.run(launch)
     return launch.finish()
 
 
 def execute_phases(
     resolve: Callable[[], Plan],
     records: Records,
-    executor: str = "local",
+    executor: Asked = "local",
     *,
     retries: int = 1,
     watch: Callable[[Plan], AbstractContextManager[OnEvent]],

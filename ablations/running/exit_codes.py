@@ -4,4 +4,5 @@ RECORDED = 0
 DISK_FULL = 74
 HELD = 75  # another process makes the same run
 LATE = 76  # another process had recorded the run meanwhile; that record stays, and this work was done twice
-INTERRUPTED = 143  # no record: it was told to stop, or its launcher died
+UNFIT = 78  # this node cannot make runs: it lacks the code, the cache or the results; nothing was tried
+INTERRUPTED = 143  # no record: it was told to stop, or its launcher died; the attempt does not count

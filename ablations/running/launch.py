@@ -1,10 +1,11 @@
 """What every executor shares: the work list, events for a watcher, the summary, records of crashed workers."""
 
 import contextlib
+import json
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +20,13 @@ from ablations.running import exit_codes, worker
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.files import is_full
 from lightning_modules.places import cache
+
+_LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
+_MOST_PUT_BACK = 20  # times a run may be put back without that counting: one that ends its node would go on for ever
+_SETTLED = (exit_codes.RECORDED, exit_codes.LATE, exit_codes.DISK_FULL, exit_codes.HELD)  # nothing is left to record
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,43 @@ class Launch:
         self.trained = 0.0  # FLOPs of runs finished here
         self.started = time.monotonic()
         self.first = 0.0  # when the first run began
+        self.put_back: Counter[str] = Counter()
+        self._held: dict[str, float] = {}  # run that another launcher makes -> when to look again
+        self._seen: dict[str, float] = {}  # active run -> modification time of the last reported progress
+
+    def takeable(self) -> Iterator[Run]:
+        """Takes the runs that can begin now from the work list, each when it is asked for.
+
+        It settles those that others have finished; those that others make are looked at again later.
+        """
+        for run in list(self.todo):
+            if self._held.get(run.id, 0.0) > time.monotonic() or not self.ready(run):
+                continue
+            record = self.records.examine(run.id)
+            if isinstance(record, Record) and record.final:
+                self.todo.remove(run)
+                self.settle(run, record, here=False)
+            elif self.records.is_locked(run.id):
+                if run.id not in self._held:
+                    self.emit("waiting", run)
+                self._held[run.id] = time.monotonic() + _LOOK_AGAIN
+            else:
+                self.todo.remove(run)
+                yield run
+
+    def prepare(
+        self, run: Run, threads: int | None, environment: dict[str, str], code: str | None = None
+    ) -> Path | None:
+        """Writes the job of a run for a worker; None, and the run is given up, if the disk is full."""
+        job = replace(self.job(run, threads, environment), code=code)
+        (Path(job.work_dir) / worker.PROGRESS).unlink(missing_ok=True)
+        try:
+            return job.save()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.conclude(run, exit_codes.DISK_FULL)
+            return None
 
     def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> worker.Job:
         """The job of a run."""
@@ -190,7 +233,19 @@ class Launch:
         self.attempts[run.id] += 1
         self.summary.executed += 1
         self.shares[run.id] = 0.0
+        self._seen.pop(run.id, None)
         self.emit("started", run)
+
+    def follow(self, run: Run) -> None:
+        """Reports the progress that a worker has written since the last look."""
+        path = self.records.work_folder(run.id) / worker.PROGRESS
+        try:
+            changed = path.stat().st_mtime
+            if changed != self._seen.get(run.id):  # a clock may be set back
+                self._seen[run.id] = changed
+                self.emit("progress", run, progress=json.loads(path.read_text()))
+        except (OSError, ValueError):
+            return  # it has not begun yet, or a file server answers late
 
     def seconds_left(self) -> float | None:
         """The remaining FLOPs at the speed of this launch so far."""
@@ -224,19 +279,23 @@ class Launch:
         self.emit("finished", run, "orphaned")
         return False
 
-    def conclude(self, run: Run, code: int, forced: Outcome | None = None) -> None:
-        """Handles the end of a worker: settles the run, retries it, or gives it up.
+    def conclude(self, run: Run, code: int, forced: Outcome | None = None, detail: str = "") -> None:
+        """Handles the end of a worker: settles the run, puts it back, retries it, or gives it up.
 
         Args:
             run: The run.
             code: The worker's exit code; negative for the signal it died of.
             forced: The outcome to record if the launcher stopped the worker itself.
+            detail: What an engine says of a worker that died; by default it is told from the code.
         """
         self.shares.pop(run.id, None)
         if code == exit_codes.LATE:
             self.summary.duplicates += 1
-        elif code not in (exit_codes.RECORDED, exit_codes.DISK_FULL, exit_codes.HELD):
-            code = self.bury(run, code, forced)
+        if code == exit_codes.INTERRUPTED and not forced and self.put_back[run.id] < _MOST_PUT_BACK:
+            self.put_back[run.id] += 1  # somebody else stopped it: a scheduler that pre-empts, a node that goes down
+            code = exit_codes.HELD
+        if code not in _SETTLED:
+            code = self.bury(run, code, forced, detail)
         if code == exit_codes.DISK_FULL:
             places = f"{self.records.folder} or to the cache, {cache()}"
             self.summary.problems.append(f"disk full: could not write run {run.id} to {places}; free some space")
@@ -256,10 +315,11 @@ class Launch:
     def _again(self, run: Run, record: Record) -> bool:
         return record.outcome in ("failed", "killed") and self.attempts[run.id] <= self.retries
 
-    def bury(self, run: Run, code: int, forced: Outcome | None) -> int:
+    def bury(self, run: Run, code: int, forced: Outcome | None, detail: str = "") -> int:
         """Records the attempt of a worker that died without a record, and returns a code of `exit_codes`."""
         died = f"the process died of signal {-code}" if code < 0 else f"the process ended with code {code}"
-        detail = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else died
+        stopped = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else ""
+        detail = detail or stopped or died
         try:
             with self.records.lock(run.id).acquire(timeout=5):
                 earlier = self.records.get(run.id)
@@ -298,6 +358,17 @@ class Launch:
 
 class Executor(ABC):
     """A way to make runs. All state is in the store, so an executor may die at any moment."""
+
+    @classmethod
+    def configured(cls, options: Mapping[str, Any]) -> "Executor":
+        """The executor with options from a user.
+
+        Raises:
+            ConfigError: For options that it does not have.
+        """
+        if options:
+            raise ConfigError(Problem(f"executor option {name}", "this executor has no options") for name in options)
+        return cls()
 
     @abstractmethod
     def run(self, launch: Launch) -> None:

@@ -48,6 +48,8 @@ class Job:
         work_dir: The folder for log, progress and checkpoint.
         threads: Threads of torch; None for its own choice.
         environment: Variables to set before anything else.
+        code: The launcher's `provenance.fingerprint`, which a node compares with its own; None where both read the
+            same files.
     """
 
     run: dict[str, Any]
@@ -55,6 +57,7 @@ class Job:
     work_dir: str
     threads: int | None = None
     environment: dict[str, str] | None = None
+    code: str | None = None
 
     def save(self) -> Path:
         """Writes the job into its work folder and returns the file."""
@@ -127,7 +130,7 @@ def _attempt(
     attempts = 1 + attempts_of(earlier)
     folder.mkdir(parents=True, exist_ok=True)
     started, report = provenance.now(), _Reporter(folder / PROGRESS, on_progress)
-    _note(folder, f"run {run.id} attempt {attempts} started")
+    note(folder, f"run {run.id} attempt {attempts} started")
     result: dict[str, Any]
     try:
         _check_text(run)
@@ -137,21 +140,21 @@ def _attempt(
         if fitted.sums:
             records.put_sums(run.id, fitted.sums)
     except Interrupted:
-        _note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
+        note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
         return INTERRUPTED
     except Exception as error:
         if is_full(error):
             raise
-        _note(folder, traceback.format_exc().rstrip())
+        note(folder, traceback.format_exc().rstrip())
         outcome, detail = outcome_of(error)
         result = {"outcome": outcome, "detail": detail}
     kept = keep(run, records, result, started, attempts)
     if result["outcome"] == "done":
         (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
     if not kept:
-        _note(folder, f"run {run.id} attempt {attempts} {result['outcome']}, too late: {_TAKEN_OVER}")
+        note(folder, f"run {run.id} attempt {attempts} {result['outcome']}, too late: {_TAKEN_OVER}")
         return LATE
-    _note(folder, f"run {run.id} attempt {attempts} {result['outcome']}")
+    note(folder, f"run {run.id} attempt {attempts} {result['outcome']}")
     return RECORDED
 
 
@@ -182,7 +185,7 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
     with records.lock(run.id):  # waits for another process that trains the same run
         if not cached.is_sound(folder / WEIGHTS):
             cached.folder(folder)
-            _note(folder, f"training run {run.id} again, because another run needs its weights")
+            note(folder, f"training run {run.id} again, because another run needs its weights")
             fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
@@ -225,7 +228,7 @@ def _check_text(run: Run) -> None:
         raise TextUnavailableError(str(error)) from error
 
 
-def _note(folder: Path, text: str) -> None:
+def note(folder: Path, text: str) -> None:
     """Adds a line with its time to the run's log; in a process of its own the libraries log there too."""
     with open(folder / LOG, "a", encoding="utf-8") as log:
         log.write(f"{provenance.now()} {text}\n")

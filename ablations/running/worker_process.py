@@ -9,20 +9,33 @@ import os
 import signal
 import sys
 import threading
-from multiprocessing.connection import wait
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
 
-from ablations.running.exit_codes import INTERRUPTED
+from ablations.running.exit_codes import INTERRUPTED, UNFIT
+
+_STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
 
 
-def main(config_path: str) -> None:
+def main(config_path: str, tell: Connection | None = None) -> None:
     """Entry point of a worker process: does the job of a file and exits with a code of `exit_codes`.
 
     Args:
         config_path: A file from `ablations.running.worker.Job.save`.
+        tell: Where the reason goes if the code cannot be imported, as on a node without torch; the exit code is then
+            `UNFIT`. Without it the error is raised.
     """
     stop = _take_over_signals()
     _follow_launcher()
-    from ablations.running import worker
+    try:
+        from ablations.running import worker
+    except ImportError as error:
+        if tell is None:
+            raise
+        tell.send(f"{type(error).__name__}: {error}")
+        sys.exit(UNFIT)
 
     sys.exit(worker.work(config_path, stop.is_set))
 
@@ -30,19 +43,20 @@ def main(config_path: str) -> None:
 def _take_over_signals() -> threading.Event:
     """SIGTERM writes a checkpoint and stops; what a terminal sends to all its processes is left to the launcher.
 
-    SIGTERM is blocked and awaited in a thread rather than handled: Lightning's own handler would end a training in the
-    middle of an evaluation without a checkpoint.
+    So does SIGUSR2, which Slurm sends to all processes of a job before its time ends. Both are blocked and awaited in a
+    thread rather than handled: Lightning's own handler would end a training in the middle of an evaluation without a
+    checkpoint.
     """
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
 
     def listen() -> None:
-        signal.sigwait({signal.SIGTERM})
+        signal.sigwait(_STOPPING)
         stop.set()
 
-    threading.Thread(target=listen, name="listen for SIGTERM", daemon=True).start()
+    threading.Thread(target=listen, name="listen for signals", daemon=True).start()
     return stop
 
 
@@ -57,3 +71,18 @@ def _follow_launcher() -> None:
         os._exit(INTERRUPTED)
 
     threading.Thread(target=follow, name="follow the launcher", daemon=True).start()
+
+
+@contextmanager
+def bare_main() -> Iterator[None]:
+    """Hides the caller's script while a process starts.
+
+    multiprocessing would import it again in every process, to unpickle what it defines. We never send anything it
+    defines, and running a user's script once per run (it may have no ``__main__`` guard) would do harm.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script

@@ -1,0 +1,134 @@
+"""What an engine calls on one of its nodes. It imports only the standard library: a node may lack the rest.
+
+The run itself is made by a process below, as under the local executor. So it can crash, and be told to stop with a
+checkpoint, without harm to the process that the engine watches.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from ablations.running.exit_codes import UNFIT
+from ablations.running.worker_process import bare_main, main
+
+_LOOK = 0.5  # seconds: an engine may interrupt Python code, but no system call
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a job ended.
+
+    Attributes:
+        code: A code of `exit_codes`; negative for the signal that the worker died of.
+        detail: What else is known, in words.
+        timed_out: Whether the engine's time limit ended it.
+    """
+
+    code: int
+    detail: str = ""
+    timed_out: bool = False
+
+
+class Attempt:
+    """One attempt at a run: takes the file of a job, and returns the code and detail of an `Ending`.
+
+    Args:
+        folder: The folder that relative paths start from, if the node has it.
+        patience: Seconds for a stopped run to write its checkpoint.
+    """
+
+    def __init__(self, folder: str, patience: float) -> None:
+        self.folder, self.patience = folder, patience
+        self._process: SpawnProcess | None = None
+
+    def __call__(self, config_path: str) -> tuple[int, str]:
+        """Makes the attempt, in a process below."""
+        if reason := unfit(config_path):
+            return UNFIT, f"node {socket.gethostname()}: {reason}"
+        with contextlib.suppress(OSError):
+            os.chdir(self.folder)
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe(duplex=False)
+        self._process = process = context.Process(target=main, args=(config_path, there), name="run")
+        with bare_main():
+            process.start()
+        there.close()
+        try:
+            with _passing_on(process):
+                while not wait([process.sentinel], timeout=_LOOK):
+                    pass
+        finally:  # an engine interrupts by an exception
+            self.stop()
+        process.join()
+        code = process.exitcode or 0
+        if code != UNFIT:
+            return code, ""
+        said = here.recv() if here.poll() else "see its log"
+        return code, f"node {socket.gethostname()}: the code cannot be imported: {said}"
+
+    def stop(self) -> None:
+        """Tells the process to write its checkpoint and waits for its end; kills it if that takes too long."""
+        process = self._process
+        if process is None or wait([process.sentinel], timeout=0):
+            return
+        process.terminate()
+        if not wait([process.sentinel], timeout=self.patience):
+            process.kill()
+            wait([process.sentinel])
+
+    def checkpoint(self, config_path: str) -> Any:
+        """Called by submitit before a job is pre-empted or its time ends; what it returns is done when it goes on."""
+        from submitit.helpers import DelayedSubmission  # pyright: ignore[reportMissingImports]
+
+        self.stop()
+        return DelayedSubmission(Attempt(self.folder, self.patience), config_path)
+
+
+@contextmanager
+def _passing_on(process: SpawnProcess) -> Iterator[None]:
+    """Hands SIGTERM down to the run: an engine may send it to this process alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
+def unfit(config_path: str) -> str:
+    """Why this node cannot make a run, before anything is tried; empty if it can."""
+    try:
+        job = json.loads(Path(config_path).read_bytes())
+    except OSError as error:
+        return (
+            f"{config_path} cannot be read ({error.strerror}): all nodes must see the cache under one path; set "
+            "ABLATIONS_CACHE to a folder that they share"
+        )
+    if not os.access(Path(job["results_dir"], "records"), os.W_OK):
+        return (
+            f"{job['results_dir']} is not there or cannot be written: all nodes must see the results under one path; "
+            "set --results-dir to a folder that they share"
+        )
+    try:
+        from ablations.core.provenance import fingerprint
+    except ImportError as error:
+        return f"the code cannot be imported: {type(error).__name__}: {error}"
+    if job["code"] not in (None, fingerprint()):
+        return (
+            f"its code ({fingerprint()}) is not the launcher's ({job['code']}): it was edited meanwhile, or another "
+            "version is installed there; run the command again"
+        )
+    return ""

@@ -1,0 +1,177 @@
+"""What executors share that submit jobs to an engine and ask it from time to time how they are."""
+
+import json
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BeforeValidator, ValidationError
+
+from ablations.core import provenance
+from ablations.running.engines.node import Ending
+from ablations.running.exit_codes import UNFIT
+from ablations.running.launch import Executor, Launch
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError, Problem, Settings, problems
+from lightning_modules.places import cache, data_home
+
+_POLL = 0.5  # seconds between looks at all jobs
+_GRACE = 30.0  # seconds for a run past its deadline to stop by itself
+_PASSED_ON = ("HF_HOME", "HF_HUB_OFFLINE")
+
+Name = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]  # account 1234
+
+
+@dataclass
+class _Active:
+    """A run that the engine has; ``job`` is what the engine knows it by."""
+
+    run: Run
+    job: Any
+    began: float | None = None
+    ended: float | None = None  # when the launcher told it to stop
+
+
+class Pool(Executor):
+    """Submits runs while there is room, follows their progress in the store, concludes those that have ended.
+
+    Attributes:
+        Options: The settings that users may give as ``--executor-option``.
+        threads: Threads of torch in a run.
+        patience: Seconds that interrupted runs have to write their checkpoints.
+        active: The runs that the engine has.
+    """
+
+    Options: ClassVar[type[Settings]]
+    threads: int = 1
+    patience: float = 60.0
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+        self.active: list[_Active] = []
+
+    @classmethod
+    def configured(cls, options: Mapping[str, Any]) -> Self:
+        """See `Executor.configured`."""
+        try:
+            return cls(cls.Options.model_validate_json(json.dumps(options)))
+        except ValidationError as error:
+            found = problems(error, cls.Options, "option")
+            raise ConfigError(
+                Problem(f"executor option {problem.path}", problem.message) for problem in found
+            ) from None
+
+    @abstractmethod
+    def open(self, launch: Launch) -> None:
+        """Connects to the engine and checks that it can make the runs, before any is submitted.
+
+        Raises:
+            ConfigError: If it cannot.
+        """
+
+    @abstractmethod
+    def room(self) -> int:
+        """How many jobs the engine should have at once, those in its queue included."""
+
+    @abstractmethod
+    def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
+        """Submits a job for each file of `worker.Job.save`; returns what the engine knows them by.
+
+        Raises:
+            ConfigError: If the engine refuses them.
+        """
+
+    @abstractmethod
+    def ending(self, job: Any) -> Ending | None:
+        """How a job ended; None while it waits or runs."""
+
+    @abstractmethod
+    def stop(self, jobs: Sequence[Any]) -> None:
+        """Tells jobs to write their checkpoints and end; those that wait leave the queue."""
+
+    @abstractmethod
+    def kill(self, jobs: Sequence[Any]) -> None:
+        """Ends jobs at once."""
+
+    def close(self) -> None:
+        """Disconnects from the engine; called once, also if `open` raised."""
+
+    def environment(self) -> dict[str, str]:
+        """Variables of every run: folders that it has in common with this process."""
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        data = {"ABLATIONS_DATA": str(home)} if (home := data_home()) else {}
+        return {"ABLATIONS_CACHE": str(cache()), **data, **passed}
+
+    def run(self, launch: Launch) -> None:
+        """See `Executor.run`. The first signal waits for checkpoints, the second kills."""
+        if not launch.todo:
+            return
+        try:
+            self.open(launch)
+            while launch.todo or self.active:
+                self._fill(launch)
+                time.sleep(_POLL)
+                for active in list(self.active):
+                    self._check(launch, active)
+        except (KeyboardInterrupt, SystemExit, ConfigError):
+            self._end_all(self.patience)
+            raise
+        finally:
+            self._end_all(0.0)
+            self.close()
+
+    def _fill(self, launch: Launch) -> None:
+        """Submits what can begin, together: engines have arrays of jobs."""
+        room, ready = self.room() - len(self.active), launch.takeable()
+        batch: list[tuple[Run, Path]] = []
+        while len(batch) < room and (run := next(ready, None)) is not None:
+            path = launch.prepare(run, self.threads, self.environment(), provenance.fingerprint())
+            if path is not None:
+                launch.begin(run)
+                batch.append((run, path))
+        if batch:
+            jobs = self.submit([path for _, path in batch])
+            self.active += [_Active(run, job) for (run, _), job in zip(batch, jobs, strict=True)]
+
+    def _check(self, launch: Launch, active: _Active) -> None:
+        ending = self.ending(active.job)
+        if ending is None:
+            launch.follow(active.run)
+            self._hold_to_deadline(launch, active)
+            return
+        self.active.remove(active)
+        if ending.code == UNFIT:
+            raise ConfigError([ending.detail])
+        forced = "timeout" if active.ended or ending.timed_out else None
+        launch.conclude(active.run, ending.code, forced, ending.detail)
+
+    def _hold_to_deadline(self, launch: Launch, active: _Active) -> None:
+        """Stops a run past its deadline, which counts from the moment the run takes its lock, not in a queue."""
+        if not launch.deadline:
+            return
+        now = time.monotonic()
+        if active.began is None:
+            active.began = now if launch.records.is_locked(active.run.id) else None
+        elif active.ended is None and now - active.began > launch.deadline:
+            active.ended = now
+            self.stop([active.job])
+        elif active.ended is not None and now - active.ended > _GRACE:
+            self.kill([active.job])
+
+    def _end_all(self, patience: float) -> None:
+        """Tells every job to stop, and kills those that have not stopped after some seconds."""
+        until = time.monotonic() + patience
+        try:
+            if self.active and patience:
+                self.stop([active.job for active in self.active])
+            while self.active and time.monotonic() < until:
+                self.active = [active for active in self.active if self.ending(active.job) is None]
+                time.sleep(_POLL)
+        finally:  # a second signal jumps here at once
+            if self.active:
+                self.kill([active.job for active in self.active])
+            self.active.clear()

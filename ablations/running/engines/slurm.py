@@ -1,0 +1,244 @@
+"""The executor of Slurm clusters, by submitit: arrays of jobs, one run a job, put back when they are pre-empted.
+
+Before a time limit, and before pre-emption where the cluster is set so, Slurm sends SIGUSR2 (submitit's usual signal):
+the run writes its checkpoint, submitit asks for the job to be queued again, and it goes on from there. A job that gets
+SIGTERM alone writes its checkpoint too and ends; the launcher submits its run again.
+"""
+
+import contextlib
+import math
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from ablations.core.machine import cores
+from ablations.planning import cost as costing
+from ablations.running.engines.node import Attempt, Ending
+from ablations.running.engines.pool import Name, Pool
+from ablations.running.exit_codes import INTERRUPTED
+from ablations.running.launch import Launch
+from ablations.running.worker import note
+from lightning_modules.config import ConfigError, Problem, Settings, knob
+from lightning_modules.places import project
+
+_SIGNAL = "USR2"  # NCCL may take USR1
+_SHORTEST = 30  # minutes; submitit takes a pre-emption in the last ten minutes for the end of the time limit
+_LARGEST_ARRAY = 1000  # Slurm's MaxArraySize is 1001 unless a cluster sets another
+_LISTING = 10.0  # seconds between looks at the queue
+_LATE = 60.0  # seconds that a file server may take to show a result whose job has left the queue
+_NOT_ITS_FAULT = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REQUEUED")  # states of Slurm
+_TAIL = 2000  # characters of a job's output that go to the run's log
+
+
+class SlurmOptions(Settings):
+    """What is asked of Slurm for each run."""
+
+    cluster: Literal["slurm", "local"] = knob("slurm", "local: submitit's stand-in, processes of this machine.")
+    partition: Name | None = knob(None, "The partition.")
+    account: Name | None = knob(None, "The account that is charged.")
+    qos: Name | None = knob(None, "The quality of service.")
+    constraint: Name | None = knob(None, "Features that nodes must have.")
+    gpus: int = knob(0, "GPUs of a run; a run computes on one.", ge=0, le=1)
+    cpus: int = knob(1, "Cores of a run, and threads of torch.", ge=1)
+    memory: float | None = knob(None, "GB of a run; by default the cluster's.", gt=0)
+    time: int | None = knob(None, "Minutes until a job is stopped; by default from the plan's estimate.", ge=1)
+    timeouts: int = knob(3, "How often a job that reached its time goes on from its checkpoint.", ge=0)
+    grace: int = knob(120, "Seconds before the end of its time at which a job is told to write a checkpoint.", ge=10)
+    parallel: int | None = knob(None, "The most jobs of an array at once; by default as many as there are.", ge=1)
+    setup: tuple[str, ...] = knob((), "Lines of shell before a run, such as [module load cuda].")
+
+
+class Slurm(Pool):
+    """Submits runs as arrays of jobs by submitit."""
+
+    Options: ClassVar[type[Settings]] = SlurmOptions
+    options: SlurmOptions
+
+    def __init__(self, options: SlurmOptions) -> None:
+        super().__init__(options)
+        self.threads = options.cpus
+        self._engine: Any = None
+        self._queue: set[str] | None = None
+        self._listed = -math.inf
+        self._missed: dict[str, float] = {}  # job -> when it was first missed in the queue
+
+    def open(self, launch: Launch) -> None:
+        """See `Pool.open`."""
+        os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", _SIGNAL)
+        submitit = _submitit()
+        local = self.options.cluster == "local"
+        if not local and (missing := [name for name in ("sbatch", "srun", "squeue") if shutil.which(name) is None]):
+            text = f"there is no Slurm here: {', '.join(missing)} not found. Start the command on a login node; "
+            raise ConfigError([text + "or try it on this machine with --executor-option cluster=local"])
+        self._folder = launch.records.work_folder(launch.todo[0].id).parent / "slurm"
+        made = submitit.LocalExecutor if local else submitit.SlurmExecutor
+        self._engine = made(self._folder, max_num_timeout=self.options.timeouts)
+        minutes = limit(self.options, max(_seconds(launch)))
+        self._engine.update_parameters(**(self._of_processes(minutes) if local else self._of_sbatch(minutes)))
+
+    def _of_processes(self, minutes: int) -> dict[str, Any]:
+        chosen = self.options
+        asked = {"timeout_min": minutes, "signal_delay_s": chosen.grace, "gpus_per_node": chosen.gpus}
+        return {**asked, "setup": list(chosen.setup)}
+
+    def _of_sbatch(self, minutes: int) -> dict[str, Any]:
+        chosen = self.options
+        asked = {name: getattr(chosen, name) for name in ("partition", "account", "qos", "constraint")}
+        asked |= {"job_name": "ablations", "time": minutes, "signal_delay_s": chosen.grace, "nodes": 1}
+        asked |= {"cpus_per_task": chosen.cpus, "ntasks_per_node": 1, "gpus_per_node": chosen.gpus or None}
+        asked |= {"mem": f"{math.ceil(chosen.memory * 1000)}M" if chosen.memory else None}
+        asked |= {"setup": list(chosen.setup) or None, "array_parallelism": chosen.parallel or _LARGEST_ARRAY}
+        asked |= {"additional_parameters": {"requeue": True}}
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def room(self) -> int:
+        """See `Pool.room`."""
+        if self.options.cluster == "local":
+            return min(self.options.parallel or cores(), cores())
+        return _LARGEST_ARRAY
+
+    def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
+        """See `Pool.submit`."""
+        attempt = Attempt(str(project()), max(5.0, self.options.grace - 5.0))
+        try:
+            jobs = self._engine.map_array(attempt, [str(path) for path in configs])
+        except Exception as error:
+            from submitit.core.utils import (  # pyright: ignore[reportMissingImports]
+                FailedJobError,
+                FailedSubmissionError,
+            )
+
+            if not isinstance(error, (FailedJobError, FailedSubmissionError)):
+                raise
+            raise ConfigError([f"Slurm refuses the jobs: {' '.join(str(error).split())}"]) from error
+        for path, job in zip(configs, jobs, strict=True):
+            note(path.parent, f"submitted as job {job.job_id}; what the job itself says: {job.paths.stderr}")
+        self._listed = -math.inf
+        return [(job, path) for job, path in zip(jobs, configs, strict=True)]
+
+    def ending(self, job: Any) -> Ending | None:
+        """See `Pool.ending`."""
+        submitted, config = job
+        if submitted.paths.result_pickle.exists():
+            return self._result(submitted, config)
+        if self._is_queued(submitted):
+            return None
+        self._explain(submitted, config)
+        state = self._state(submitted)
+        detail = f"job {submitted.job_id} ended without a result" + (f": {state}" if state else "")
+        return Ending(INTERRUPTED if state in _NOT_ITS_FAULT else -signal.SIGKILL, detail, state == "TIMEOUT")
+
+    def _result(self, submitted: Any, config: Path) -> Ending:
+        error = submitted.exception()
+        if error is None:
+            return Ending(*submitted.result())
+        self._explain(submitted, config)
+        if "timed-out too many times" in str(error):
+            times = f"{self.options.timeouts + 1} times" if self.options.timeouts else "once"
+            return Ending(1, f"reached its time limit {times}; run the command again to go on", timed_out=True)
+        last = next((line for line in reversed(str(error).splitlines()) if ": " in line), "an error of submitit")
+        return Ending(1, f"job {submitted.job_id}: {last.strip()}")
+
+    def _explain(self, submitted: Any, config: Path) -> None:
+        """Puts what a job said at its end into the log of its run, where users look."""
+        said = (submitted.stderr() or submitted.stdout() or "").strip()[-_TAIL:]
+        note(config.parent, f"job {submitted.job_id} ended without a record; it said:\n{said or '(nothing)'}")
+
+    def _is_queued(self, submitted: Any) -> bool:
+        """Whether a job waits or runs.
+
+        We ask squeue: submitit asks sacct, which answers only where a cluster keeps accounts.
+        """
+        if self.options.cluster == "local":
+            return submitted.state == "RUNNING" or submitted.paths.result_pickle.exists()
+        self._list()
+        if self._queue is None or submitted.job_id in self._queue:
+            self._missed.pop(submitted.job_id, None)
+            return True
+        first = self._missed.setdefault(submitted.job_id, time.monotonic())
+        return time.monotonic() - first < _LATE
+
+    def _list(self) -> None:
+        """Lists the queue; None while the controller does not answer, when no job is missed."""
+        if time.monotonic() - self._listed < _LISTING:
+            return
+        self._listed = time.monotonic()
+        command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError):
+            self._queue = None
+            return
+        self._queue = set(done.stdout.split())
+
+    def _state(self, submitted: Any) -> str:
+        """What the controller, which forgets a job after some minutes, says of its end; empty if nothing."""
+        if self.options.cluster == "local":
+            return ""
+        command = ["scontrol", "show", "job", "--oneliner", submitted.job_id]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return ""
+        return next((word.partition("=")[2] for word in done.stdout.split() if word.startswith("JobState=")), "")
+
+    def stop(self, jobs: Sequence[Any]) -> None:
+        """See `Pool.stop`. Slurm sends SIGTERM, and SIGKILL after its KillWait of usually 30 seconds."""
+        self._signal(jobs, signal.SIGTERM)
+
+    def kill(self, jobs: Sequence[Any]) -> None:
+        """See `Pool.kill`."""
+        self._signal(jobs, signal.SIGKILL)
+
+    def _signal(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+        ids = [submitted.job_id for submitted, _ in jobs]
+        if self.options.cluster == "slurm":
+            force = ["--signal=KILL"] if number == signal.SIGKILL else []
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(["scancel", *force, *ids], capture_output=True, check=False, timeout=60)
+            return
+        for submitted, _ in jobs:
+            if number == signal.SIGKILL:
+                submitted.cancel(check=False)  # its controller kills what is below it within a second
+            elif submitted.state == "RUNNING":
+                os.kill(int(submitted.job_id), number)
+
+
+def limit(options: SlurmOptions, seconds: float) -> int:
+    """Minutes until a job is stopped: as asked, or twice the estimate of the longest run.
+
+    Args:
+        options: The options.
+        seconds: How long the longest run takes by the plan's estimate.
+
+    Raises:
+        ConfigError: If a run cannot end in the time asked, with all its continuations.
+    """
+    estimate = seconds / 60
+    if options.time is None:
+        return max(_SHORTEST, math.ceil(2 * estimate))
+    if estimate > options.time * (1 + options.timeouts):
+        text = (
+            f"the longest run takes about {estimate:.0f} minutes by the plan's estimate, but {options.time} minutes "
+            f"with {options.timeouts} continuations are {options.time * (1 + options.timeouts)}; raise time or timeouts"
+        )
+        raise ConfigError([Problem("executor option time", text)])
+    return options.time
+
+
+def _seconds(launch: Launch) -> list[float]:
+    plan = launch.plan
+    return [costing.seconds([plan.costs[run.id]], plan.speed) for run in launch.todo]
+
+
+def _submitit() -> Any:
+    try:
+        import submitit  # pyright: ignore[reportMissingImports]  # an extra
+    except ImportError:
+        raise ConfigError(["the executor 'slurm' needs submitit: pip install 'ablations[slurm]'"]) from None
+    return submitit

@@ -1,0 +1,89 @@
+"""The launchers that work on a results folder now, each with its code, so that no two make the same runs differently.
+
+A launcher is ``.locks/launchers/<16 hex>.json`` beside a lock that it holds as long as it lives; whoever finds the lock
+free removes both.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ablations.core import provenance
+from ablations.core.store import Records, write
+from lightning_modules.config import ConfigError
+from lightning_modules.files import is_full
+
+
+@contextmanager
+def registered(records: Records, runs: Iterable[str]) -> Iterator[None]:
+    """Counts this process among the launchers of a results folder while it makes some runs.
+
+    Args:
+        records: The store in the folder.
+        runs: The ids of the runs. Without any, nothing is written.
+
+    Raises:
+        ConfigError: If a living launcher is to make one of these runs with other code: who, since when, what to do.
+    """
+    wanted = sorted(runs)
+    if not wanted:
+        yield
+        return
+    place = records.folder / ".locks" / "launchers"
+    place.mkdir(parents=True, exist_ok=True)
+    note = place / f"{uuid.uuid4().hex[:16]}.json"
+    lock = FileLock(note.with_suffix(".lock"))
+    with FileLock(place.with_suffix(".lock")):
+        _refuse_other_code(_living(place), set(wanted))
+        lock.acquire()
+        said = {"host": socket.gethostname(), "pid": os.getpid(), "since": provenance.now(), "runs": wanted}
+        try:
+            write(note, json.dumps({**said, **provenance.code(), "code": provenance.fingerprint()}).encode())
+        except OSError as error:
+            if not is_full(error):
+                raise  # of a full disk the runs report
+    try:
+        yield
+    finally:
+        _remove(note, lock)
+
+
+def _living(place: Path) -> Iterator[dict[str, Any]]:
+    for note in sorted(place.glob("*.json")):
+        lock = FileLock(note.with_suffix(".lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            with contextlib.suppress(OSError, ValueError):  # it ends just now
+                yield json.loads(note.read_bytes())
+        else:
+            _remove(note, lock)
+
+
+def _remove(note: Path, lock: FileLock) -> None:
+    with contextlib.suppress(OSError):
+        note.unlink(missing_ok=True)
+        os.unlink(lock.lock_file)
+    lock.release()
+
+
+def _refuse_other_code(others: Iterable[dict[str, Any]], wanted: set[str]) -> None:
+    for other in others:
+        same = wanted.intersection(other["runs"])
+        if same and other["code"] != provenance.fingerprint():
+            here, there = (code.get("commit") or "no commit" for code in (provenance.code(), other))
+            raise ConfigError(
+                [
+                    f"process {other['pid']} on {other['host']} makes {len(same)} of these runs since {other['since']} "
+                    f"with other code ({there[:12]}, {other['code']}; here {here[:12]}, {provenance.fingerprint()}): "
+                    "wait for it, end it, or take another results folder"
+                ]
+            )

@@ -1,0 +1,48 @@
+"""What these tests share: their marks, and a grid with what the local executor makes of it."""
+
+from pathlib import Path
+
+import pytest
+
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import Plan, plan
+from ablations.running.execute import execute
+from tests import tiny
+from tests.faults.support import contents
+
+HERE = Path(__file__).parent
+STEPS = 2000  # so many that a run can be disturbed in its middle
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items):
+    """They are slow too: `make quick` says `-m "not slow"`, which takes the place of the usual `-m "not engines"`."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.engines)
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory):
+    """The file of a grid of two runs, and what the local executor records of them."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+        grid, records = tiny.grid(folder, steps=STEPS, seeds=1), Records(folder / "results")
+        summary = execute(planned(grid, records), records, "local")
+        assert summary.outcomes == {"done": 2}
+        return grid, records.folder, contents(records)
+
+
+def planned(grid: Path, records: Records) -> Plan:
+    """The plan of a grid."""
+    return plan(grids.read(grid), "smoke", records=records)
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch) -> Records:
+    """A store with a cache of its own."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    return Records(tmp_path / "results")

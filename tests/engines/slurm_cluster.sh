@@ -1,0 +1,89 @@
+#!/bin/sh
+# A Slurm of one node on this machine: munged, slurmctld, slurmd, with a partition that pre-empts and one that is
+# pre-empted. For tests of the executor on the real thing; as root, on Debian or Ubuntu, in a machine to throw away.
+#
+#   sh tests/engines/slurm_cluster.sh install   # slurm-wlm and munge from the distribution's packages
+#   sh tests/engines/slurm_cluster.sh start     # then: sinfo, and ablations run ... --executor slurm
+#   sh tests/engines/slurm_cluster.sh stop
+#
+# A job of partition `low` is told to write its checkpoint and queued again when one of `high` needs its cores:
+#   ablations run masking_ratio --scale smoke --executor slurm --executor-option partition=low &
+#   sbatch --partition=high --exclusive --wrap 'sleep 60'
+set -eu
+
+STATE=/var/lib/ablations-slurm
+CONF=/etc/slurm/slurm.conf
+NODE=$(hostname -s)
+
+install() {
+    apt-get update
+    DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends slurm-wlm munge
+}
+
+configure() {
+    mkdir -p /etc/slurm "$STATE/ctld" "$STATE/d" /run/munge
+    [ ! -f "$CONF" ] || grep -q '^# made by slurm_cluster.sh' "$CONF" || { echo "$CONF is somebody's; not touched" >&2; exit 1; }
+    cat > "$CONF" <<SLURM
+# made by slurm_cluster.sh
+ClusterName=ablations
+SlurmctldHost=$NODE
+SlurmUser=root
+AuthType=auth/munge
+CredType=cred/munge
+StateSaveLocation=$STATE/ctld
+SlurmdSpoolDir=$STATE/d
+SlurmctldPidFile=$STATE/slurmctld.pid
+SlurmdPidFile=$STATE/slurmd.pid
+SlurmctldLogFile=$STATE/slurmctld.log
+SlurmdLogFile=$STATE/slurmd.log
+# no cgroups and no accounts: neither is there in a container
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+JobRequeue=1
+KillWait=60
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PreemptParameters=send_user_signal
+NodeName=$NODE CPUs=$(nproc) State=UNKNOWN
+PartitionName=low Nodes=$NODE Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
+PartitionName=high Nodes=$NODE Default=NO MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+SLURM
+    # of newer versions, which otherwise look for cgroups
+    echo 'CgroupPlugin=disabled' > /etc/slurm/cgroup.conf
+}
+
+start() {
+    configure
+    [ -f /etc/munge/munge.key ] || mungekey --create
+    chown -R munge:munge /etc/munge /run/munge
+    chmod 755 /run/munge
+    pidof munged > /dev/null || runuser -u munge -- munged
+    slurmctld
+    slurmd
+    for _ in $(seq 30); do
+        if [ "$(sinfo --noheader --format=%T --partition=low 2> /dev/null)" = idle ]; then
+            sinfo
+            return
+        fi
+        sleep 1
+    done
+    echo "the node is not ready; see $STATE/slurmctld.log and $STATE/slurmd.log" >&2
+    exit 1
+}
+
+stop() {
+    for daemon in slurmd slurmctld; do
+        [ ! -f "$STATE/$daemon.pid" ] || kill "$(cat "$STATE/$daemon.pid")" || true
+    done
+    [ ! -f /run/munge/munged.pid ] || kill "$(cat /run/munge/munged.pid)" || true
+}
+
+case "${1:-}" in
+install | start | stop) "$1" ;;
+*) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac

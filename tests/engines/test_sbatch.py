@@ -1,0 +1,127 @@
+"""What the executor asks of Slurm and makes of its answers; shell scripts stand for its commands."""
+
+import signal
+
+import pytest
+
+from ablations.running import worker
+from ablations.running.engines import slurm
+from ablations.running.execute import chosen, execute
+from ablations.running.exit_codes import INTERRUPTED
+from ablations.running.launch import Launch
+from lightning_modules.config import ConfigError
+from tests import tiny
+from tests.engines.conftest import planned
+
+pytest.importorskip("submitit")
+
+COMMANDS = {
+    "sbatch": 'cp "$1" {0}/script; echo "Submitted batch job 42"',
+    "srun": "true",
+    "squeue": "cat {0}/queue",
+    "scancel": 'echo "$@" >> {0}/cancelled',
+    "scontrol": "echo JobId=42 JobState=$(cat {0}/state) Reason=None",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A folder with what the commands were told and what they answer."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    for name, body in COMMANDS.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body.format(folder)}\n")
+        (folder / name).chmod(0o755)
+    (folder / "queue").write_text("42_0\n42_1\n")
+    (folder / "state").write_text("RUNNING")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(slurm, "_LISTING", 0.0)
+    monkeypatch.setattr(slurm, "_LATE", 0.0)
+    return folder
+
+
+@pytest.fixture
+def submitted(cluster, records, tmp_path):
+    """Submits two runs; returns the executor and their jobs."""
+
+    def start(**options):
+        found = planned(tiny.grid(tmp_path, seeds=1), records)
+        (records.folder / "records").mkdir(parents=True)
+        launch = Launch(found, records, 1, None, lambda event: None)
+        engine = chosen({"kind": "slurm", **options})
+        engine.open(launch)
+        return engine, engine.submit([launch.prepare(run, 1, {}) for run in found.runs])
+
+    return start
+
+
+def test_an_array_is_submitted_with_what_was_asked(cluster, submitted):
+    submitted(partition="gpu", account="lab", gpus=1, cpus=4, memory=1.5, parallel=8, setup=["module load cuda"])
+    script = (cluster / "script").read_text().splitlines()
+    asked = {line.removeprefix("#SBATCH --") for line in script if line.startswith("#SBATCH")}
+    assert asked >= {"partition=gpu", "account=lab", "gpus-per-node=1", "cpus-per-task=4", "mem=1500M", "array=0-1%2"}
+    assert asked >= {"requeue", "signal=USR2@120", "time=30", "open-mode=append"}
+    assert "module load cuda" in script
+
+
+def test_what_is_not_asked_is_left_to_the_cluster(cluster, submitted):
+    submitted()
+    script = (cluster / "script").read_text()
+    assert not any(word in script for word in ("partition", "account", "gpus", "mem", "constraint"))
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "timed_out"),
+    [
+        ("PREEMPTED", INTERRUPTED, False),
+        ("NODE_FAIL", INTERRUPTED, False),
+        ("TIMEOUT", -signal.SIGKILL, True),
+        ("OUT_OF_MEMORY", -signal.SIGKILL, False),
+    ],
+)
+def test_a_job_that_left_the_queue_without_a_result_ended_as_the_controller_says(
+    cluster, submitted, state, code, timed_out
+):
+    engine, (first, second) = submitted()
+    assert engine.ending(first) is None
+    (cluster / "queue").write_text("42_1\n")
+    (cluster / "state").write_text(state)
+    first[0].paths.stderr.write_text("slurmstepd: error: something\n")
+    engine.ending(first)
+    ending = engine.ending(first)
+    assert (ending.code, ending.timed_out) == (code, timed_out)
+    assert ending.detail == f"job 42_0 ended without a result: {state}"
+    assert engine.ending(second) is None
+    log = (first[1].parent / worker.LOG).read_text()
+    assert "submitted as job 42_0" in log
+    assert "slurmstepd: error: something" in log
+
+
+def test_while_the_controller_does_not_answer_no_job_is_given_up(cluster, submitted):
+    engine, jobs = submitted()
+    assert engine.ending(jobs[0]) is None
+    (cluster / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    assert [engine.ending(job) for job in jobs * 3] == [None] * 6
+    (cluster / "squeue").write_text("#!/bin/sh\ntrue\n")
+    engine.ending(jobs[0])
+    assert engine.ending(jobs[0]) is not None
+
+
+def test_jobs_are_stopped_and_killed(cluster, submitted):
+    engine, jobs = submitted()
+    engine.stop(jobs)
+    engine.kill(jobs[:1])
+    assert (cluster / "cancelled").read_text() == "42_0 42_1\n--signal=KILL 42_0\n"
+
+
+def test_a_refusal_of_slurm_is_passed_on(cluster, records, tmp_path):
+    (cluster / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gqu' >&2; exit 1\n")
+    with pytest.raises(ConfigError, match="invalid partition specified: gqu"):
+        execute(planned(tiny.grid(tmp_path), records), records, {"kind": "slurm", "partition": "gqu"})
+    assert list(records.all()) == []
+
+
+def test_without_slurm_it_says_where_to_go(records, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"sbatch, srun, squeue not found.*cluster=local"):
+        execute(planned(tiny.grid(tmp_path), records), records, "slurm")

@@ -1,0 +1,74 @@
+"""The executor of Slurm on submitit's stand-in for it: interrupted, pre-empted, out of time, to the same bits."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from ablations.running.execute import execute
+from tests.engines.conftest import planned
+from tests.faults.support import attempts, contents, gone
+
+pytest.importorskip("submitit")
+STAND_IN = {"kind": "slurm", "cluster": "local"}
+
+
+def jobs() -> list[psutil.Process]:
+    """The processes of submitit's jobs with what is below them, without the controllers that stand for Slurm."""
+    below = psutil.Process(os.getpid()).children(recursive=True)
+    found = [process for process in below if "submitit.core._submit" in " ".join(process.cmdline())]
+    return found + [process for job in found for process in job.children(recursive=True)]
+
+
+def in_the_middle(act):
+    """An ``on_event`` that acts once every run has begun."""
+    begun, acted = set(), []
+
+    def tell(event):
+        if event.kind == "progress":
+            begun.add(event.run_id)
+        if len(begun) == 2 and not acted:
+            acted.append(True)
+            act()
+
+    return tell
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def warn():
+    """What Slurm sends to all processes of a job before it ends it."""
+    for process in jobs():
+        process.send_signal(signal.SIGUSR2)
+
+
+def test_interrupted_and_pre_empted_runs_go_on_to_the_same_bits(undisturbed, records):
+    grid, _, expected = undisturbed
+    found = planned(grid, records)
+    with pytest.raises(KeyboardInterrupt):
+        execute(found, records, STAND_IN, on_event=in_the_middle(interrupt))
+    assert gone(jobs()) == []
+    assert list(records.all()) == []
+    assert all((records.work_folder(run.id) / "last.ckpt").exists() for run in found.runs)
+
+    summary = execute(found, records, STAND_IN, retries=0, on_event=in_the_middle(warn))
+    assert (summary.outcomes, summary.executed) == ({"done": 2}, 2)
+    assert contents(records) == expected
+    story = ["1 started", "1 interrupted", "1 started", "1 interrupted", "1 started", "1 done"]
+    for told in attempts(records).values():
+        assert [line.split(";")[0] for line in told] == story
+
+
+def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturbed, records):
+    grid, _, expected = undisturbed
+    short = {**STAND_IN, "time": 10, "timeouts": 0}  # in its last ten minutes submitit takes the signal for the limit
+    summary = execute(planned(grid, records), records, short, on_event=in_the_middle(warn))
+    assert summary.outcomes == {"timeout": 2}
+    assert {record.detail for record in records.all()} == {
+        "reached its time limit once; run the command again to go on"
+    }
+    assert execute(planned(grid, records), records, "local").outcomes == {"done": 2}
+    assert contents(records) == expected

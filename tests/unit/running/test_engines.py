@@ -1,0 +1,139 @@
+"""Options and refusals of the executors beyond one machine, without their engines."""
+
+import re
+import socket
+import sys
+import time
+
+import pytest
+
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.engines import ray
+from ablations.running.engines.slurm import SlurmOptions, limit
+from ablations.running.execute import EXECUTORS, chosen, execute
+from lightning_modules.config import ConfigError
+from tests import tiny
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("slrum", r"there is no executor 'slrum'\. Did you mean 'slurm'\?"),
+        ({"kind": "slurm", "partitoin": "gpu"}, r"executor option partitoin: .*Did you mean 'partition'\?"),
+        ({"kind": "slurm", "gpus": 2}, "executor option gpus: .*1"),
+        ({"kind": "slurm", "time": "1:00"}, "executor option time: .*'1:00'"),
+        ({"kind": "slurm", "cluster": "lokal"}, r"executor option cluster: .*Did you mean 'local'\?"),
+        ({"kind": "ray", "gpus": 1.5}, "executor option gpus: .*1"),
+        ({"kind": "ray", "adress": "auto"}, r"executor option adress: .*Did you mean 'address'\?"),
+        ({"kind": "ray", "address": "ray://head:10001"}, "executor option address: .*host:port"),
+        ({"kind": "local", "slots": 2}, "executor option slots: this executor has no options"),
+    ],
+)
+def test_what_an_executor_does_not_know_is_refused(asked, said):
+    with pytest.raises(ConfigError, match=said):
+        chosen(asked)
+
+
+def test_options_are_what_was_asked():
+    options = chosen(
+        {"kind": "slurm", "partition": "gpu", "account": 1234, "gpus": 1, "setup": ["module load cuda"]}
+    ).options
+    assert (options.partition, options.account, options.gpus) == ("gpu", "1234", 1)
+    assert options.setup == ("module load cuda",)
+    assert chosen({"kind": "ray", "cpus": 4}).threads == 4
+
+
+@pytest.mark.parametrize(("executor", "package"), [("slurm", "submitit"), ("ray", "ray")])
+def test_without_its_extra_an_executor_says_how_to_install_it(executor, package, tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, package, None)
+    records = Records(tmp_path / "results")
+    with pytest.raises(ConfigError, match=rf"pip install 'ablations\[{executor}\]'"):
+        execute(plan(grids.read(tiny.grid(tmp_path)), "smoke", records=records), records, executor)
+    assert list(records.all()) == []
+
+
+def test_the_command_names_every_executor():
+    import typer.main
+
+    from ablations.commands.cli import app
+
+    options = {option.name: option for option in typer.main.get_command(app).commands["run"].params}
+    assert set(EXECUTORS) <= set(re.findall(r"\w+", options["executor"].help))
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds", "minutes"),
+    [
+        ({}, 10, 30),
+        ({}, 3600, 120),
+        ({"time": 60}, 3600, 60),
+        ({"time": 60}, 4 * 3600, 60),
+        ({"time": 60, "timeouts": 9}, 5 * 3600, 60),
+    ],
+)
+def test_the_time_limit_follows_the_estimate_of_the_plan(given, seconds, minutes):
+    assert limit(SlurmOptions(**given), seconds) == minutes
+
+
+def test_a_time_limit_in_which_no_run_can_end_is_refused():
+    with pytest.raises(ConfigError, match=r"about 300 minutes .* are 240; raise time or timeouts"):
+        limit(SlurmOptions(time=60), 5 * 3600)
+
+
+@pytest.mark.parametrize(
+    ("given", "nodes", "fit"),
+    [
+        ({}, [{"CPU": 8.0}], [8]),
+        ({"cpus": 3}, [{"CPU": 8.0}, {"CPU": 2.0}], [2, 0]),
+        ({}, [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0}], [2, 0]),
+        ({"gpus": 0}, [{"CPU": 8.0, "GPU": 2.0}], [8]),
+        ({"gpus": 0.1}, [{"CPU": 8.0, "GPU": 0.7}], [7]),
+        ({"memory": 2}, [{"CPU": 8.0, "memory": 5e9}], [2]),
+    ],
+)
+def test_as_many_runs_as_a_node_can_hold(given, nodes, fit):
+    needs = ray.needs(ray.RayOptions(**given), nodes)
+    assert [ray.fitting(needs, resources) for resources in nodes] == fit
+
+
+def test_an_impossible_request_names_what_there_is():
+    said = ray.impossible({"CPU": 1, "GPU": 1}, [{"CPU": 8.0, "node:10.0.0.1": 1.0}, {"CPU": 4.0, "GPU": 0.0}])
+    assert "CPU 1, GPU 1" in said
+    assert "CPU 8; CPU 4, GPU 0" in said
+
+
+def test_a_cluster_that_has_lost_its_nodes_is_given_up_after_a_while(monkeypatch):
+    class Stub:
+        resources = [{"CPU": 2.0}]
+
+        def nodes(self):
+            return [{"NodeID": str(i), "Alive": True, "Resources": have} for i, have in enumerate(self.resources)]
+
+    engine = chosen({"kind": "ray", "cpus": 1})
+    engine._ray, engine._needs = Stub(), {"CPU": 1.0}
+    assert engine.room() == 2
+    engine._ray.resources = [{"memory": 1.0}]
+    assert engine.room() == 0
+    monkeypatch.setattr(ray, "_BEREFT", -1.0)
+    with pytest.raises(ConfigError, match="no node can hold a run"):
+        engine.room()
+    engine._ray.resources = [{"CPU": 1.0}]
+    assert engine.room() == 1, "a node came back"
+
+
+def test_an_address_nobody_answers_at_is_refused_in_time():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(ConfigError, match=f"no Ray cluster answers at {address}.*ray start --head"):
+            ray.answers(address, 5.0)
+        free.listen()  # it takes connections and says nothing
+        with pytest.raises(ConfigError, match=f"no Ray cluster answers at {address}"):
+            ray.answers(address, 1.0)
+        assert time.monotonic() - began < 10
+    with pytest.raises(ConfigError, match="'head' is not host:port or auto"):
+        ray.answers("head", 5.0)

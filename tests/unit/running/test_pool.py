@@ -1,0 +1,229 @@
+"""What engines share: runs are submitted while there is room, put back, tried again, stopped. The engine is made up."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running import worker
+from ablations.running.engines import node, pool
+from ablations.running.engines.node import Ending
+from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
+from ablations.running.launch import Launch
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError, Settings, knob
+from tests import tiny
+
+
+class Made(pool.Pool):
+    """An engine whose jobs end as a script says: run id -> endings of its attempts, the last of them for all others."""
+
+    class Options(Settings):
+        width: int = knob(2, "Jobs at once.", ge=1)
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.script, self.submitted, self.told, self.opened = {}, [], [], []
+
+    def open(self, launch):
+        self.opened.append(True)
+        self.records = launch.records
+
+    def room(self):
+        return self.options.width
+
+    def submit(self, configs):
+        self.submitted.append([path.parent.name for path in configs])
+        return [str(path) for path in configs]
+
+    def ending(self, job):
+        run_id = Path(job).parent.name
+        rest = self.script.get(run_id, [Ending(RECORDED)])
+        ending = rest.pop(0) if len(rest) > 1 else rest[0]
+        if ending is not None and ending.code == RECORDED and not ending.detail:
+            data = worker.Job.load(job)
+            with self.records.lock(run_id):
+                worker.keep(Run.read(data.run), self.records, {"outcome": "done"}, "", 1)
+        return ending
+
+    def stop(self, jobs):
+        self.told += [("stop", Path(job).parent.name) for job in jobs]
+
+    def kill(self, jobs):
+        self.told += [("kill", Path(job).parent.name) for job in jobs]
+
+    def close(self):
+        self.opened.append(False)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Executes a grid of four runs on the engine; returns engine, launch and the runs' ids."""
+    monkeypatch.setattr(pool, "_POLL", 0.001)
+    monkeypatch.setattr(pool, "_GRACE", 0.0)
+    records = Records(tmp_path / "results")
+    found = plan(grids.read(tiny.grid(tmp_path)), "smoke", records=records)
+    (records.folder / "records").mkdir(parents=True)
+    ids = [run.id for run in found.runs]
+
+    def start(script=None, *, retries=1, deadline=None, width=2, patience=0.0, on_event=lambda event: None):
+        engine = Made(Made.Options(width=width))
+        engine.patience = patience
+        engine.script = {ids[number]: endings for number, endings in (script or {}).items()}
+        launch = Launch(found, records, retries, deadline, on_event)
+        return engine, launch, ids
+
+    return start
+
+
+def test_runs_are_submitted_together_while_there_is_room(made):
+    engine, launch, ids = made(width=3)
+    engine.run(launch)
+    assert engine.submitted == [ids[:3], ids[3:]]
+    assert launch.finish().outcomes == {"done": 4}
+    assert (launch.summary.executed, launch.summary.elsewhere) == (4, 0)
+    assert engine.opened == [True, False]
+    assert launch.seconds_left() in (0.0, None)
+
+
+def test_nothing_to_do_does_not_touch_the_engine(made):
+    engine, launch, _ = made()
+    launch.todo.clear()
+    engine.run(launch)
+    assert engine.opened == []
+
+
+def test_a_run_that_is_put_back_is_submitted_again_and_not_counted(made):
+    engine, launch, ids = made({0: [Ending(INTERRUPTED)] * 5 + [Ending(RECORDED)]}, retries=0)
+    engine.run(launch)
+    assert [batch for batch in engine.submitted if ids[0] in batch][1:] == [[ids[0]]] * 5
+    summary = launch.finish()
+    assert (summary.outcomes, summary.executed) == ({"done": 4}, 4)
+    assert launch.records.get(ids[0]).provenance["attempts"] == 1
+
+
+def test_a_run_that_is_put_back_for_ever_is_given_up(made):
+    engine, launch, ids = made({0: [Ending(INTERRUPTED)]}, retries=0)
+    engine.run(launch)
+    assert launch.finish().outcomes == {"done": 3, "failed": 1}
+    assert 10 < len([batch for batch in engine.submitted if ids[0] in batch]) < 50
+
+
+def test_a_lost_process_is_recorded_and_tried_again(made):
+    lost = Ending(-signal.SIGKILL, "job 7 ended without a result")
+    engine, launch, ids = made({1: [lost, Ending(RECORDED)], 2: [lost]})
+    engine.run(launch)
+    assert launch.finish().outcomes == {"done": 3, "killed": 1}
+    record = launch.records.get(ids[2])
+    assert (record.detail, record.provenance["attempts"]) == ("job 7 ended without a result", 2)
+
+
+def test_what_another_launcher_makes_is_waited_for(made):
+    engine, launch, ids = made({0: [Ending(HELD), Ending(RECORDED)]})
+    engine.run(launch)
+    assert launch.finish().outcomes == {"done": 4}
+    assert launch.summary.executed == 4
+    assert [ids[0] in batch for batch in engine.submitted].count(True) == 2
+
+
+def test_a_full_disk_is_a_problem_of_the_launch(made):
+    engine, launch, _ = made({3: [Ending(DISK_FULL)]})
+    engine.run(launch)
+    assert "disk full" in str(launch.finish().problems)
+
+
+def test_an_engine_s_time_limit_is_a_time_out(made):
+    engine, launch, ids = made({0: [Ending(1, "reached its time limit 4 times", timed_out=True)]})
+    engine.run(launch)
+    assert launch.finish().outcomes == {"done": 3, "timeout": 1}
+    assert launch.records.get(ids[0]).detail == "reached its time limit 4 times"
+
+
+def test_an_unfit_node_ends_the_launch_before_anything_is_written(made):
+    engine, launch, ids = made({0: [Ending(UNFIT, "node n1: its code is not the launcher's")]}, width=4, patience=1.0)
+    engine.script |= {run_id: [None, Ending(INTERRUPTED)] for run_id in ids[1:]}
+    with pytest.raises(ConfigError, match="node n1"):
+        engine.run(launch)
+    assert [kind for kind, _ in engine.told] == ["stop"] * 3
+    assert list(launch.records.all()) == []
+    assert engine.opened == [True, False]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupted_the_jobs_are_stopped_and_those_that_stay_are_killed(made, error):
+    def tell(event):
+        if event.kind == "progress":
+            raise error
+
+    engine, launch, ids = made({0: [None]}, patience=0.05, width=2, on_event=tell)
+    engine.script[ids[1]] = [None, None, Ending(INTERRUPTED)]
+    begin = launch.begin
+
+    def begun(run):
+        begin(run)
+        progress = {"step": 1, "steps": 2, "loss": 3.0, "tokens_per_second": 4.0}
+        (launch.records.work_folder(run.id) / worker.PROGRESS).write_text(json.dumps(progress))
+
+    launch.begin = begun
+    with pytest.raises(error):
+        engine.run(launch)
+    assert engine.told == [("stop", ids[0]), ("stop", ids[1]), ("kill", ids[0])]
+    assert list(launch.records.all()) == []
+
+
+def test_a_deadline_counts_from_the_lock_and_not_in_the_queue(made):
+    engine, launch, ids = made({0: [None] * 50 + [Ending(RECORDED)]}, deadline=1e-6, width=4)
+    engine.run(launch)
+    assert engine.told == [], "nobody held the lock"
+    assert launch.finish().outcomes == {"done": 4}
+
+    engine, launch, ids = made({0: [None] * 50 + [Ending(INTERRUPTED)]}, deadline=1e-6, width=4)
+    launch.records.path(ids[0]).unlink()
+    launch.todo[:] = [run for run in launch.plan.runs if run.id == ids[0]]
+    submit, lock = engine.submit, launch.records.lock(ids[0])
+
+    def submitted(configs):
+        lock.acquire()
+        return submit(configs)
+
+    def told(jobs, stop=engine.stop):
+        stop(jobs)
+        lock.release()
+
+    engine.submit, engine.stop = submitted, told
+    engine.run(launch)
+    assert engine.told[:2] == [("stop", ids[0]), ("kill", ids[0])]
+    assert launch.records.get(ids[0]).outcome == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"widht": 3}, r"executor option widht: .*Did you mean 'width'\?"),
+        ({"width": 0}, "executor option width: .*1"),
+        ({"width": "many"}, "executor option width: .*many"),
+    ],
+)
+def test_options_are_checked(options, said):
+    with pytest.raises(ConfigError, match=said):
+        Made.configured(options)
+
+
+def test_a_node_that_cannot_make_runs_says_why(tmp_path, made):
+    _, launch, _ = made()
+    run, folder = launch.todo[0], launch.records.folder
+    assert "ABLATIONS_CACHE" in node.unfit(str(tmp_path / "elsewhere" / "run.json"))
+    path = launch.prepare(run, 1, {}, "0123456789abcdef")
+    assert "0123456789abcdef" in node.unfit(str(path))
+    code, detail = node.Attempt(str(tmp_path), 1.0)(str(path))
+    assert code == UNFIT
+    assert detail.startswith("node ")
+    path = launch.prepare(run, 1, {}, None)
+    assert node.unfit(str(path)) == ""
+    folder.rename(folder.with_name("moved"))
+    assert str(folder) in node.unfit(str(path))
+    assert list(Records(folder.with_name("moved")).all()) == []
