@@ -56,7 +56,8 @@ class System(Settings):
         self._check_permutations()
         if self.cls_last and self.model.get("segment_types") == 2:
             raise ValueError(
-                "format.cls last makes [CLS] a third segment, and model.segment_types is 2: set it to 0, 1 or 3"
+                "format.cls last, or format.rest pair, makes [CLS] a third segment, and model.segment_types is 2: "
+                "set it to 0, 1 or 3"
             )
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         self.model.check_warm_start(self.training.warm_start)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from lightning_modules.backbones.backbone import FIRST_SEES, ONE_SIDE, SEGMENTS, Backbone
-from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, WIDE_TABLE, Direction
+from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, REUSE, WIDE_TABLE, Direction
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
 
@@ -290,7 +290,7 @@ class StackSettings(Backbone):
         sides = frozenset({ONE_SIDE}) if self.direction in ("both", "two_way") else frozenset()
         wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
         asked = frozenset({QUERY_STREAM}) if self.query_stream else frozenset()
-        ways = frozenset({BOTH_WAYS}) if self.direction == "both" else frozenset()
+        ways = frozenset({BOTH_WAYS, REUSE}) if self.direction == "both" else frozenset()
         return first | sides | wide | asked | ways | {f"direction {self.direction}", SEGMENTS}
 
     @property

@@ -102,6 +102,8 @@ ROWS = {
     "format.frame": ("cls_sep", "none"),
     "format.sentence_order": ("text", "shuffled"),
     "format.both_ways": (False, True),
+    "format.reuse_length": (None, 8),
+    "format.rest": ("text", "pair"),
     "format.negatives": ("random", "swapped"),
     "format.pairing": ("released", "matched"),
     "format.excerpt": ("all", "first"),
@@ -158,6 +160,7 @@ ONE_WAY = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "
 PERMUTED = {"objectives.mlm": None, "objectives.plm.one_in": 4.0, "model.query_stream": True}
 PERMUTED_HEAD = {**PERMUTED, "objectives.plm.transform": "bert"}
 STREAM = {**ONE_WAY, "format.kind": "stream", "format.frame": "none"}
+BOTH_SIDES = {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8}
 FIRST = {"format.first_share": 0.5, "format.first_length": 12}
 SPANS = {"objectives.mlm.masking.units.kind": "spans"}
 SPAN_BOUNDARY = {**SPANS, "objectives.sbo.weight": 1.0}
@@ -200,7 +203,9 @@ BASES = {
     "objectives.lm.activation": ONE_WAY,
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,
-    "format.both_ways": {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8},
+    "format.both_ways": BOTH_SIDES,
+    "format.reuse_length": BOTH_SIDES,
+    "format.rest": {**BOTH_SIDES, "format.reuse_length": 8},
     "evaluation.rows": STREAM,
     "evaluation.memory_length": {**STREAM, "model.memory_length": 8},
     "evaluation.sequence_length": STREAM,
