@@ -1,8 +1,8 @@
 """Input formats: how documents are *arranged* as sequences, once, before any corruption."""
 
 import functools
-from collections.abc import Callable
-from typing import Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -25,8 +25,9 @@ LABELS = {  # by kind of format
     "stream": frozenset[str](),
 }
 
-_AS_SHOWN = {"both_ways": False, "reuse_length": None, "rest": "text"}  # how the rows of a stream are gone through
-_NO_STREAM = {"sentence_order": "text", **_AS_SHOWN}
+# how the rows of a stream are gone through
+_AS_SHOWN: Mapping[str, Any] = {"both_ways": False, "reuse_length": None, "rest": "text"}
+_NO_STREAM: Mapping[str, Any] = {"sentence_order": "text", **_AS_SHOWN}
 
 Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
 
@@ -233,8 +234,9 @@ class InputFormat(Settings):
             idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
             streamed = {"break_mode": "none", "short_sequences": 0.0}  # a text cut at a fixed length, by nature
-            own = streamed if form.kind == "stream" else _NO_STREAM
-            own |= {} if form.frame == "cls_sep" else {"cls": "last" if form.pairs_in_stream else "first"}
+            own = dict(streamed if form.kind == "stream" else _NO_STREAM)
+            if form.frame != "cls_sep":
+                own["cls"] = "last" if form.pairs_in_stream else "first"
             return form.model_copy(update=idle | off | own)
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
         short = form.short_fraction if form.kind == "segment_pairs" else 0.0
