@@ -300,9 +300,15 @@ class Encoded:
 
     layers: list[Float[Tensor, "b t _"]]
     last: Float[Tensor, "b t w"]  # as wide as the layers unless something else reads them, such as a BiLSTM
-    table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied
+    table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied; in clusters, of the first
     carry: Any = None
     queries: Float[Tensor, "b m w"] | None = None  # the last states of the queries of an example that has any
+    clusters: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # see `ClusteredTable`; empty for one table
+
+    @property
+    def words(self) -> int:
+        """Words of the table, or of all clusters."""
+        return sum(len(table) for table, _ in self.clusters) or len(self.table)
 
     def at(self, where: Int[Tensor, " n"]) -> Float[Tensor, "n w"]:
         """The last states at flat positions."""
@@ -318,8 +324,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Size:
-    """The widths of a backbone that heads need."""
+    """The widths of a backbone that heads need; ``divisor`` is above 1 where rarer words are narrower."""
 
     hidden_size: int
     embedding_size: int
     vocab_size: int
+    divisor: int = 1

@@ -14,6 +14,8 @@ ROWS = {
     "model.num_layers": (1, 2),
     "model.hidden_size": (16, 32),
     "model.embedding_size": (16, 8),
+    "model.embedding_cutoffs": None,  # those of the objective, or refused: tests/unit/objectives/test_adaptive_input.py
+    "model.embedding_divisor": (1, 2),
     "model.sharing": ("none", "all"),
     "model.sharing_groups": (1, 2),
     "model.num_heads": (2, 4),
@@ -161,6 +163,7 @@ PERMUTED = {"objectives.mlm": None, "objectives.plm.one_in": 4.0, "model.query_s
 PERMUTED_HEAD = {**PERMUTED, "objectives.plm.transform": "bert"}
 STREAM = {**ONE_WAY, "format.kind": "stream", "format.frame": "none"}
 BOTH_SIDES = {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8}
+CLUSTERED = {"objectives.lm.cutoffs": [20, 40], "model.embedding_cutoffs": [20, 40]}
 FIRST = {"format.first_share": 0.5, "format.first_length": 12}
 SPANS = {"objectives.mlm.masking.units.kind": "spans"}
 SPAN_BOUNDARY = {**SPANS, "objectives.sbo.weight": 1.0}
@@ -174,6 +177,7 @@ BASES = {
     },
     "objectives.mlm.masking.units.longest": SPANS,
     "objectives.mlm.masking.units.p": SPANS,
+    "model.embedding_divisor": {**ONE_WAY, **CLUSTERED},
     "model.sharing": {"model.num_layers": 2},
     "model.sharing_groups": {"model.num_layers": 2, "model.sharing": "all"},
     "model.rotary_size": {"model.positions": "rotary"},
