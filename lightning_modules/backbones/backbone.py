@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.batch import Encoded, Example, Size
 from lightning_modules.config import ConfigError, Problem, Settings
-from lightning_modules.layers.clustered import ClusteredTable
 
 SEGMENTS = "segment table"
 FIRST_SEES = "a first position that sees the text"

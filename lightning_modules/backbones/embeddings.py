@@ -6,8 +6,8 @@ from typing import Protocol
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.batch import Example
-from lightning_modules.layers.clustered import ClusteredTable
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.positions import sinusoids
 

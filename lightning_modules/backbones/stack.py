@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.backbones.backbone import BackboneModule
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import BY_DISTANCE, StackSettings
 from lightning_modules.batch import Direction, Encoded, Example, Tokens, Unsupported
@@ -16,7 +17,6 @@ from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
 from lightning_modules.layers.carried import Carry, Past
 from lightning_modules.layers.chosen import states_at, states_back
-from lightning_modules.layers.clustered import ClusteredTable
 from lightning_modules.layers.distances import Distances, QueryBiases, waves
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.memory import Memory, Remembering

@@ -9,6 +9,7 @@ the order of ids, which the released code reverses in its head, and so are proba
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,26 @@ from lightning_modules.layers.cross_entropy import summed_cross_entropy
 
 _STD = 0.02  # of the clusters' vectors
 _PROJECTION_STD = 0.01
-_Part = tuple[Tensor | None, Tensor, Tensor | None]  # matrix that states are multiplied by, vectors, biases
+
+
+class _Part(NamedTuple):
+    """What scores some words: vectors and biases, and the matrix that states are multiplied by before."""
+
+    matrix: Tensor | None
+    vectors: Tensor
+    bias: Tensor | None = None
+
+    def seen(self, states: Float[Tensor, "n e"]) -> Float[Tensor, "n f"]:
+        """The states as the vectors meet them."""
+        return states if self.matrix is None else F.linear(states, self.matrix.T)
+
+    def log_shares(self, states: Float[Tensor, "n e"]) -> Float[Tensor, "n w"]:
+        """The log-probability of each of these words among them."""
+        return F.linear(self.seen(states), self.vectors, self.bias).float().log_softmax(1)
+
+    def summed_loss(self, states: Float[Tensor, "n e"], ids: Int[Tensor, " n"]) -> Float[Tensor, ""]:
+        """The summed cross-entropy in nats of these words."""
+        return summed_cross_entropy(self.seen(states), self.vectors, self.bias, ids)
 
 
 class AdaptiveSoftmax(nn.Module):
@@ -52,8 +72,7 @@ class AdaptiveSoftmax(nn.Module):
         self, states: Float[Tensor, "n e"], encoded: Encoded, bias: Float[Tensor, " v"] | None
     ) -> Float[Tensor, "n v"]:
         """The log-probability of each word, in the order of ids."""
-        parts = [(_seen(states, own), *part) for own, *part in self._parts(encoded, bias)]
-        (head, *tails) = (F.linear(*part).float().log_softmax(1) for part in parts)
+        head, *tails = (part.log_shares(states) for part in self._parts(encoded, bias))
         first = self.sizes[0]
         of_clusters = head[:, first:].unbind(1)
         return torch.cat(
@@ -68,13 +87,12 @@ class AdaptiveSoftmax(nn.Module):
         ids: Int[Tensor, " n"],
     ) -> Float[Tensor, ""]:
         """The summed cross-entropy in nats, of the words of a cluster where one of them is right."""
-        (own, *head), *tails = self._parts(encoded, bias)
+        head, *tails = self._parts(encoded, bias)
         cluster = torch.bucketize(ids, torch.tensor(self.cutoffs, device=ids.device), right=True)
-        right = torch.where(cluster == 0, ids, self.sizes[0] + cluster - 1)
-        total = summed_cross_entropy(_seen(states, own), *head, right)
-        for number, ((own, *part), first) in enumerate(zip(tails, self.cutoffs, strict=True), 1):
+        total = head.summed_loss(states, torch.where(cluster == 0, ids, self.sizes[0] + cluster - 1))
+        for number, (part, first) in enumerate(zip(tails, self.cutoffs, strict=True), 1):
             (where,) = (cluster == number).nonzero(as_tuple=True)
-            total = total + summed_cross_entropy(_seen(states[where], own), *part, ids[where] - first)
+            total = total + part.summed_loss(states[where], ids[where] - first)
         return total
 
     def _parts(self, encoded: Encoded, bias: Tensor | None) -> list[_Part]:
@@ -83,15 +101,10 @@ class AdaptiveSoftmax(nn.Module):
         if not clusters:
             clusters = [(table, None) for table in encoded.table.split(self.sizes)]
         (head, _), *tails = clusters
-        parts = [(self.projection, torch.cat([head, self.clusters.weight]))]
-        parts += [(matrix, table) for table, matrix in tails]
+        parts = [_Part(self.projection, torch.cat([head, self.clusters.weight]))]
+        parts += [_Part(matrix, table) for table, matrix in tails]
         if bias is None:
-            return [(*part, None) for part in parts]
+            return parts
         first, *rest = bias.split(self.sizes)
         biases = [torch.cat([first, self.clusters.bias]), *rest]
-        return [(*part, own) for part, own in zip(parts, biases, strict=True)]
-
-
-def _seen(states: Float[Tensor, "n e"], matrix: Float[Tensor, "e f"] | None) -> Float[Tensor, "n f"]:
-    """The states as the vectors of a cluster meet them."""
-    return states if matrix is None else F.linear(states, matrix.T)
+        return [part._replace(bias=own) for part, own in zip(parts, biases, strict=True)]

@@ -6,9 +6,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.layers.clustered import ClusteredTable
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import FineTuning, fitting

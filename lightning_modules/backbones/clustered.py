@@ -5,6 +5,7 @@ matrix from there to width e, also where both are equally wide, as in the releas
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -43,8 +44,8 @@ class ClusteredTable(nn.Module):
     def forward(self, ids: Int[Tensor, "b t"]) -> Float[Tensor, "b t e"]:
         """The vectors of words. Each cluster is looked up at all positions, so that nothing waits for the ids."""
         found = None
-        for start, table, projection in zip((0, *self.cutoffs), self.tables, self.projections, strict=True):
-            rows = nn.functional.linear(table((ids - start).clamp(0, table.num_embeddings - 1)), projection)
+        for start, (table, projection) in zip((0, *self.cutoffs), self.clusters, strict=True):
+            rows = F.linear(F.embedding((ids - start).clamp(0, len(table) - 1), table), projection)
             found = rows if found is None else torch.where((ids >= start)[..., None], rows, found)
         assert found is not None
         return found
