@@ -35,6 +35,7 @@ STEP = {
 WIDE_TABLE = "word embeddings as wide as its states"
 QUERY_STREAM = "query stream"
 BOTH_WAYS = "row that goes on to the left"
+REUSE = "row of which a part goes on"
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
@@ -100,11 +101,14 @@ class Going(_Movable):
         group: Which rows of a step they are: the number of their micro-batch.
         fresh: Which of them start anew; None if none does.
         backward: Which of them go on to the left: what they read before stands to the right of them. None if none does.
+        reuse: How many of their positions go on, the first that are read, which the others follow for this step alone;
+            None if all do.
     """
 
     group: int = 0
     fresh: Bool[Tensor, " b"] | None = None
     backward: Bool[Tensor, " b"] | None = None
+    reuse: int | None = None
 
 
 @dataclass
@@ -125,8 +129,24 @@ class Tokens(_Movable):
     going: Going | None = None  # None for rows that go on from no other batch
     cls: Int[Tensor, " b"] | None = None  # the column of each row's [CLS] where it is not the first
 
+    @property
+    def handed(self) -> Bool[Tensor, "b t"] | None:
+        """Which positions of rows that go on are handed on; None if all are."""
+        going, (rows, length) = self.going, self.ids.shape
+        if going is None or going.reuse is None:
+            return None
+        column = torch.arange(length, device=self.ids.device).expand(rows, -1)
+        if going.backward is not None:
+            column = torch.where(going.backward[:, None], length - 1 - column, column)
+        return column < going.reuse
+
     def with_cls_last(self) -> Self:
-        """The same rows with their first piece, [CLS], behind their last one, as segment 2 (XLNet's released code)."""
+        """The same rows with their first piece, [CLS], behind their last one, as segment 2 (XLNet's released code).
+
+        Rows that have their [CLS] elsewhere stay as they are.
+        """
+        if self.cls is not None:
+            return self
         column, last = torch.arange(self.ids.shape[1]), self.real.sum(1, keepdim=True) - 1
         source = torch.where(column < last, column + 1, torch.where(column == last, 0, column))
 
@@ -207,9 +227,14 @@ class Example(_Movable):
 
     @classmethod
     def of(cls, tokens: Tokens) -> "Example":
-        """The uncorrupted example: full visibility of real positions, no targets."""
-        padded = not bool(tokens.real.all())
-        return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None))
+        """The uncorrupted example: full visibility of real positions, no targets.
+
+        Positions that are handed on to the next step see each other alone: what they saw of the rest would tell the
+        next step the tokens that it is asked for.
+        """
+        padded, handed = not bool(tokens.real.all()), tokens.handed
+        pairs = None if handed is None else (~handed[:, :, None] | handed[:, None])[:, None]
+        return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None, pairs=pairs))
 
     def repeated(self, times: int) -> Self:
         """The example with each row so many times in turn, before it has targets."""
@@ -240,15 +265,17 @@ class Example(_Movable):
         """Refuses a batch that holds inputs beside its tokens which an encoder would ignore.
 
         Args:
-            supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream`` and
-                ``row that goes on to the left``.
+            supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream``,
+                ``row that goes on to the left`` and ``row of which a part goes on``.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.
         """
         held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
         held |= {QUERY_STREAM} if self.queries is not None else set()
-        held |= {BOTH_WAYS} if self.inputs.going is not None and self.inputs.going.backward is not None else set()
+        if (going := self.inputs.going) is not None:
+            held |= {BOTH_WAYS} if going.backward is not None else set()
+            held |= {REUSE} if going.reuse is not None else set()
         if ignored := sorted(held - supports):
             raise Unsupported(
                 f"this encoder does not read {', '.join(ignored)}, which the batch holds; "
@@ -273,9 +300,15 @@ class Encoded:
 
     layers: list[Float[Tensor, "b t _"]]
     last: Float[Tensor, "b t w"]  # as wide as the layers unless something else reads them, such as a BiLSTM
-    table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied
+    table: Float[Tensor, "v e"]  # of word embeddings, to which output layers are tied; in clusters, of the first
     carry: Any = None
     queries: Float[Tensor, "b m w"] | None = None  # the last states of the queries of an example that has any
+    clusters: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # see `ClusteredTable`; empty for one table
+
+    @property
+    def words(self) -> int:
+        """Words of the table, or of all clusters."""
+        return sum(len(table) for table, _ in self.clusters) or len(self.table)
 
     def at(self, where: Int[Tensor, " n"]) -> Float[Tensor, "n w"]:
         """The last states at flat positions."""
@@ -291,8 +324,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Size:
-    """The widths of a backbone that heads need."""
+    """The widths of a backbone that heads need; ``divisor`` is above 1 where rarer words are narrower."""
 
     hidden_size: int
     embedding_size: int
     vocab_size: int
+    divisor: int = 1

@@ -13,7 +13,7 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import streams
+from lightning_modules import streams, word_clusters
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
@@ -52,11 +52,12 @@ class System(Settings):
         self.model.check_length(self.format.sequence_length)
         self._check_needs()
         self._check_directions()
-        self._check_cutoffs()
+        word_clusters.check(self.model, self.objectives, self.data.tokenizer.vocab_size)
         self._check_permutations()
         if self.cls_last and self.model.get("segment_types") == 2:
             raise ValueError(
-                "format.cls last makes [CLS] a third segment, and model.segment_types is 2: set it to 0, 1 or 3"
+                "format.cls last, or format.rest pair, makes [CLS] a third segment, and model.segment_types is 2: "
+                "set it to 0, 1 or 3"
             )
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         self.model.check_warm_start(self.training.warm_start)
@@ -118,14 +119,6 @@ class System(Settings):
             raise ValueError(
                 "evaluation.neighbours hides two tokens of a row that is read alone, which those of format.kind stream "
                 "are not: set it to 0"
-            )
-
-    def _check_cutoffs(self) -> None:
-        """Checks that every group of an adaptive softmax has pieces."""
-        lm, vocab_size = self.objectives.lm, self.data.tokenizer.vocab_size
-        if lm is not None and max(lm.cutoffs, default=0) >= vocab_size:
-            raise ValueError(
-                f"objectives.lm.cutoffs {list(lm.cutoffs)} must be below data.tokenizer.vocab_size {vocab_size}"
             )
 
     def _check_permutations(self) -> None:

@@ -37,6 +37,8 @@ class WordVectors:
     @classmethod
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
         """The words of a pretrained model: pieces that start a word, or end one, and contain only letters."""
+        if module.backbone.clusters:
+            raise ConfigError(["words as vectors need one word table; model.embedding_divisor makes several"])
         vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
         marked = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word
         names = [vocabulary.bare(piece) for piece in vocabulary.pieces]

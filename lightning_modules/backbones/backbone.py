@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.batch import Encoded, Example, Size
 from lightning_modules.config import ConfigError, Problem, Settings
@@ -63,8 +64,13 @@ class BackboneModule(nn.Module, ABC):
 
     @property
     def table(self) -> Float[Tensor, "v e"]:
-        """The table of word embeddings."""
+        """The table of word embeddings; of clusters that of the first."""
         return self.embeddings.word.weight
+
+    @property
+    def clusters(self) -> list[tuple[Tensor, Tensor]]:
+        """The clusters of word embeddings; none if there is one table."""
+        return self.embeddings.word.clusters if isinstance(self.embeddings.word, ClusteredTable) else []
 
 
 class Backbone(Settings, ABC):

@@ -6,6 +6,7 @@ from typing import Protocol
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.batch import Example
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.positions import sinusoids
@@ -39,6 +40,7 @@ class Embeddings(nn.Module):
         positions: ``learned`` or ``sinusoidal``; the others add no table.
         max_positions: Rows of the position table.
         scaled: Whether words are multiplied by the square root of their width e (Vaswani et al. 2017, section 3.4).
+        words: The word table; by default a plain one.
     """
 
     def __init__(
@@ -50,11 +52,12 @@ class Embeddings(nn.Module):
         max_positions: int = 0,
         *,
         scaled: bool = False,
+        words: ClusteredTable | None = None,
     ) -> None:
         super().__init__()
         d, e = width, settings.table_width
         self.scale = e**0.5 if scaled else None
-        self.word = nn.Embedding(vocab_size, e)
+        self.word: nn.Embedding | ClusteredTable = words or nn.Embedding(vocab_size, e)
         self.tables = nn.ModuleDict()
         if settings.segment_types:
             self.tables["segment"] = nn.Embedding(settings.segment_types, e)

@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from lightning_modules.backbones.backbone import FIRST_SEES, ONE_SIDE, SEGMENTS, Backbone
-from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, WIDE_TABLE, Direction
+from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, REUSE, WIDE_TABLE, Direction, Size
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
 
@@ -28,6 +29,20 @@ class StackSettings(Backbone):
         "Width e of the embedding tables, projected to hidden_size if smaller (ALBERT, section 3.1); "
         "by default hidden_size.",
         neutral=None,
+        ge=1,
+    )
+    embedding_cutoffs: tuple[int, ...] = knob(
+        (),
+        "With an embedding_divisor above 1: the first id of each cluster of rarer words, ascending, as "
+        "objectives.lm.cutoffs (adaptive input: Baevski and Auli 2019; Transformer-XL).",
+        neutral=(),
+    )
+    embedding_divisor: int = knob(
+        1,
+        "How many times narrower word embeddings are from one cluster of embedding_cutoffs to the next; each cluster "
+        "has a projection to hidden_size, and the adaptive softmax is tied to both (div_val, 4 in Transformer-XL's "
+        "large models). 1 is one table.",
+        neutral=1,
         ge=1,
     )
     sharing: Literal["none", "attention", "ffn", "all"] = knob(
@@ -159,6 +174,7 @@ class StackSettings(Backbone):
             )
         self._check_rotary()
         self._check_memory()
+        self._check_clusters()
         if self.query_stream and self.direction != "both":
             raise ValueError(
                 f"query_stream is of models that read both sides: set direction to both, not {self.direction}, or "
@@ -195,6 +211,26 @@ class StackSettings(Backbone):
                 f"{self.memory_length}"
             )
 
+    def _check_clusters(self) -> None:
+        if self.embedding_divisor == 1:
+            return
+        cutoffs, divisor = self.embedding_cutoffs, self.embedding_divisor
+        if not cutoffs or any(after <= before for before, after in itertools.pairwise((0, *cutoffs))):
+            raise ValueError(
+                f"embedding_divisor {divisor} needs embedding_cutoffs, ascending ids above 0, not {list(cutoffs)}: set "
+                "them as objectives.lm.cutoffs, or embedding_divisor to 1"
+            )
+        if self.embedding_size not in (None, self.hidden_size):
+            raise ValueError(
+                f"embedding_divisor {divisor} projects each cluster of words to hidden_size itself: set embedding_size "
+                f"{self.embedding_size} to null, or embedding_divisor to 1"
+            )
+        if self.hidden_size < divisor ** len(cutoffs):
+            raise ValueError(
+                f"embedding_divisor {divisor} leaves nothing of hidden_size {self.hidden_size} for the last of "
+                f"{len(cutoffs) + 1} clusters: lower it, or leave out some of embedding_cutoffs"
+            )
+
     def check_length(self, length: int) -> None:
         """See `Backbone.check_length`; a table of distances needs one for the farthest position in memory."""
         super().check_length(length)
@@ -220,6 +256,7 @@ class StackSettings(Backbone):
         return self.model_copy(
             update={
                 "embedding_size": None if self.embedding_size == self.hidden_size else self.embedding_size,
+                "embedding_cutoffs": () if self.embedding_divisor == 1 else self.embedding_cutoffs,
                 "sharing": "none" if alone else self.sharing,
                 "sharing_groups": 1 if alone else self.sharing_groups,
                 "num_heads": self.heads,
@@ -274,6 +311,10 @@ class StackSettings(Backbone):
         """Width of the embedding tables."""
         return self.embedding_size or self.hidden_size
 
+    def size(self, vocab_size: int) -> Size:
+        """See `Backbone.size`."""
+        return replace(super().size(vocab_size), divisor=self.embedding_divisor)
+
     @property
     def longest(self) -> int:
         """Rows of the position table; 0 without one."""
@@ -290,7 +331,7 @@ class StackSettings(Backbone):
         sides = frozenset({ONE_SIDE}) if self.direction in ("both", "two_way") else frozenset()
         wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
         asked = frozenset({QUERY_STREAM}) if self.query_stream else frozenset()
-        ways = frozenset({BOTH_WAYS}) if self.direction == "both" else frozenset()
+        ways = frozenset({BOTH_WAYS, REUSE}) if self.direction == "both" else frozenset()
         return first | sides | wide | asked | ways | {f"direction {self.direction}", SEGMENTS}
 
     @property
@@ -344,6 +385,8 @@ class StackSettings(Backbone):
             per_token += 2 * d * (attended + ahead * (length - 1))
         per_token += 4 * d * self.segment_relation
         projected = 0 if e is None else 2 * e * d
+        if self.embedding_divisor > 1:
+            projected = 2 * d * sum(d // self.embedding_divisor**i for i in range(len(self.embedding_cutoffs) + 1))
         remembered = 4 * memory * d * d  # keys and values
         per_query = self.num_layers * (per_token - 4 * d * d) + projected  # it has no key and no value
         return float(

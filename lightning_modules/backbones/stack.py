@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.backbones.backbone import BackboneModule
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import BY_DISTANCE, StackSettings
 from lightning_modules.batch import Direction, Encoded, Example, Tokens, Unsupported
@@ -96,6 +97,13 @@ def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
     return SubLayer(attention, settings)
 
 
+def _clustered(settings: StackSettings, vocab_size: int) -> ClusteredTable | None:
+    """The word embeddings of a model with several widths of them."""
+    if settings.embedding_divisor == 1:
+        return None
+    return ClusteredTable(vocab_size, settings.table_width, settings.embedding_cutoffs, settings.embedding_divisor)
+
+
 def _relation(settings: StackSettings) -> Relation | None:
     """What a layer adds to its scores."""
     heads, size = settings.heads, settings.hidden_size // settings.heads
@@ -141,6 +149,7 @@ class TransformerEncoder(BackboneModule):
             settings.positions,
             settings.max_positions,
             scaled=settings.embedding_scale,
+            words=_clustered(settings, vocab_size),
         )
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
@@ -197,7 +206,8 @@ class TransformerEncoder(BackboneModule):
             example = replace(example, inputs=replace(example.inputs, positions=before.place))
         layers, last, queries = self.above(self.embeddings(example), example, before)
         handed = None if before is None else before.carry()
-        return Encoded(layers=layers, last=last, table=self.table, carry=handed, queries=queries)
+        words = {"table": self.table, "clusters": self.clusters}
+        return Encoded(layers=layers, last=last, carry=handed, queries=queries, **words)
 
     def _past(self, carry: Carry | tuple[()], example: Example) -> Past:
         if not self.carries:
@@ -350,6 +360,9 @@ def initialise(module: nn.Module, kind: str, std: float) -> None:
             _draw(weight, kind, std)
     if isinstance(module, LearnedRelation):
         _draw(module.table, kind, std)
+    if isinstance(module, ClusteredTable):
+        for weight in module.projections:
+            _draw(weight, kind, std / 2)  # 0.01 beside 0.02 in Transformer-XL's released code
 
 
 def _draw(weight: Tensor, kind: str, std: float) -> None:

@@ -42,7 +42,7 @@ class TwoWayEncoder(BackboneModule):
         ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
         layers = [torch.cat(both, -1) for both in zip(*(layers for layers, _, _ in ways), strict=True)]
         last, table = torch.cat([last for _, last, _ in ways], -1), self.table
-        return Encoded(layers=layers, last=last, table=table)
+        return Encoded(layers=layers, last=last, table=table, clusters=self.clusters)
 
     def depth(self, name: str) -> int:
         """The depth of a parameter, as in `TransformerEncoder.depth`."""

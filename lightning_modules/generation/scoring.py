@@ -363,7 +363,7 @@ def _predicted(model: LanguageModelOf, pieces: Sequence[_Piece]) -> list[tuple[n
 
 def _judged(model: LanguageModelOf, encoded: Encoded, where: Tensor, targets: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """The log-probability of each target and whether it is the most probable, a bounded number of logits at a time."""
-    nats, best, step = [], [], max(1, _LOGITS // len(encoded.table))
+    nats, best, step = [], [], max(1, _LOGITS // encoded.words)
     for some, wanted in zip(where.to(model.device).split(step), targets.to(model.device).split(step), strict=True):
         logits = model.logits(encoded, some)
         nats.append(-F.cross_entropy(logits, wanted, reduction="none").double().cpu())

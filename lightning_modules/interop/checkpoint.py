@@ -165,7 +165,7 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
     config = {"architectures": [chosen], **family.config(system, checkpoint.pad, segments, checkpoint.end)}
     data = save({name: tensor.float().contiguous() for name, tensor in spelled.items()}, metadata={"format": "pt"})
     if tokenizer is not None:
-        framed = system.format.frame == "cls_sep"
+        framed = system.format.frame == "cls_sep" or system.cls_last
         longest = model.max_positions or system.format.sequence_length
         frame: Frame = "ends" if not framed else "cls_last" if system.cls_last else "cls_first"
         write_tokenizer(folder, tokenizer, system.data.tokenizer, longest, segments, frame)

@@ -70,6 +70,7 @@ class Remembering:
         self.backward = None if going is None else going.backward
         self.counted = memory.positions is None and example.inputs.positions is None
         self.regular = self.counted and self.backward is None
+        self.handed = self.new if going is None or going.reuse is None else going.reuse  # positions that go on
         self.place, self.positions = _numbered(memory, example.inputs.positions, 1 if self.regular else rows, self.new)
         if self.backward is not None:
             if not self.counted or self.visible.real is not None:
@@ -100,14 +101,15 @@ class Remembering:
 
     def carry(self) -> Memory:
         """The memory of what follows the batch, as long as this one."""
-        rows, kept = len(self.memory.real), slice(-self.memory.length, None)
+        rows, kept = len(self.memory.real), slice(self.handed, self.memory.length + self.handed)
         now = self.visible.real
         if now is None:
             now = torch.ones(rows, self.new, dtype=torch.bool, device=self.memory.real.device)
         layers = tuple(self._in_turn(both.detach())[:, kept].contiguous() for both in self._read)  # not the rest
         positions = None
         if not self.counted or self.visible.real is not None:
-            following = self.place.expand(rows, -1).masked_fill(~now, -1).amax(1, keepdim=True) + 1
+            handed = self.place.expand(rows, -1)[:, : self.handed].masked_fill(~now[:, : self.handed], -1)
+            following = handed.amax(1, keepdim=True) + 1
             positions = (self.positions - following)[:, kept]
         return Memory(layers, torch.cat([self.memory.real, now], 1)[:, kept], positions)
 

@@ -179,10 +179,12 @@ class LanguageModel(Objective):
 
         Of an adaptive softmax as if all words were equally frequent, which counts too much: rare ones are not.
         """
-        e, v = size.embedding_size, float(size.vocab_size)
+        e, v, divisor = size.embedding_size, float(size.vocab_size), size.divisor
         if self.cutoffs:
             first, *tails = (b - a for a, b in itertools.pairwise((0, *self.cutoffs, size.vocab_size)))
-            v = first + len(tails) + sum(tail**2 for tail in tails) / v
+            narrower = [(e // divisor**number / e, tail) for number, tail in enumerate(tails, 1)]
+            projected = (e + sum(share * e * tail for share, tail in narrower) / v) * (divisor > 1)
+            v = first + len(tails) + projected + sum(share * tail**2 for share, tail in narrower) / v
         d = self._read(size).hidden_size if self.transform == "bert" else 0
         return self.expected_predictions(length, special) * 2.0 * e * (d + v)
 

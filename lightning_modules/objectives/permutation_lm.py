@@ -22,6 +22,7 @@ from lightning_modules.batch import (
     Queries,
     Size,
     Target,
+    Tokens,
     Vocabulary,
 )
 from lightning_modules.config import knob
@@ -103,11 +104,33 @@ class PermutationLM(Objective):
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Adds the target ``permuted`` with its queries and hides it by visibility; the input is unchanged."""
-        text = Text(example.inputs, vocabulary)
-        real = example.inputs.real.numpy().sum(1)
-        budget = np.minimum(np.maximum(np.floor(real / self.one_in).astype(np.int64), 1), text.candidates.sum(1))
-        chosen = self.units.choose(text, budget, draws) >= 0
+        tokens = example.inputs
+        handed, total = tokens.handed, self._budget(tokens.real.numpy())
+        if handed is None:
+            chosen = self._chosen(tokens, total, draws, vocabulary)
+        else:  # either part has targets and spans of its own
+            apart, rest = handed.numpy(), self._budget((tokens.real & ~handed).numpy())
+            chosen = self._chosen(tokens, total - rest, draws, vocabulary, within=apart)
+            chosen |= self._chosen(tokens, rest, replace(draws, stream="rest"), vocabulary, within=~apart)
         return asked(example, chosen, _order(example, chosen, draws))
+
+    def _budget(self, real: np.ndarray) -> np.ndarray:
+        """How many of these positions of each row are predicted ``[b]``."""
+        return np.maximum(np.floor(real.sum(1) / self.one_in).astype(np.int64), 1)
+
+    def _chosen(
+        self,
+        tokens: Tokens,
+        budget: np.ndarray,
+        draws: Draws,
+        vocabulary: Vocabulary,
+        within: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The targets ``[b t]``, at most so many of each row, in a part of it."""
+        if within is not None:
+            tokens = replace(tokens, special=tokens.special | torch.from_numpy(~within))
+        text = Text(tokens, vocabulary)
+        return self.units.choose(text, np.minimum(budget, text.candidates.sum(1)), draws) >= 0
 
     def held_out(self, usual: Objective) -> Objective:
         """The objective on held-out text: the tokens that masked models are asked for, alone and in an order."""
@@ -189,6 +212,11 @@ def visible(order: Int[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
     return (order[:, None] < order[:, :, None]) | (order[:, None] < 0)
 
 
+def _in_parts(seen: Bool[Tensor, "b t t"], handed: Bool[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
+    """Who may look where if a part of each row is handed on: it sees itself alone, and the rest sees all of it."""
+    return torch.where(handed[:, :, None] == handed[:, None], seen, handed[:, None])
+
+
 def _order(example: Example, chosen: np.ndarray, draws: Draws) -> Int[Tensor, "b t"]:
     tokens = example.inputs
     return torch.from_numpy(orders(chosen, (tokens.special & tokens.real).numpy(), draws))
@@ -209,6 +237,8 @@ def asked(
     length = chosen.shape[1]
     seen = visible(order)
     context = (order < 0)[:, None].expand_as(seen)
+    if (handed := tokens.handed) is not None:
+        seen, context = (_in_parts(each, handed) for each in (seen, context))
     where = torch.from_numpy(np.flatnonzero(chosen))
     row = where // length
     counts = torch.bincount(row, minlength=len(chosen))

@@ -44,12 +44,15 @@ class VocabularyHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size.vocab_size)) if bias else None
         self.adaptive = None
         if cutoffs:
-            self.adaptive = AdaptiveSoftmax(cutoffs, size.vocab_size, size.embedding_size, bias=bias)
+            projected = size.divisor > 1
+            self.adaptive = AdaptiveSoftmax(
+                cutoffs, size.vocab_size, size.embedding_size, bias=bias, projected=projected
+            )
 
     def forward(self, hidden: Float[Tensor, "n d"], encoded: Encoded) -> Float[Tensor, "n v"]:
         """Logits for hidden states (tied weights: Press and Wolf 2017); log-probabilities of an adaptive softmax."""
         if self.adaptive is not None:
-            return self.adaptive(self.below(hidden), encoded.table, self.bias)
+            return self.adaptive(self.below(hidden), encoded, self.bias)
         logits = F.linear(self.below(hidden), encoded.table)
         return logits if self.bias is None else logits + self.bias
 
@@ -62,7 +65,7 @@ class VocabularyHead(nn.Module):
     def summed_loss(self, hidden: Float[Tensor, "n d"], encoded: Encoded, target: Target) -> Tensor:
         """Summed cross-entropy in nats over the predictions, equal to that of the logits and several times as fast."""
         if self.adaptive is not None:
-            return self.adaptive.summed_loss(self.below(hidden), encoded.table, self.bias, target.ids)
+            return self.adaptive.summed_loss(self.below(hidden), encoded, self.bias, target.ids)
         return summed_cross_entropy(self.below(hidden), encoded.table, self.bias, target.ids)
 
 

@@ -15,7 +15,8 @@ What differs:
 * WikiText-103 is not to be had: Wikipedia stands in, with as many pieces as that text has words (267,735).
 * The softmax is a plain one, which any vocabulary size has. With ``objectives.lm.cutoffs`` at 20,000, 40,000 and
   200,000 it is the released adaptive one, which has a vector and a bias for each of three clusters: 1,233 parameters
-  more. Words are to be numbered by frequency then; pieces are so only roughly.
+  more. Words are to be numbered by frequency then; pieces are so only roughly. The large model (18 layers, 1,024 wide)
+  has embeddings of four widths besides: ``model.embedding_cutoffs`` as the softmax's, ``model.embedding_divisor`` 4.
 * The released code drops out inside the feed-forward layers and after the last layer too.
 * The memory is as long from the first step on, and hidden where it holds nothing yet.
 * Adam's decay rates, epsilon and cosine are as in GPT; weight decay is 0.

@@ -1,10 +1,11 @@
 """XLNet: generalized autoregressive pretraining for language understanding (Yang et al. 2019, arXiv 1906.08237v2).
 
-The base model of Table 6, row 4 but for its memory, which trains on BERT's text: sections 2.2 to 2.5 and 3.1 of the
-paper, details of the released code. Of a random order of the tokens the last sixth is predicted, by a second stream of
-states; scores depend on distances and on whether two positions are of one segment, with biases of each layer; segments
-are not numbered elsewhere, and [CLS] is last (section 2.5 prints it first). 512 positions from the first step on, with
-cased unigram pieces. Optimiser, batch and steps are BERT's, since the paper does not print those of this model.
+The base model of Table 6, row 4 but for its memory and its rows, which trains on BERT's text: sections 2.2 to 2.5 and
+3.1 of the paper, details of the released code. Of a random order of the tokens the last sixth is predicted, by a second
+stream of states; scores depend on distances and on whether two positions are of one segment, with biases of each layer;
+segments are not numbered elsewhere, and [CLS] is last (section 2.5 prints it first). 512 positions from the first step
+on, with cased unigram pieces. Optimiser, batch and steps are BERT's, since the paper does not print those of this
+model.
 
 Table 6 by its rows: 2, masked LM on this backbone, is::
 
@@ -12,16 +13,17 @@ Table 6 by its rows: 2, masked LM on this backbone, is::
 
 3 and 4 have ``objectives.plm.one_in`` 7 and 6, 6 has ``objectives.plm.units.kind`` pieces, and 8 adds
 ``objectives.sentence``. A memory (row 5 is without it) and rows in both directions (row 7 is without them) are of
-streams, which have no pairs and no [CLS]::
+streams. Row 4 whole has rows whose first half goes on and fills the memory; a pair follows, ``A [SEP] B [SEP] [CLS]``,
+whose A goes on too, and the next step reads that text again::
 
     XLNET_BASE.but(**{"format.kind": "stream", "format.frame": "none", "format.both_ways": True,
-                      "model.memory_length": 384})
+                      "format.reuse_length": 256, "format.rest": "pair", "model.memory_length": 384})
 
 What differs:
 
-* Rows are BERT's pairs, or a stream. In the paper they are both: their first 256 positions go on from step to step and
-  fill the memory, a pair follows, whose first segment goes on too, and the next step reads the text of the pair again.
-  Here each step goes on where the one before ended.
+* Rows of this value are BERT's pairs, which go on from no other rows.
+* Of rows with a pair, a random B is from anywhere in the text (released code: in the same row of the stream), and pairs
+  are the same in all passes.
 * The released code has no LayerNorm on embeddings, as here, and drops out inside the feed-forward layers and after the
   last layer too.
 * Spans count pieces, as in the released code (`SpreadSpans`).

@@ -20,6 +20,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     """
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
+    wrong += [_clustered(system, settings)]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
         raise ConfigError(found)
 
@@ -43,6 +44,14 @@ def _segments(system: System, settings: FineTuning) -> tuple[str, str] | None:
         f"{settings.layout} numbers {needed} segments, and model.segment_types is {rows}: pretrain with 0, 1 or "
         f"{needed}, or choose another layout"
     )
+
+
+def _clustered(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    if system.model.size(1).divisor == 1 or not (settings.word_vectors or LAYOUTS[settings.layout].new):
+        return None
+    path = "word_vectors" if settings.word_vectors else "layout"
+    what = "places static vectors in" if settings.word_vectors else "adds symbols to"
+    return path, f"{what} one word table, and model.embedding_divisor makes several: leave it out, or pretrain with 1"
 
 
 def _language_model(system: System, settings: FineTuning) -> tuple[str, str] | None:

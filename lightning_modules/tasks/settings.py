@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lightning_modules.system import System
 
 # settings that act on some shapes of tasks alone (`Shape.idle`) -> their neutral values
-OF_SOME_SHAPES = {"reader": None, "pooler": True, "mean_label": False, "both_orders": False}
+OF_SOME_SHAPES = {"reader": None, "pooler": True, "mean_label": False, "both_orders": False, "span_beam": None}
 
 
 class Features(Settings):
@@ -72,6 +72,13 @@ def _bilstm_flops(read: int, size: int, layers: int, length: int) -> float:
     for layer in range(layers):
         total += 2 * 2 * 4 * size * ((2 * size if layer else read) + size)  # two directions of four gates, 2 a weight
     return float(length * total)
+
+
+class SpanBeam(Settings):
+    """Answers whose ends are asked for given their starts (XLNet's released code; see `SpanBeamHead`)."""
+
+    starts: int = knob(5, "Best starts of a row that are gone on from (start_n_top).", ge=1, le=512)
+    ends: int = knob(5, "Best ends that are kept for each of them (end_n_top).", ge=1, le=512)
 
 
 class FineTuning(Settings):
@@ -180,6 +187,12 @@ class FineTuning(Settings):
         "In regression, answer the mean training label at the start (the bias of the last layer) instead of 0. "
         "Moving all answers that far can cost a small encoder what it knew.",
         neutral=False,
+    )
+    span_beam: SpanBeam | None = knob(
+        None,
+        "Spans of a passage: ask for the end of an answer given its start, by a beam, and apart from both whether "
+        "there is one (XLNet); by default start and end are asked for independently (BERT).",
+        neutral=None,
     )
     bilstm_layers: int = knob(
         0,

@@ -33,6 +33,12 @@ CASES = {
         "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.kind": "stream",
         "format.frame": "none", "training.micro_batch_size": 3,
     },
+    "XLNet's rows, both ways with a memory": {
+        "model.positions": "relative", "model.memory_length": 12, "model.query_stream": True, "model.segment_types": 0,
+        "objectives.mlm": None, "objectives.plm.one_in": 4.0, "objectives.sentence": {}, "format.kind": "stream",
+        "format.frame": "none", "format.both_ways": True, "format.sequence_length": 24, "format.reuse_length": 10,
+        "format.rest": "pair", "training.micro_batch_size": 3,
+    },
     "a stream that is carried": {
         "model.kind": "lstm", "model.hidden_size": 16, "model.dropout": 0.0, "model.embedding_dropout": 0.0,
         "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.kind": "stream",

@@ -41,6 +41,12 @@ RESUMED = {
         "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.kind": "stream",
         "format.frame": "none", "training.micro_batch_size": 4,
     },
+    "XLNet's rows, both ways with a memory": {
+        "model.positions": "relative", "model.memory_length": 12, "model.query_stream": True, "model.segment_types": 0,
+        "objectives.mlm": None, "objectives.plm.one_in": 4.0, "objectives.sentence": {}, "format.kind": "stream",
+        "format.frame": "none", "format.both_ways": True, "format.sequence_length": 24, "format.reuse_length": 10,
+        "format.rest": "pair",
+    },
     "a stream that is carried": {
         "model.kind": "lstm", "model.hidden_size": 16, "objectives.mlm": None, "format.kind": "stream",
         "objectives.lm.direction": "left_to_right", "format.frame": "document_ends", "training.micro_batch_size": 4,

@@ -14,6 +14,8 @@ ROWS = {
     "model.num_layers": (1, 2),
     "model.hidden_size": (16, 32),
     "model.embedding_size": (16, 8),
+    "model.embedding_cutoffs": None,  # those of the objective, or refused: tests/unit/objectives/test_adaptive_input.py
+    "model.embedding_divisor": (1, 2),
     "model.sharing": ("none", "all"),
     "model.sharing_groups": (1, 2),
     "model.num_heads": (2, 4),
@@ -102,6 +104,8 @@ ROWS = {
     "format.frame": ("cls_sep", "none"),
     "format.sentence_order": ("text", "shuffled"),
     "format.both_ways": (False, True),
+    "format.reuse_length": (None, 8),
+    "format.rest": ("text", "pair"),
     "format.negatives": ("random", "swapped"),
     "format.pairing": ("released", "matched"),
     "format.excerpt": ("all", "first"),
@@ -158,6 +162,8 @@ ONE_WAY = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "
 PERMUTED = {"objectives.mlm": None, "objectives.plm.one_in": 4.0, "model.query_stream": True}
 PERMUTED_HEAD = {**PERMUTED, "objectives.plm.transform": "bert"}
 STREAM = {**ONE_WAY, "format.kind": "stream", "format.frame": "none"}
+BOTH_SIDES = {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8}
+CLUSTERED = {"objectives.lm.cutoffs": [20, 40], "model.embedding_cutoffs": [20, 40]}
 FIRST = {"format.first_share": 0.5, "format.first_length": 12}
 SPANS = {"objectives.mlm.masking.units.kind": "spans"}
 SPAN_BOUNDARY = {**SPANS, "objectives.sbo.weight": 1.0}
@@ -171,6 +177,7 @@ BASES = {
     },
     "objectives.mlm.masking.units.longest": SPANS,
     "objectives.mlm.masking.units.p": SPANS,
+    "model.embedding_divisor": {**ONE_WAY, **CLUSTERED},
     "model.sharing": {"model.num_layers": 2},
     "model.sharing_groups": {"model.num_layers": 2, "model.sharing": "all"},
     "model.rotary_size": {"model.positions": "rotary"},
@@ -200,7 +207,9 @@ BASES = {
     "objectives.lm.activation": ONE_WAY,
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,
-    "format.both_ways": {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8},
+    "format.both_ways": BOTH_SIDES,
+    "format.reuse_length": BOTH_SIDES,
+    "format.rest": {**BOTH_SIDES, "format.reuse_length": 8},
     "evaluation.rows": STREAM,
     "evaluation.memory_length": {**STREAM, "model.memory_length": 8},
     "evaluation.sequence_length": STREAM,

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, XLNetConfig, XLNetLMHeadModel, XLNetModel
 
 from lightning_modules import interop
-from lightning_modules.batch import Example, Queries, Tokens, Visibility
+from lightning_modules.batch import Example, Going, Queries, Tokens, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.objectives.permutation_lm import visible
@@ -146,6 +146,26 @@ def test_what_is_remembered_is_the_same(folder, memory):
         carry, mems = encoded.carry, wanted.mems
     for ours, layer in zip(carry.layers, mems, strict=True):
         assert (ours - layer.transpose(0, 1)).abs().max() <= 1e-5
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("reuse", [None, 5])
+def test_rows_that_follow_others_may_be_padded_on_either_side(folder, side, reuse):
+    """Two full segments, then one with padding. What theirs remembers of padding is not hidden, so none follows."""
+    theirs = theirs_of(mem_len=20, reuse_len=reuse)
+    backbone = interop.read(folder).build().eval().backbone
+    backbone.memory_length = 20
+    carry, mems = backbone.begin(ROWS), None
+    for seed, padding in ((1, 0), (2, 0), (3, 4)):
+        ids, real, segments = rows(side, padding, seed)
+        ours, more = permuted(ids, real, segments)
+        ours.inputs.going = Going(reuse=reuse)
+        encoded = backbone(ours, carry)
+        wanted = theirs(**given(ids, real, segments), **more, mems=mems, output_hidden_states=True)
+        assert (encoded.queries - wanted.hidden_states[-1]).abs().max() <= 1e-5
+        assert (encoded.last - wanted.hidden_states[-2])[real].abs().max() <= 1e-5
+        carry, mems = encoded.carry, wanted.mems
 
 
 def test_what_is_read_from_a_configuration_is_a_knob_and_what_it_omits_is_xlnets_default(folder, tmp_path):

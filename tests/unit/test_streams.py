@@ -44,6 +44,18 @@ def test_what_a_stream_cannot_be_is_refused(changes, words):
         GPT.but(**{**STREAM, **changes})
 
 
+def test_a_part_of_a_row_goes_on_in_models_that_read_both_sides_alone(tiny):
+    reused = {"format.kind": "stream", "format.frame": "none", "format.reuse_length": 8}
+    assert tiny.but(**reused, **{"model.memory_length": 8}).heldout_format.reuse_length is None
+    for changes in ({}, LSTM):
+        with pytest.raises(ConfigError, match=naming("format.reuse_length 8", "both sides")):
+            GPT.but(**{**reused, **changes})
+    pair = {**reused, "format.rest": "pair", "objectives.sentence": {}}
+    assert tiny.but(**pair).cls_last
+    with pytest.raises(ConfigError, match=naming("third segment", "model.segment_types")):
+        tiny.but(**pair, **{"model.segment_types": 2})
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

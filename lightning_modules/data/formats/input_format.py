@@ -1,8 +1,8 @@
 """Input formats: how documents are *arranged* as sequences, once, before any corruption."""
 
 import functools
-from collections.abc import Callable
-from typing import Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -13,6 +13,7 @@ from lightning_modules.data.formats import blocks, matched, pairs, running_text
 from lightning_modules.data.formats.blocks import Blocks, Frame
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
+from lightning_modules.data.formats.reuse import Rest, ReusedStream
 from lightning_modules.data.formats.running_text import BreakMode, Sequences
 from lightning_modules.data.formats.stream import SentenceOrder, Stream, shuffled
 from lightning_modules.data.store import TokenStore
@@ -23,6 +24,10 @@ LABELS = {  # by kind of format
     "sentence_pairs": frozenset({"sentence"}),
     "stream": frozenset[str](),
 }
+
+# how the rows of a stream are gone through
+_AS_SHOWN: Mapping[str, Any] = {"both_ways": False, "reuse_length": None, "rest": "text"}
+_NO_STREAM: Mapping[str, Any] = {"sentence_order": "text", **_AS_SHOWN}
 
 Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
 
@@ -111,6 +116,19 @@ class InputFormat(Settings):
         "remembers stands to their right (XLNet's two-way data); of training text alone.",
         neutral=False,
     )
+    reuse_length: int | None = knob(
+        None,
+        "Streams: positions of a row that go on and fill the memory; they see each other alone, and the next step "
+        "begins behind them and reads the rest of the row again (XLNet: 256 of 512). By default all go on.",
+        neutral=None,
+        ge=8,
+    )
+    rest: Rest = knob(
+        "text",
+        "Streams with a reuse_length: what stands behind those positions is the text that follows, or a pair, A [SEP] "
+        "B [SEP] [CLS], whose A is that text and whose B is what follows A or, of half of the pairs, is not (XLNet).",
+        neutral="text",
+    )
     negatives: Negatives = knob(
         "random",
         "Pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
@@ -193,6 +211,18 @@ class InputFormat(Settings):
                 f"share {self.share:g} draws sequences at random, and those of a stream go on from each other: set "
                 "share to 1, or kind to full_sentences"
             )
+        if self.reuse_length is None and self.rest == "pair":
+            raise ValueError(
+                "rest pair stands behind the positions that go on: set reuse_length, half of sequence_length in XLNet, "
+                "or rest to text"
+            )
+        shortest = min(self.sequence_length, self.first_length or self.sequence_length)
+        room = 1 if self.rest == "text" else 2 + pairs.SPECIALS
+        if self.reuse_length is not None and self.reuse_length + room > shortest:
+            raise ValueError(
+                f"reuse_length {self.reuse_length} leaves {max(0, shortest - self.reuse_length)} of {shortest} "
+                f"positions for the rest of a row, which needs {room}: lower reuse_length, or show longer sequences"
+            )
         return self
 
     @once
@@ -204,12 +234,13 @@ class InputFormat(Settings):
             idle = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
             streamed = {"break_mode": "none", "short_sequences": 0.0}  # a text cut at a fixed length, by nature
-            own = streamed if form.kind == "stream" else {"sentence_order": "text", "both_ways": False}
-            own |= {} if form.frame == "cls_sep" else {"cls": "first"}
+            own = dict(streamed if form.kind == "stream" else _NO_STREAM)
+            if form.frame != "cls_sep":
+                own["cls"] = "last" if form.pairs_in_stream else "first"
             return form.model_copy(update=idle | off | own)
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
         short = form.short_fraction if form.kind == "segment_pairs" else 0.0
-        idle = {"break_mode": "sentences", "short_sequences": 0.0, "sentence_order": "text", "both_ways": False}
+        idle = {"break_mode": "sentences", "short_sequences": 0.0, **_NO_STREAM}
         own = {"short_fraction": short, "short_documents": form.short_documents and short > 0, "lone_negatives": lone}
         return form.model_copy(update=idle | own)
 
@@ -221,7 +252,12 @@ class InputFormat(Settings):
     @property
     def labels(self) -> frozenset[str]:
         """The labels of sequences that its batches hold, which objectives may read."""
-        return LABELS[self.kind]
+        return LABELS["segment_pairs" if self.pairs_in_stream else self.kind]
+
+    @property
+    def pairs_in_stream(self) -> bool:
+        """Whether its rows go on and hold a pair."""
+        return self.kind == "stream" and self.rest == "pair"
 
     @property
     def unpredicted(self) -> int:
@@ -256,14 +292,17 @@ class InputFormat(Settings):
         whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
         kind = "stream" if self.kind == "stream" else "full_sentences"
         shown = {"kind": kind, "break_mode": "sentences" if whole else "none"}
-        shown |= {"short_sequences": 0.0, "share": 1.0, "cls": "first", "both_ways": False}
+        shown |= {"short_sequences": 0.0, "share": 1.0, "cls": "first", **_AS_SHOWN}
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
         if self.kind == "stream":
             text = shuffled(store) if self.sentence_order == "shuffled" else store
-            return Stream.whole(text, self.sequence_length, self.frame == "document_ends")
+            ends = self.frame == "document_ends"
+            if self.reuse_length is not None:
+                return ReusedStream.of_whole(text, self.sequence_length, ends, self.reuse_length, self.rest)
+            return Stream.whole(text, self.sequence_length, ends)
         if self.kind != "full_sentences":
             return excerpt(self.arrange_pairs(store), self.excerpt)
         length = self.sequence_length
@@ -295,7 +334,7 @@ class InputFormat(Settings):
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         whole = self._of_one_length(self.sequence_length)
         # excerpts and parts are taken from the same sequences
-        whole = whole.model_copy(update={"excerpt": "all", "share": 1.0, "cls": "first", "both_ways": False})
+        whole = whole.model_copy(update={"excerpt": "all", "share": 1.0, "cls": "first", **_AS_SHOWN})
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from lightning_modules import cached
-from lightning_modules.batch import Tokens
+from lightning_modules.batch import Going, Tokens
 from lightning_modules.data.formats.blocks import Blocks
 from lightning_modules.data.store import TokenStore
 from lightning_modules.draws import permutation
@@ -50,6 +50,14 @@ class Stream(Blocks):
     def cut(self, edges: np.ndarray, length: int) -> Self:
         """The same text in other blocks, the longest of so many positions; the last must have a token after it."""
         return replace(self, edges=edges, bounds=edges - np.searchsorted(self.ends, edges, side="left"), length=length)
+
+    def needed(self, rows: int) -> int:
+        """Tokens of the shortest text that gives a step so many rows."""
+        return rows * self.length + 1
+
+    def going(self, indices: np.ndarray, going: Going) -> Tokens:
+        """The blocks with these numbers, as rows of a step that go on from the step before."""
+        return replace(self.batch(indices), going=going)
 
     def batch(self, indices: np.ndarray, length: int | None = None, context: int = 0) -> Tokens:
         """The blocks with these numbers, as rows ``[b t]`` without padding.

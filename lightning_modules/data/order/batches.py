@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lightning_modules.batch import Example, Going
 from lightning_modules.data.formats.parts import Arranged
+from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.phases import phases
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
@@ -87,9 +88,10 @@ class Batches(Resumable):
             for group, rows in enumerate(parts):
                 length = int(sizes[rows].max()) if self.portions.by_tokens else sequences.length
                 part = _rows(draws, rows)
-                tokens = sequences.batch(part.sample, length)
-                if fresh is not None:
-                    tokens.going = _going(group, fresh, phase.order.backward, rows)
+                if isinstance(sequences, Stream) and fresh is not None:
+                    tokens = sequences.going(part.sample, _going(group, fresh, phase.order.backward, rows))
+                else:
+                    tokens = sequences.batch(part.sample, length)
                 example = self.prepare(tokens, part, sequences.store.vocabulary)
                 for name, count in example.counts.items():
                     counts[name] = counts.get(name, 0.0) + count

@@ -7,6 +7,7 @@ import numpy as np
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.formats.parts import Arranged
+from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.shuffled import BySequences, ByTokens, Streamed
 from lightning_modules.draws import Draws
@@ -71,7 +72,8 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
     if arranged.goes_on:
         rows = batch // 2 if portions.both_ways else batch
         if len(arranged) < rows:
-            held, needed = sum(map(int, arranged.sizes)) + 1, rows * arranged.length + 1
+            assert isinstance(arranged, Stream)
+            held, needed = arranged.tokens, arranged.needed(rows)
             raise ConfigError(
                 [
                     f"the text of {arranged.store.folder} has {held} tokens, and one step of a stream needs {needed}: "

@@ -43,6 +43,7 @@ GPT2 = Family(
     form={
         "positions": ("learned",), "norm": ("pre",), "sharing": ("none",), "direction": ("left_to_right",),
         "embedding_norm": (False,), "segment_types": (0,), "embedding_size": (None,),
+        "embedding_divisor": (1,),
     },
     objective="lm",
 )  # fmt: skip

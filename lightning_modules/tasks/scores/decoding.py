@@ -1,11 +1,16 @@
-"""From logits of starts and ends to texts, as in BERT's ``run_squad.py``."""
+"""From logits of starts and ends to texts, as in BERT's ``run_squad.py``, or from a beam, as in XLNet's."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from lightning_modules.tasks.reading.windows import SpanInputs
+
+_BEFORE_BEAM = 4  # columns of a beam's outputs before those of its starts
+# outputs of a window, place of its first piece, which of its pieces count -> score of the best span, its two ends
+_Best = Callable[[np.ndarray, int, np.ndarray], tuple[float, int, int]]
 
 
 class SpanAnswers(NamedTuple):
@@ -13,8 +18,9 @@ class SpanAnswers(NamedTuple):
 
     Attributes:
         texts: The best span of each passage, "" without candidates ``[n]``.
-        nulls: Null scores: the smallest start + end logit of the first position over the question's windows, minus
-            the start + end logit of the best span ``[n]``.
+        nulls: Null scores, above 0 where no answer is the better one: the smallest start + end logit of the first
+            position over the question's windows, minus the start + end logit of the best span; of a beam the smallest
+            logit of no answer ``[n]``.
     """
 
     texts: list[str]
@@ -35,21 +41,47 @@ def decoded(outputs: Sequence[np.ndarray], inputs: SpanInputs, n_best: int, max_
         n_best: How many starts and ends of a row are considered.
         max_answer: Maximum pieces of an answer.
     """
-    texts, nulls = [], np.zeros(len(inputs.examples))
+    best = functools.partial(_best, n_best=n_best, most=max_answer)
+    texts, scores, nulls = _over_windows(outputs, inputs, best, lambda logits: float(logits[0, 0] + logits[0, 1]))
+    return SpanAnswers(texts, nulls - scores)
+
+
+def decoded_beam(outputs: Sequence[np.ndarray], inputs: SpanInputs, max_answer: int) -> SpanAnswers:
+    """The best answer to each question over its windows, of the starts and ends in a beam (`SpanBeamHead`).
+
+    A span's score is the log-probability of its start plus that of its end given the start. Candidates are as in
+    `decoded`, and the null score is that of no answer alone: it does not depend on the best span.
+
+    Args:
+        outputs: Of each window the logits of starts, two columns of training, the logit of no answer at every
+            position, and a column of log-probabilities of ends for each start of the beam, best first ``[t k]``.
+        inputs: The windows.
+        max_answer: Maximum pieces of an answer.
+    """
+    best = functools.partial(_best_of_beam, most=max_answer)
+    texts, _, nulls = _over_windows(outputs, inputs, best, lambda columns: float(columns[0, _BEFORE_BEAM - 1]))
+    return SpanAnswers(texts, nulls)
+
+
+def _over_windows(
+    outputs: Sequence[np.ndarray], inputs: SpanInputs, find: _Best, null_of: Callable[[np.ndarray], float]
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The best text of each question, its score, and the smallest null of its windows."""
+    texts, scores, nulls = [], np.zeros(len(inputs.examples)), np.zeros(len(inputs.examples))
     for number in range(len(inputs.examples)):
         windows = slice(*inputs.bounds[number : number + 2].tolist())
         central = most_central(inputs.begins[windows], inputs.ends[windows])
         best, chosen, null = -np.inf, None, np.inf
         for window, is_central in enumerate(central, windows.start):
             logits = outputs[window]
-            null = min(null, float(logits[0, 0] + logits[0, 1]))
-            score, first, last = _best(logits, int(inputs.offsets[window]), is_central, n_best, max_answer)
+            null = min(null, null_of(logits))
+            score, first, last = find(logits, int(inputs.offsets[window]), is_central)
             if score > best:
                 begin = int(inputs.begins[window])
                 best, chosen = score, (begin + first, begin + last)
         texts.append(inputs.text(number, *chosen) if chosen else "")
-        nulls[number] = null - best
-    return SpanAnswers(texts, nulls)
+        scores[number], nulls[number] = best, null
+    return texts, scores, nulls
 
 
 def most_central(begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
@@ -82,3 +114,17 @@ def _best(logits: np.ndarray, offset: int, central: np.ndarray, n_best: int, mos
     score = np.where((long >= 0) & (long < most), score, -np.inf)
     start, end = np.unravel_index(score.argmax(), score.shape)
     return float(score[start, end]), int(starts[start]), int(ends[end])
+
+
+def _best_of_beam(columns: np.ndarray, offset: int, central: np.ndarray, most: int) -> tuple[float, int, int]:
+    """As `_best`, of the starts in a beam and the ends that it kept for each."""
+    count, beam = len(central), columns[:, _BEFORE_BEAM:]
+    starts = np.argsort(-columns[:, 0], kind="stable")[: beam.shape[1]]
+    log_starts = columns[starts, 0] - np.logaddexp.reduce(columns[:, 0])
+    score = log_starts[:, None] + beam[offset : offset + count, : len(starts)].T
+    place = starts[:, None] - offset
+    inside = (place >= 0) & (place < count) & central[np.clip(place, 0, count - 1)]
+    long = np.arange(count) - place
+    score = np.where(inside & (long >= 0) & (long < most), score, -np.inf)
+    start, end = np.unravel_index(score.argmax(), score.shape)
+    return float(score[start, end]), int(place[start, 0]), int(end)

@@ -186,6 +186,7 @@ class Shape(ABC):
         """Settings of a fine-tuning that cannot act on this shape -> why, worded to follow the name of a task."""
         unread = "is answered from single positions, so nothing stands for its texts"
         idle = {} if self.reads else {"reader": unread, "pooler": unread}
+        idle["span_beam"] = "is not answered by a span of a passage"
         if not self.symmetric:
             idle["both_orders"] = "has no two texts that could change places"
         return idle if self.numbers else {**idle, "mean_label": "has labels that are no numbers"}

@@ -1,7 +1,8 @@
 """Extractive question answering as in SQuAD 1.1 and 2.0: the answer is a span of a passage.
 
 Follows BERT's ``run_squad.py`` (Devlin et al. 2019, sections 4.2 and 4.3): a linear layer gives every position two
-logits, for the start and the end of the answer; "no answer" has both at [CLS]. The other parts are in
+logits, for the start and the end of the answer; "no answer" has both at [CLS]. XLNet's head, whose ends depend on
+starts, is in ``span_beam``. The other parts are in
 ``reading.passages`` (examples), ``reading.windows`` (inputs), ``scores.decoding`` and ``scores.squad_scores``.
 """
 
@@ -23,13 +24,15 @@ from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.windows import END, START, SpanInputs
-from lightning_modules.tasks.scores.decoding import SpanAnswers, decoded
+from lightning_modules.tasks.scores.decoding import SpanAnswers, decoded, decoded_beam
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.scores.squad_scores import best_of, best_threshold, halves
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+from lightning_modules.tasks.shapes.span_beam import SpanBeamHead
 
 _STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
+_LOGITS = 2  # outputs of a position without a beam
 _QUESTION = 0.08  # share of the question in the words of question and passage, on SQuAD 1.1
 _LENGTHS = (
     0.42,
@@ -97,7 +100,7 @@ class Spans(Shape):
         doc_stride: Pieces from the start of a window to that of the next.
         max_query: Maximum pieces of a question.
         max_answer: Maximum pieces of a predicted answer.
-        n_best: How many starts and ends of a window are considered.
+        n_best: How many starts and ends of a window are considered, without a beam.
     """
 
     unanswerable: bool = False
@@ -169,12 +172,22 @@ class Spans(Shape):
         """The items: one per window of a passage, with its question."""
         return SpanInputs(examples, pieces, vocabulary, settings.max_length, self.max_query, self.doc_stride)
 
-    def head(self, hidden_size: int, settings: FineTuning) -> SpanHead:
-        """A new `SpanHead`."""
-        return SpanHead(hidden_size)
+    @property
+    def idle(self) -> dict[str, str]:
+        """See `Shape.idle`: spans may be read by a beam."""
+        return {name: why for name, why in super().idle.items() if name != "span_beam"}
+
+    def head(self, hidden_size: int, settings: FineTuning) -> SpanHead | SpanBeamHead:
+        """A new `SpanHead`, or a `SpanBeamHead` if ends are asked for given their starts."""
+        beam = settings.span_beam
+        if beam is None:
+            return SpanHead(hidden_size)
+        return SpanBeamHead(hidden_size, beam.starts, beam.ends, settings.dropout)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: SpanInputs) -> SpanAnswers:
         """The best span of each passage and its null score."""
+        if len(outputs) and outputs[0].shape[1] > _LOGITS:
+            return decoded_beam(outputs, inputs, self.max_answer)
         return decoded(outputs, inputs, self.n_best, self.max_answer)
 
     def all_equal(self, answers: SpanAnswers) -> bool:

@@ -138,13 +138,14 @@ def reading_task(unanswerable=False):
     return Task("reading", "Which words are high?", "made here", shape, metrics, rows)
 
 
-@pytest.mark.parametrize("unanswerable", [False, True])
-def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable):
+@pytest.mark.parametrize(("unanswerable", "beam"), [(False, None), (True, None), (True, {"starts": 2, "ends": 2})])
+def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, beam):
     task = reading_task(unanswerable)
     monkeypatch.setitem(TASKS, "reading", task)
     monkeypatch.setattr(pins, "pinned", dict)
     settings = FineTuning().but(
-        **{"epochs": 5, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 3e-2}
+        **{"epochs": 5, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 3e-2},
+        span_beam=beam,
     )
     tuning = FinetuningRun(tiny, "reading", settings, 0, None)
     module, data = tuning.build(), tuning.data
@@ -160,10 +161,11 @@ def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable):
     assert list(module.scored.predictions) == dev.ids
 
 
-def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, monkeypatch):
+@pytest.mark.parametrize("beam", [None, {}])
+def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, monkeypatch, beam):
     monkeypatch.setitem(TASKS, "reading", reading_task())
     monkeypatch.setattr(pins, "pinned", dict)
-    tuning = FinetuningRun(tiny, "reading", FineTuning(max_length=16), 0, None)
+    tuning = FinetuningRun(tiny, "reading", FineTuning(max_length=16).but(span_beam=beam), 0, None)
     module, inputs = tuning.build().eval(), tuning.data.dev
     short, long = inputs.sizes[:, 0].argmin(), inputs.sizes[:, 0].argmax()
     both, alone = inputs.batch(np.array([short, long])), inputs.batch(np.array([short]))

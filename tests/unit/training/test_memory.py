@@ -29,6 +29,18 @@ def test_training_with_a_memory_is_one_however_it_is_divided(xl, tmp_path):
     assert max((none[name] - value).abs().max() for name, value in weights.items()) > 1e-3
 
 
+def test_in_both_directions_too_and_where_a_part_of_a_row_goes_on(xl, tmp_path):
+    """Micro-batches of one direction, and of rows of which the second half is read again."""
+    both = {"model.direction": "both", "objectives.lm": None, "objectives.mlm.weight": 1.0, "format.both_ways": True}
+    both |= {"format.reuse_length": 8}
+    _, weights = weights_of(xl.but(**both), tmp_path / "whole")
+    _, parts = weights_of(xl.but(**both, **{"training.micro_batch_size": 2}), tmp_path / "parts")
+    assert all((parts[name] - value).abs().max() < 1e-5 for name, value in weights.items())
+    for name, other in {"one way": {"format.both_ways": False}, "no memory": {"model.memory_length": 0}}.items():
+        _, changed = weights_of(xl.but(**both).but(**other), tmp_path / name)
+        assert max((changed[name] - value).abs().max() for name, value in weights.items()) > 1e-3
+
+
 @torch.no_grad()
 def test_an_evaluation_has_lengths_of_its_own(xl):
     """A memory of all there is makes segments those of the row; shorter ones, and windows read again, are other."""

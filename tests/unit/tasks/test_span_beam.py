@@ -1,0 +1,204 @@
+"""Spans whose ends depend on their starts: against the formula, against transformers, and a beam against all spans."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import nn
+
+from lightning_modules.batch import Example, Target, Tokens
+from lightning_modules.data import Vocabulary
+from lightning_modules.tasks import TASKS, FineTuning
+from lightning_modules.tasks.reading.passages import Question, SpanExamples
+from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.reading.windows import SpanInputs
+from lightning_modules.tasks.scores.decoding import decoded_beam, most_central
+from lightning_modules.tasks.shapes.span import SpanHead, Spans
+from lightning_modules.tasks.shapes.span_beam import SpanBeamHead, possible
+from tests.toy_shapes import last_states
+
+LETTERS = "abcdefghij"
+WIDTH = 6
+
+
+def windows():
+    """Two questions about ten words, each read in two windows that overlap."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
+    rows = [Question(str(n), "a", "a b c d e f g h i j", ((4, "c d"),)) for n in range(2)]
+    examples = SpanExamples.of(rows)
+    ids = np.array([5, 5, *range(5, 15)])
+    made = Pieces(ids, np.arange(13), np.array([0, 1, 2, 12]))
+    return SpanInputs(examples, made, Vocabulary.of(pieces, "wordpiece"), 11, 1, 3)
+
+
+def head_of(starts=5, ends=5, seed=0):
+    torch.manual_seed(seed)
+    head = SpanBeamHead(WIDTH, starts, ends)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    return head.eval()
+
+
+def states_of(example, seed=1):
+    return torch.randn(*example.inputs.ids.shape, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def slowly(head, states, start_at):
+    """The logits of ends and of no answer given a state of the start, position by position."""
+    ends = torch.stack([
+        head.end(head.norm(torch.tanh(head.joined.weight @ torch.cat([h, start_at]) + head.joined.bias)))[0]
+        for h in states
+    ])  # fmt: skip
+    none = head.unanswered(torch.tanh(head.answer.weight @ torch.cat([start_at, states[0]]) + head.answer.bias))[0]
+    return ends, none
+
+
+@torch.no_grad()
+def test_the_outputs_are_those_of_the_formula():
+    inputs, head = windows(), head_of(starts=3, ends=2)
+    example = inputs.batch(np.arange(len(inputs)))
+    states = states_of(example)
+    outputs = head(last_states(states), example)
+    total = 0.0
+    for row, size in enumerate(inputs.sizes[:, 0].tolist()):
+        right, last = inputs.targets[row].tolist()
+        allowed = torch.tensor([at == 0 or 3 <= at < size - 1 for at in range(states.shape[1])])
+        assert torch.equal(possible(example.inputs)[row], allowed), "the passage and [CLS]"
+        starts = (states[row] @ head.start.weight[0] + head.start.bias).masked_fill(~allowed, -torch.inf)
+        ends, none = slowly(head, states[row], states[row, right])
+        ends = ends.masked_fill(~allowed, -torch.inf)
+        expected = (starts.softmax(0)[:, None] * states[row]).sum(0)
+        _, final = slowly(head, states[row], expected)
+        assert torch.allclose(outputs[row, :, 0], starts, atol=1e-5)
+        assert torch.allclose(outputs[row, :, 1], ends, atol=1e-5)
+        assert torch.allclose(outputs[row, :, 2], none.expand(len(starts)), atol=1e-5)
+        assert torch.allclose(outputs[row, :, 3], final.expand(len(starts)), atol=1e-5)
+        assert outputs.shape[2] == 4 + 3
+        for column, start in enumerate(starts.argsort(descending=True)[:3].tolist()):
+            given = slowly(head, states[row], states[row, start])[0].masked_fill(~allowed, -torch.inf).log_softmax(0)
+            kept = given >= given.sort(descending=True).values[1]
+            assert torch.allclose(outputs[row, :, 4 + column], given.masked_fill(~kept, -torch.inf), atol=1e-5)
+        total += float(F.cross_entropy(starts, torch.tensor(right)) + F.cross_entropy(ends, torch.tensor(last))) / 2
+        total += 0.5 * float(F.softplus(-none if right == 0 else none))
+    assert float(head.loss(outputs, example)) == pytest.approx(total, rel=1e-5)
+    head.train()
+    assert head(last_states(states), example).shape[2] == 4, "no beam where it trains"
+    assert head.count(example) == len(inputs)
+
+
+class _Given(nn.Module):
+    """A network whose states are given."""
+
+    def __init__(self, states):
+        super().__init__()
+        self.states = states
+
+    def forward(self, *_, **__):
+        return (self.states,)
+
+
+@torch.no_grad()
+def test_numbers_equal_those_of_transformers():
+    """Its beam is of probabilities, which it calls logarithms; its mask is 1 where no answer may be."""
+    head, length = head_of(starts=4, ends=3), 11
+    config = transformers.XLNetConfig(
+        vocab_size=10, d_model=WIDTH, n_layer=1, n_head=1, d_inner=4, start_n_top=4, end_n_top=3
+    )
+    theirs = transformers.XLNetForQuestionAnswering(config).eval()
+    pairs = {
+        "start_logits.dense": head.start, "end_logits.dense_0": head.joined, "end_logits.LayerNorm": head.norm,
+        "end_logits.dense_1": head.end, "answer_class.dense_0": head.answer, "answer_class.dense_1": head.unanswered,
+    }  # fmt: skip
+    for name, ours in pairs.items():
+        theirs.get_submodule(name).load_state_dict(ours.state_dict())
+    states = torch.randn(3, length, WIDTH, generator=torch.Generator().manual_seed(4))
+    theirs.transformer = _Given(states)
+    segment = torch.tensor([0] * 7 + [1] * 3 + [2]).expand(3, -1).clone()
+    segment = torch.where(segment == 2, 2, 1 - segment.clamp(max=1))  # a passage is the second text of our rows
+    special = torch.tensor([False] * 6 + [True] + [False] * 2 + [True] * 2).expand(3, -1)
+    cls, right = torch.tensor([length - 1] * 3), torch.tensor([[1, 3], [length - 1, length - 1], [4, 4]])
+    tokens = Tokens(segment, special, torch.ones_like(special), torch.arange(3), {"segment": segment}, cls=cls)
+    example = Example.of(tokens)
+    example.targets = {name: Target(torch.arange(3), ids) for name, ids in zip(("start", "end"), right.T, strict=True)}
+    outputs = head(last_states(states), example)
+    masked = (~possible(tokens)).float()
+    given = {"input_ids": torch.zeros(3, length, dtype=torch.long), "cls_index": cls, "return_dict": False}
+    share, place, end_share, end_place, none = theirs(**given, p_mask=masked)
+    places = outputs[:, :, 0].argsort(dim=1, descending=True, stable=True)[:, :4]
+    assert torch.equal(places, place)
+    assert torch.allclose(outputs[:, :, 0].softmax(1).gather(1, places), share, atol=1e-6)
+    best = outputs[:, :, 4:].topk(3, dim=1)
+    assert torch.equal(best.indices.flatten(1), end_place)
+    assert torch.allclose(best.values.exp().flatten(1), end_share, atol=1e-6)
+    assert torch.allclose(outputs[:, 0, 3], none, atol=1e-6)
+    impossible = (right[:, 0] == cls).float()
+    first, last = right.clone().T
+    (loss, *_) = theirs(**given, p_mask=masked, start_positions=first, end_positions=last, is_impossible=impossible)
+    assert float(head.loss(outputs, example)) / 3 == pytest.approx(float(loss), rel=1e-5)
+
+
+def outputs_of(inputs, head, seed=1):
+    example = inputs.batch(np.arange(len(inputs)))
+    with torch.no_grad():
+        return [row.numpy() for row in head.by_item(head(last_states(states_of(example, seed)), example), example)]
+
+
+def exhaustive(inputs, outputs, most):
+    """Each question's best span by all starts and ends of all its windows; columns hold every start's ends."""
+    texts = []
+    for number in range(len(inputs.examples)):
+        own = range(*inputs.bounds[number : number + 2].tolist())
+        central, found = most_central(inputs.begins[list(own)], inputs.ends[list(own)]), {}
+        for window, is_central in zip(own, central, strict=True):
+            columns, offset = torch.from_numpy(outputs[window]), int(inputs.offsets[window])
+            log_start = columns[:, 0].log_softmax(0)
+            order = columns[:, 0].argsort(descending=True, stable=True).tolist()
+            for first in range(len(is_central)):
+                for last in range(first, min(first + most, len(is_central))):
+                    if is_central[first]:
+                        ends = columns[:, 4 + order.index(first + offset)]
+                        score = float(log_start[first + offset] + ends[last + offset])
+                        found[score] = int(inputs.begins[window]) + first, int(inputs.begins[window]) + last
+        texts.append(inputs.text(number, *found[max(found)]))
+    return texts
+
+
+@pytest.mark.parametrize("most", [1, 3, 30])
+def test_a_beam_of_full_width_finds_the_best_of_all_spans(most):
+    inputs, changed = windows(), 0
+    for seed in range(12):
+        head = head_of(starts=64, ends=64, seed=seed)
+        outputs = outputs_of(inputs, head, seed)
+        found = decoded_beam(outputs, inputs, most)
+        assert found.texts == exhaustive(inputs, outputs, most)
+        narrow = head_of(starts=1, ends=1, seed=seed)
+        changed += decoded_beam(outputs_of(inputs, narrow, seed), inputs, most).texts != found.texts
+        for number in range(2):
+            own = range(*inputs.bounds[number : number + 2].tolist())
+            assert found.nulls[number] == pytest.approx(min(outputs[window][0, 3] for window in own))
+    assert changed, "a narrow beam misses some"
+
+
+def test_gradients_reach_every_weight_and_the_states_that_are_given():
+    inputs, head = windows(), head_of().train()
+    example = inputs.batch(np.arange(len(inputs)))
+    states = states_of(example).requires_grad_()
+    head.loss(head(last_states(states), example), example).backward()
+    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in head.parameters())
+    assert (states.grad[:, 0].abs().sum(1) > 0).all(), "[CLS]"
+    row = torch.arange(len(inputs))
+    assert (states.grad[row, example.targets["start"].ids].abs().sum(1) > 0).all()
+    assert (states.grad[:, 2] == 0).all(), "a separator is no answer"
+
+
+def test_by_default_ends_are_independent_and_other_tasks_have_no_beam():
+    plain, beam = FineTuning(), FineTuning().but(span_beam={"starts": 7, "ends": 2})
+    assert "span_beam" not in plain.essence()
+    assert isinstance(Spans().head(WIDTH, plain), SpanHead)
+    made = Spans().head(WIDTH, beam)
+    assert isinstance(made, SpanBeamHead)
+    assert (made.starts, made.ends) == (7, 2)
+    assert Spans().settled(beam).span_beam == beam.span_beam
+    assert TASKS["rte"].shape.settled(beam).span_beam is None
