@@ -77,14 +77,24 @@ Look = Annotated[
     typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
 ]
 
+Devices = Annotated[
+    int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
+]
+Checkpointing = Annotated[
+    bool,
+    typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
+]
+
 
 @app.command()
-def plan(
+def plan(  # noqa: PLR0913, a command's options
     grid: Grid,
     scale: Shown = USUAL,
     seeds: Seeds = None,
     filter: Filter = None,
     look: Look = None,
+    devices: Devices = 1,
+    activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -94,10 +104,11 @@ def plan(
     with reporting_errors():
         filters = values(filter, "--filter")
         study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
+        planned = study.plan(devices, activation_checkpointing)
         if form is Format.table:
-            show(study.about(), study.plan(), study.power())
+            show(study.about(), planned, study.power())
         else:
-            listing(study.resolve().table().to_dict("records"), form, "cell")
+            listing(planned.data.to_dict("records"), form, "cell")
 
 
 @app.command()
