@@ -125,6 +125,10 @@ def run(  # noqa: PLR0913, a command's options
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
     retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
+    devices: Devices = 1,
+    strategy: Annotated[str, typer.Option(help="How devices share a run: ddp, each with all weights.")] = "ddp",
+    num_nodes: Annotated[int, typer.Option(help="Machines that share a run; there must be one.", min=1)] = 1,
+    activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -134,10 +138,12 @@ def run(  # noqa: PLR0913, a command's options
     """
     from ablations.core import notebooks
     from ablations.running import estimate
+    from ablations.running.ranks.devices import check_way
     from ablations.study import Study
     from lightning_modules.config import ConfigError, Problem
 
     with reporting_errors():
+        check_way(strategy, num_nodes)
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": executor}
         common |= {"results_dir": results_dir}
@@ -154,7 +160,8 @@ def run(  # noqa: PLR0913, a command's options
             typer.echo(estimate.cost(study.resolve()))
             for note in estimate.notes(study.resolve(), study.records):
                 typer.echo(note)
-            summary = study.run(executor=executor, retries=retries)
+            how = {"devices": devices, "activation_checkpointing": activation_checkpointing}
+            summary = study.run(executor=executor, retries=retries, **how)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
