@@ -32,6 +32,7 @@ from ablations.running.progress import display
 from ablations.schema.cell import Cell
 from ablations.schema.grid import FINETUNING, MEASURING
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
+from lightning_modules.training.execution import Execution
 
 
 class Study:
@@ -139,8 +140,14 @@ class Study:
             return Shown("*This grid tests no claim.*")
         return Shown(hypotheses.text(stated), pd.DataFrame([hypothesis.to_dict() for hypothesis in stated]))
 
-    def plan(self) -> Shown:
-        """The cells and their cost, before any run."""
+    def plan(self, devices: int = 1, activation_checkpointing: bool = False) -> Shown:
+        """The cells and their cost, before any run.
+
+        Args:
+            devices: As in `run`: the memory of each is told.
+            activation_checkpointing: As in `run`.
+        """
+        execution = Execution(devices, activation_checkpointing)
         planned = self.resolve()
         rows = planned.table()
         shown = pd.DataFrame({"cell": rows["cell"]})
@@ -152,13 +159,15 @@ class Study:
         if len(set(rows["predictions a token"].round(9))) > 1:
             shown["predictions per step"] = rows["predictions a step"].map(formatting.quantity)
             shown["predictions per 100 tokens"] = (100 * rows["predictions a token"]).map("{:.1f}".format)
+        rows["bytes a device"] = [estimate.memory(cell.system, execution) for cell in planned.cells]
+        shown["memory per device"] = rows["bytes a device"].map(estimate.gigabytes)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         if "search runs" in rows:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [formatting.markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
         notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
-        notes[:0] = estimate.notes(planned, self.records)
+        notes[:0] = [*estimate.notes(planned, self.records), *estimate.fits(planned, execution)]
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([formatting.frame_table(shown), estimate.cost(planned), *notes]), rows)
 
@@ -191,7 +200,9 @@ class Study:
         text = "\n\n".join([formatting.markdown(power.sheet(told, self.grid)), *notes])
         return Shown(text, pd.DataFrame([prospect.to_dict() for prospect in told]))
 
-    def run(self, executor: Asked = "local", retries: int = 1) -> Summary:
+    def run(
+        self, executor: Asked = "local", retries: int = 1, devices: int = 1, activation_checkpointing: bool = False
+    ) -> Summary:
         """Trains missing runs; can be interrupted and resumed. Lists outcomes other than ``done``, does not raise them.
 
         Searches run first, then, in the same call, the runs with the chosen settings.
@@ -200,8 +211,13 @@ class Study:
             executor: ``local``: one process per run, on a core or GPU each; ``inline``: this process; ``slurm`` and
                 ``ray``: jobs on a cluster. With options a mapping: ``{"kind": "slurm", "partition": "gpu"}``.
             retries: How often to retry a run that failed or was killed.
+            devices: GPUs, or processes on a machine without them, that share each pretraining. Its id stays the same.
+            activation_checkpointing: Whether layers of pretrainings keep their input alone and are computed again in
+                the backward pass: the same numbers, less memory, a third more time.
         """
-        return execute_phases(self.resolve, self.records, executor, retries=retries, watch=display)
+        execution = Execution(devices, activation_checkpointing)
+        how = {"retries": retries, "watch": display, "execution": execution}
+        return execute_phases(self.resolve, self.records, executor, **how)
 
     def frame(self) -> pd.DataFrame:
         """Every measurement of every run, one a row, for your own analyses; ``docs/records.md`` has the columns."""

@@ -204,7 +204,7 @@ class System(Settings):
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            backbone, heads = self._networks()
+            backbone, heads = self.networks()
         training = self.training
         module = Pretrain(
             backbone, self.objectives, heads, self.optimizer, self.schedule, training.steps, training.clip_norm
@@ -219,9 +219,7 @@ class System(Settings):
         return PretrainingData(
             data=self.data,
             format=self.format,
-            prepare=functools.partial(
-                _prepare, (self.objectives,), targets_only=self.objectives.read_targets_only, cls_last=self.cls_last
-            ),
+            prepare=self.prepare,
             prepare_heldout=functools.partial(_prepare, (self.heldout_objective,), direction=self.looks),
             seed=self.data_seed(seed),
             steps=self.training.steps,
@@ -236,6 +234,12 @@ class System(Settings):
             direction=self.looks,
             reading=streams.reading(self.format, self.evaluation),
         )
+
+    @property
+    def prepare(self) -> "Prepare":
+        """The corruption of training text."""
+        only = self.objectives.read_targets_only
+        return functools.partial(_prepare, (self.objectives,), targets_only=only, cls_last=self.cls_last)
 
     @property
     def heldout_objective(self) -> Objective:
@@ -280,11 +284,12 @@ class System(Settings):
         architecture = canonical([self.model.essence(), self.objectives.essence(), vocab_size])
         if architecture not in _counted:
             with undrawn():
-                backbone, heads = self._networks()
+                backbone, heads = self.networks()
             _counted[architecture] = _parameters_by_part(backbone, heads)
         return _counted[architecture]
 
-    def _networks(self) -> tuple[BackboneModule, nn.ModuleDict]:
+    def networks(self) -> tuple[BackboneModule, nn.ModuleDict]:
+        """Backbone and heads, their weights drawn from torch's current generator."""
         vocab_size = self.data.tokenizer.vocab_size
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 

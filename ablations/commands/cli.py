@@ -78,14 +78,24 @@ Look = Annotated[
     typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
 ]
 
+Devices = Annotated[
+    int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
+]
+Checkpointing = Annotated[
+    bool,
+    typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
+]
+
 
 @app.command()
-def plan(
+def plan(  # noqa: PLR0913, a command's options
     grid: Grid,
     scale: Shown = USUAL,
     seeds: Seeds = None,
     filter: Filter = None,
     look: Look = None,
+    devices: Devices = 1,
+    activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -95,10 +105,11 @@ def plan(
     with reporting_errors():
         filters = values(filter, "--filter")
         study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
+        planned = study.plan(devices, activation_checkpointing)
         if form is Format.table:
-            show(study.about(), study.plan(), study.power())
+            show(study.about(), planned, study.power())
         else:
-            listing(study.resolve().table().to_dict("records"), form, "cell")
+            listing(planned.data.to_dict("records"), form, "cell")
 
 
 @app.command()
@@ -120,6 +131,10 @@ def run(  # noqa: PLR0913, a command's options
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
     retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
+    devices: Devices = 1,
+    strategy: Annotated[str, typer.Option(help="How devices share a run: ddp, each with all weights.")] = "ddp",
+    num_nodes: Annotated[int, typer.Option(help="Machines that share a run; there must be one.", min=1)] = 1,
+    activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -129,10 +144,12 @@ def run(  # noqa: PLR0913, a command's options
     """
     from ablations.core import notebooks
     from ablations.running import estimate
+    from ablations.running.ranks.devices import check_way
     from ablations.study import Study
     from lightning_modules.config import ConfigError, Problem
 
     with reporting_errors():
+        check_way(strategy, num_nodes)
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
         asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
@@ -150,7 +167,8 @@ def run(  # noqa: PLR0913, a command's options
             typer.echo(estimate.cost(study.resolve()))
             for note in estimate.notes(study.resolve(), study.records):
                 typer.echo(note)
-            summary = study.run(executor=asked, retries=retries)
+            how = {"devices": devices, "activation_checkpointing": activation_checkpointing}
+            summary = study.run(executor=asked, retries=retries, **how)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")

@@ -1,5 +1,6 @@
 """What executing a plan takes, in sentences."""
 
+import math
 from collections.abc import Iterable
 
 from ablations.core import formatting
@@ -8,6 +9,11 @@ from ablations.planning import cost as costing
 from ablations.planning import search_text
 from ablations.planning.plan import Plan
 from ablations.schema.run import Run
+from lightning_modules.footprint import footprint
+from lightning_modules.system import System
+from lightning_modules.training.execution import Execution
+
+_LARGE = 80e9  # bytes of the largest device that many have
 
 
 def cost(planned: Plan) -> str:
@@ -21,6 +27,31 @@ def cost(planned: Plan) -> str:
         f"{formatting.duration(planned.seconds)} ({planned.speed_source}), {planned.disk / 1e6:.0f} MB of disk."
         + search_text.to_follow(planned)
     )
+
+
+def memory(system: System, execution: Execution) -> float:
+    """The bytes that a device needs for the pretraining of a system; NaN where they cannot be told."""
+    found = footprint(system, execution)
+    return math.nan if found is None else float(found.total)
+
+
+def gigabytes(size: float) -> str:
+    """Bytes of memory, as people say them."""
+    return "not known" if math.isnan(size) else f"{formatting.quantity(size)}B"
+
+
+def fits(planned: Plan, execution: Execution) -> list[str]:
+    """Which pretrainings need more memory than a device has, and what would spare some."""
+    needed = {cell.label: memory(cell.system, execution) for cell in planned.cells}
+    large = [f"{name} ({gigabytes(size)})" for name, size in needed.items() if size > _LARGE]
+    if not large:
+        return []
+    ways = ["training.micro_batch_size", "--devices"]
+    ways += [] if execution.activation_checkpointing else ["--activation-checkpointing"]
+    return [
+        f"More than {gigabytes(_LARGE)} of memory per device: {formatting.markdown_text('; '.join(large))}. Less is "
+        f"needed with {' or '.join(ways)}."
+    ]
 
 
 def notes(planned: Plan, records: Records) -> list[str]:

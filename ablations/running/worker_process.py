@@ -4,17 +4,16 @@ Before that it imports only the standard library: other imports may take seconds
 may die meanwhile.
 """
 
-import multiprocessing
-import os
 import signal
 import sys
 import threading
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 
-from ablations.running.exit_codes import INTERRUPTED, UNFIT
+from ablations.running.exit_codes import UNFIT
+from ablations.running.signals import follow_parent
 
 _STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
 
@@ -28,7 +27,7 @@ def main(config_path: str, tell: Connection | None = None) -> None:
             `UNFIT`. Without it the error is raised.
     """
     stop = _take_over_signals()
-    _follow_launcher()
+    follow_parent()
     try:
         from ablations.running import worker
     except ImportError as error:
@@ -58,19 +57,6 @@ def _take_over_signals() -> threading.Event:
 
     threading.Thread(target=listen, name="listen for signals", daemon=True).start()
     return stop
-
-
-def _follow_launcher() -> None:
-    """Ends this process when its launcher has ended, for whatever reason."""
-    launcher = multiprocessing.parent_process()
-    if launcher is None:
-        return
-
-    def follow() -> None:
-        wait([launcher.sentinel])
-        os._exit(INTERRUPTED)
-
-    threading.Thread(target=follow, name="follow the launcher", daemon=True).start()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.backbones.clustered import ClusteredTable
@@ -15,7 +16,7 @@ from lightning_modules.backbones.settings import BY_DISTANCE, StackSettings
 from lightning_modules.batch import Direction, Encoded, Example, Tokens, Unsupported
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
-from lightning_modules.layers.carried import Carry, Past
+from lightning_modules.layers.carried import Carry, Growing, Past
 from lightning_modules.layers.chosen import states_at, states_back
 from lightning_modules.layers.distances import Distances, QueryBiases, waves
 from lightning_modules.layers.dropout import Dropout
@@ -134,7 +135,11 @@ class TransformerEncoder(BackboneModule):
             evaluation may change them: no weight depends on them.
         same_length: Whether all positions see equally far back: as far as a memory reaches, or ``memory_length``.
         clamp_length: The largest distance; 0 means none.
+        recompute: Whether training keeps only the input of each layer and computes the rest of it again in the backward
+            pass, with the same random numbers (Chen et al. 2016, "Training deep nets with sublinear memory cost").
     """
+
+    recompute: bool = False
 
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
@@ -234,13 +239,27 @@ class TransformerEncoder(BackboneModule):
             read = wanted if layer == len(self.owners) - 1 else None
             context = self._context(x[:, :length], before, asked)
             past = before.layers[layer] if isinstance(before, Past) else None
-            x = self._sub_layer(owners, "attention")(x, scene, past, context=context, read=read)
-            x = self._sub_layer(owners, "ffn")(x)
+            if self.recompute and self.training and torch.is_grad_enabled():
+                x = checkpoint(self._layer, owners, x, scene, past, context, read, use_reentrant=False)
+            else:
+                x = self._layer(owners, x, scene, past, context, read)
             layers += [x[:, :length]] if read is None else []
         last, queries = x if self.final_norm is None else self.final_norm(x), None
         if asked is not None:
             last, queries = last.split([last.shape[1] - asked.column.shape[1], asked.column.shape[1]], 1)
         return layers, last if example.read is None else states_back(last, example.read, length), queries
+
+    def _layer(
+        self,
+        owners: dict[str, int],
+        x: Float[Tensor, "b r d"],
+        scene: Scene,
+        past: Growing | None,
+        context: Float[Tensor, "b s d"] | None,
+        read: Int[Tensor, "b m"] | None,
+    ) -> Float[Tensor, "b _ d"]:
+        x = self._sub_layer(owners, "attention")(x, scene, past, context=context, read=read)
+        return self._sub_layer(owners, "ffn")(x)
 
     def _queries(self, tokens: Tokens, asked: Asked) -> Float[Tensor, "b m d"]:
         """The first states of queries: as if one word, which is learned, stood at each of their positions."""

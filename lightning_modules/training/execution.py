@@ -1,0 +1,67 @@
+"""How a training is executed: on how many devices, and what is kept for the backward pass.
+
+What a run is does not depend on it, so none of it is in an identity. A record's provenance says it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from lightning_modules.backbones import Backbone, Transformer
+from lightning_modules.backbones.stack import TransformerEncoder
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.training.settings import Training
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How trainings are executed.
+
+    Attributes:
+        devices: GPUs, or processes on a machine without them, that share the rows of each step of a pretraining
+            (distributed data parallel training: Li et al. 2020).
+        activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
+        checkpoint_seconds: Time between checkpoints of a training.
+    """
+
+    devices: int = 1
+    activation_checkpointing: bool = False
+    checkpoint_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.devices < 1:
+            raise ConfigError([Problem("devices", f"must be at least 1, not {self.devices}")])
+
+    def problems(self, model: Backbone, training: Training) -> Iterator[Problem]:
+        """What is in the way of executing a pretraining like this."""
+        batch = training.batch_size
+        rows, rest = divmod(batch, self.devices)
+        if rest:
+            fitting = ", ".join(str(count) for count in range(1, min(batch, 64) + 1) if not batch % count)
+            text = f"{self.devices} devices cannot share training.batch_size {batch} equally; {fitting} can"
+            yield Problem("devices", text)
+        elif (micro := min(training.micro_batch_size or rows, rows)) and rows % micro:
+            text = f"{self.devices} devices have {rows} rows each of training.batch_size {batch}, which is no multiple"
+            yield Problem("devices", f"{text} of training.micro_batch_size {micro}")
+        if self.activation_checkpointing and not isinstance(model, Transformer):
+            kind = model.get("kind")
+            text = f"layers of model.kind {kind} cannot be computed again; leave it out, or choose a transformer"
+            yield Problem("activation_checkpointing", text)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What differs from one device without further means, for a record."""
+        told: dict[str, Any] = {"devices": self.devices, "strategy": "ddp"} if self.devices > 1 else {}
+        return told | ({"activation_checkpointing": True} if self.activation_checkpointing else {})
+
+
+ALONE = Execution()
+
+
+def recompute_layers(module: nn.Module) -> None:
+    """Lets every stack of transformer layers in a module keep the inputs of its layers alone while it trains."""
+    for part in module.modules():
+        if isinstance(part, TransformerEncoder):
+            part.recompute = True
