@@ -200,7 +200,9 @@ class Study:
         text = "\n\n".join([formatting.markdown(power.sheet(told, self.grid)), *notes])
         return Shown(text, pd.DataFrame([prospect.to_dict() for prospect in told]))
 
-    def run(self, executor: str = "local", retries: int = 1) -> Summary:
+    def run(
+        self, executor: str = "local", retries: int = 1, devices: int = 1, activation_checkpointing: bool = False
+    ) -> Summary:
         """Trains missing runs; can be interrupted and resumed. Lists outcomes other than ``done``, does not raise them.
 
         Searches run first, then, in the same call, the runs with the chosen settings.
@@ -208,8 +210,13 @@ class Study:
         Args:
             executor: ``local``: one process per run, on a core or GPU each; ``inline``: this process.
             retries: How often to retry a run that failed or was killed.
+            devices: GPUs, or processes on a machine without them, that share each pretraining. Its id stays the same.
+            activation_checkpointing: Whether layers of pretrainings keep their input alone and are computed again in
+                the backward pass: the same numbers, less memory, a third more time.
         """
-        return execute_phases(self.resolve, self.records, executor, retries=retries, watch=display)
+        execution = Execution(devices, activation_checkpointing)
+        how = {"retries": retries, "watch": display, "execution": execution}
+        return execute_phases(self.resolve, self.records, executor, **how)
 
     def frame(self) -> pd.DataFrame:
         """Every measurement of every run, one a row, for your own analyses; ``docs/records.md`` has the columns."""

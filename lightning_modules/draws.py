@@ -84,6 +84,15 @@ def continued(seed: int, ancestors: int) -> int:
     )  # fits into 63 bits, as others
 
 
+def of_rank(seed: int, rank: int) -> int:
+    """The seed of dropout on a rank of a training: that of the training on the first, others on the others.
+
+    >>> of_rank(7, 0)
+    7
+    """
+    return int(_key(seed, "rank", rank) >> np.uint64(1)) if rank else seed
+
+
 def permutation(seed: int, purpose: str, epoch: int, size: int) -> np.ndarray:
     """The order in which ``size`` items are visited in an epoch: a function of its arguments alone."""
     return np.random.Generator(np.random.Philox(key=int(_key(seed, purpose, epoch)))).permutation(size)

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from lightning_modules import streams
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import fingerprints
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
+from lightning_modules.draws import of_rank
 from lightning_modules.measures import per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import joint_losses, layer_similarity, measures, pair_measures
@@ -22,7 +23,9 @@ from lightning_modules.probing.measure import probe
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.training import ranks
 from lightning_modules.training.checkpoint import resumable
+from lightning_modules.training.execution import ALONE, Execution, recompute_layers
 from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Interrupted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
@@ -32,13 +35,14 @@ _MOST_SEQUENCES = 1 << 16  # whose losses are kept one by one, beside a record
 
 def _course(system: System) -> Course:
     training = system.training
+    rows = training.batch_size // ranks.size()
     return Course(
         steps=training.steps,
         every=-(-training.steps // system.evaluation.points),
         tokens=system.tokens,
         measured="heldout.",
         precision=training.precision,
-        micro_batches=training.batch_size // (training.micro_batch_size or training.batch_size),
+        micro_batches=rows // min(training.micro_batch_size or rows, rows),
     )
 
 
@@ -50,11 +54,11 @@ def fit(
     start: Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-    checkpoint_seconds: float = 60.0,
+    execution: Execution = ALONE,
 ) -> Fitted:
     """Trains a system with a seed, resuming from the checkpoint in ``folder`` if there is one.
 
-    Writes the weights to ``folder`` as safetensors.
+    Writes the weights to ``folder``. Of several processes that share it (`ranks.join`) each calls it; rank 0 measures.
 
     Args:
         system: The system to train.
@@ -64,33 +68,59 @@ def fit(
             or of one that is continued.
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
-        checkpoint_seconds: Time between checkpoints.
+        execution: How it is executed; there must be as many processes as it has devices.
 
     Raises:
-        ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit.
+        ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit; when it cannot
+            be executed like this.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
     checkpoint = folder / CHECKPOINT
     module, data = system.build(seed), system.data_module(seed)
-    recorder = Recorder(_course(system), checkpoint, on_progress, stop, checkpoint_seconds)
-    if (ancestor := system.ancestor()) is not None:
-        module.load_state_dict(_initial(system, ancestor, start, module))
+    _check(system, execution)
+    recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
+    _begin(module, system, start, execution)
     lightning = trainer(recorder, folder)
-    torch.manual_seed(system.data_seed(seed))  # dropout
+    torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
         lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
-    fitted = _fitted(system, data, recorder, recorder.elapsed())
     if system.evaluation.probes:
         lightning.save_checkpoint(checkpoint)  # an end during the probes costs no training
+    if ranks.rank():
+        return Fitted()
+    fitted = _fitted(system, data, recorder, recorder.elapsed())
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
+    _finish(fitted, module, data, system, seed, stop)
+    keep_weights(module, folder)
+    return fitted
+
+
+def _begin(module: Pretrain, system: System, start: Path | None, execution: Execution) -> None:
+    if execution.activation_checkpointing:
+        recompute_layers(module)
+    if (ancestor := system.ancestor()) is not None:
+        module.load_state_dict(_initial(system, ancestor, start, module))
+
+
+def _finish(
+    fitted: Fitted, module: Pretrain, data: PretrainingData, system: System, seed: int, stop: Callable[[], bool]
+) -> None:
+    """Adds what is measured at the end."""
     _measure_once(fitted, module, data, system)
     if system.evaluation.probes:
         _probe(fitted, module, system, seed, stop)
-    keep_weights(module, folder)
-    return fitted
+
+
+def _check(system: System, execution: Execution) -> None:
+    wrong = list(execution.problems(system.model, system.training))
+    if execution.devices != ranks.size():
+        text = f"{execution.devices} devices need as many processes that share the training, and there are"
+        wrong.append(Problem("devices", f"{text} {ranks.size()}: let `ablations run` start them"))
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _initial(system: System, ancestor: System, start: Path | None, module: Pretrain) -> dict[str, Tensor]:

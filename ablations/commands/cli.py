@@ -125,6 +125,10 @@ def run(  # noqa: PLR0913, a command's options
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
     retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
+    devices: Devices = 1,
+    strategy: Annotated[str, typer.Option(help="How devices share a run: ddp, each with all weights.")] = "ddp",
+    num_nodes: Annotated[int, typer.Option(help="Machines that share a run; there must be one.", min=1)] = 1,
+    activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -133,16 +137,20 @@ def run(  # noqa: PLR0913, a command's options
     Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
     """
     from ablations.core import notebooks
-    from ablations.running import estimate
+    from ablations.running.ranks.devices import check_way
     from ablations.study import Study
-    from lightning_modules.config import ConfigError, Problem
 
     with reporting_errors():
+        check_way(strategy, num_nodes)
         filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
-        common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": executor}
-        common |= {"results_dir": results_dir}
-        if twice := [Problem("-p", f"{name} is given by {_GIVEN[name]}") for name in parameters if name in _GIVEN]:
-            raise ConfigError(twice)
+        common = {
+            "scale": scale,
+            "seeds": seeds,
+            "filters": filters or None,
+            "executor": executor,
+            "results_dir": results_dir,
+        }
+        _check_given(parameters)
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
             parameters = notebooks.checked(source, grid, common | parameters)
@@ -151,10 +159,8 @@ def run(  # noqa: PLR0913, a command's options
         axes = notebooks.axes(source, parameters) if source is not None else None
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         with aside(form):
-            typer.echo(estimate.cost(study.resolve()))
-            for note in estimate.notes(study.resolve(), study.records):
-                typer.echo(note)
-            summary = study.run(executor=executor, retries=retries)
+            _tell_cost(study)
+            summary = study.run(executor, retries, devices, activation_checkpointing)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
@@ -162,6 +168,21 @@ def run(  # noqa: PLR0913, a command's options
         _report(study, summary, form)
         if not study.resolve().is_finished:
             raise typer.Exit(1)
+
+
+def _check_given(parameters: Any) -> None:
+    from lightning_modules.config import ConfigError, Problem
+
+    if twice := [Problem("-p", f"{name} is given by {_GIVEN[name]}") for name in parameters if name in _GIVEN]:
+        raise ConfigError(twice)
+
+
+def _tell_cost(study: Any) -> None:
+    from ablations.running import estimate
+
+    typer.echo(estimate.cost(study.resolve()))
+    for note in estimate.notes(study.resolve(), study.records):
+        typer.echo(note)
 
 
 _GIVEN = {  # parameters of notebooks that the command states itself, for the training too

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ablations.core.store import Records
 from ablations.running import worker
+from ablations.schema.kinds import Watch
 from ablations.schema.record import Record
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
@@ -69,6 +70,7 @@ def weights(record: Record, records: Records, train: bool) -> Path:
             ]
         )
     try:
-        return worker.weights_of(record.run(), records, lambda progress: None, lambda: False)
+        watch = Watch(records.work_folder(record.id), None, lambda progress: None, lambda: False)
+        return worker.weights_of(record.run(), records, watch)
     except worker.NotReproducedError as error:
         raise ConfigError([str(error)]) from None

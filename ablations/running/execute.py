@@ -10,16 +10,18 @@ from ablations.planning.search_text import missing
 from ablations.running.inline import Inline
 from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
 from ablations.running.local import Local
+from ablations.running.ranks import devices
 from ablations.running.signals import ending
 from ablations.schema.kinds import KINDS
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.data import open_annotated, open_store
 from lightning_modules.probing.table import PROBES
+from lightning_modules.training.execution import ALONE, Execution
 
 __all__ = ["EXECUTORS", "Event", "Executor", "Summary", "execute", "execute_phases"]
 
 # To add an executor, write an `Executor` and list it here.
-EXECUTORS: dict[str, Callable[[], Executor]] = {"local": Local, "inline": Inline}
+EXECUTORS: dict[str, type[Executor]] = {"local": Local, "inline": Inline}
 
 
 def execute(
@@ -30,6 +32,7 @@ def execute(
     retries: int = 1,
     deadline: float | None = None,
     on_event: OnEvent = lambda event: None,
+    execution: Execution = ALONE,
 ) -> Summary:
     """Makes every pending run of a plan.
 
@@ -40,17 +43,23 @@ def execute(
         retries: Further attempts at a run that failed or was killed.
         deadline: Seconds a run may take (``local`` only); None for no limit.
         on_event: Receives what happens; `progress.display` makes one.
+        execution: How pretrainings are executed.
 
     Raises:
-        ConfigError: For an unknown executor; for a results folder that cannot be written; for a missing corpus or
-            task, with the ways to get it.
+        ConfigError: For an unknown executor; for an execution that it, this machine or a run does not allow; for a
+            results folder that cannot be written; for a missing corpus or task, with the ways to get it.
         KeyboardInterrupt: After Ctrl-C, once the active runs have written their checkpoints. Executing the plan again
             continues from there.
         SystemExit: After SIGTERM (143) or SIGHUP (129), likewise.
     """
     if executor not in EXECUTORS:
         raise ConfigError([f"there is no executor '{executor}'.{did_you_mean(executor, EXECUTORS)}"])
-    launch = Launch(plan, records, retries, deadline, on_event)
+    if execution.devices > 1 and not EXECUTORS[executor].shares:
+        able = ", ".join(name for name, kind in EXECUTORS.items() if kind.shares)
+        text = f"executor '{executor}' makes runs in one process each, which no other shares; use --executor {able}"
+        raise ConfigError([Problem("devices", text)])
+    devices.check(plan.pending, execution)
+    launch = Launch(plan, records, retries, deadline, on_event, execution)
     _check_writable(plan, records)
     with ending():
         _prepare_text(plan)
@@ -65,6 +74,7 @@ def execute_phases(
     *,
     retries: int = 1,
     watch: Callable[[Plan], AbstractContextManager[OnEvent]],
+    execution: Execution = ALONE,
 ) -> Summary:
     """Executes a plan and, as long as that completes searches, the plan that follows from them.
 
@@ -77,6 +87,7 @@ def execute_phases(
         executor: See `execute`.
         retries: See `execute`.
         watch: Makes the receiver of the events of a phase.
+        execution: See `execute`.
 
     Returns:
         All phases together. Unfinished searches are among its problems.
@@ -89,7 +100,8 @@ def execute_phases(
     plan, whole = resolve(), Summary()
     while True:
         with watch(plan) as on_event:
-            whole = whole.then(execute(plan, records, executor, retries=retries, on_event=on_event))
+            done = execute(plan, records, executor, retries=retries, on_event=on_event, execution=execution)
+        whole = whole.then(done)
         before, plan = len(plan.open), resolve()
         if whole.problems or len(plan.open) >= before:
             break

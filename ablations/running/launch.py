@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from filelock import Timeout
 
@@ -21,6 +21,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.files import is_full
 from lightning_modules.places import cache
+from lightning_modules.training.execution import ALONE, Execution
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,20 @@ class Launch:
         retries: Further attempts at a run that failed or was killed.
         deadline: Seconds after which a run is stopped as ``timeout``; None for no limit.
         on_event: Receives every event, in this thread.
+        execution: How pretrainings are executed.
     """
 
-    def __init__(self, plan: Plan, records: Records, retries: int, deadline: float | None, on_event: OnEvent) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: Records,
+        retries: int,
+        deadline: float | None,
+        on_event: OnEvent,
+        execution: Execution = ALONE,
+    ) -> None:
         self.plan, self.records, self.retries, self.deadline = plan, records, retries, deadline
-        self.on_event = on_event
+        self.on_event, self.execution = on_event, execution
         self.summary = Summary()
         self.todo: list[Run] = list(plan.pending)
         self.settled = len(plan.runs) - len(self.todo)
@@ -166,7 +176,7 @@ class Launch:
         for name in (worker.CONFIG, worker.PROGRESS, worker.LOG):
             if (folder / name).is_dir():
                 cached.vacate(folder / name)
-        return worker.Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment)
+        return worker.Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, self.execution)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:
         """Sends an event to the watcher."""
@@ -290,7 +300,13 @@ class Launch:
 
 
 class Executor(ABC):
-    """A way to make runs. All state is in the store, so an executor may die at any moment."""
+    """A way to make runs. All state is in the store, so an executor may die at any moment.
+
+    Attributes:
+        shares: Whether each run has a process of its own, which may start others that share it.
+    """
+
+    shares: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, launch: Launch) -> None:

@@ -24,6 +24,7 @@ from ablations.core.machine import cores
 from ablations.core.provenance import gpus
 from ablations.running import exit_codes, worker
 from ablations.running.launch import Executor, Launch
+from ablations.running.ranks import devices
 from ablations.running.signals import ENDING
 from ablations.running.worker_process import main
 from ablations.schema.record import Record
@@ -52,21 +53,27 @@ class _Active:
 
 
 class Local(Executor):
-    """One process per run, from a fork server; one slot per GPU, or one per processor core without a GPU."""
+    """One process per run, from a fork server; one slot per GPU, or one per processor core without a GPU.
+
+    A slot has several of them where pretrainings are shared by several devices.
+    """
+
+    shares = True
 
     def __init__(self, slots: int | None = None) -> None:
-        devices = list(gpus())
-        self.slots: list[dict[str, str]] = [{"CUDA_VISIBLE_DEVICES": device} for device in devices]
-        if not devices:
+        names = list(gpus())
+        self.slots: list[dict[str, str]] = [{"CUDA_VISIBLE_DEVICES": name} for name in names]
+        if not names:
             self.slots = [{}] * cores()
         self.slots = self.slots[:slots]
-        self.threads = max(1, cores() // len(self.slots)) if devices else 1
+        self.threads = max(1, cores() // len(self.slots)) if names else 1
         self.active: list[_Active] = []
 
     def run(self, launch: Launch) -> None:
         """See `Executor.run`. The first signal waits for checkpoints, the second kills."""
         if sys.platform == "win32":
             raise OSError("the local executor needs Linux or macOS; use `--executor inline`")
+        self.slots = devices.shared(self.slots, launch.execution.devices)
         try:
             self._run(launch)
         except (KeyboardInterrupt, SystemExit):

@@ -1,17 +1,22 @@
 """Signals that end an execution: Ctrl-C, SIGTERM of `kill` and schedulers, SIGHUP of a terminal that is closed.
 
 The first lets the active runs write their checkpoints, a second ends at once. Exit codes are 128 + the signal's number,
-as shells report them.
+as shells report them. And the end of the process that started this one.
 """
 
 import contextlib
+import multiprocessing
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from types import FrameType
 from typing import NoReturn
+
+from ablations.running.exit_codes import INTERRUPTED
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -96,3 +101,16 @@ def patient() -> Iterator[Interruption]:
         yield interruption
     finally:
         interruption.restore()
+
+
+def follow_parent() -> None:
+    """Ends this process when the one that started it has ended, for whatever reason."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def follow() -> None:
+        wait([parent.sentinel])
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=follow, name="follow the parent", daemon=True).start()

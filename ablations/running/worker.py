@@ -1,6 +1,5 @@
 """Makes one run and its record: in a process of its own (`work`), or in this one (`attempt`)."""
 
-import errno
 import json
 import math
 import os
@@ -8,7 +7,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +17,24 @@ from filelock import Timeout
 from ablations.core import provenance
 from ablations.core.store import Records, write
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED
+from ablations.running.outcomes import LOG, log_to, outcome_of
+from ablations.running.ranks import beside
 from ablations.schema.kinds import KINDS, Watch
-from ablations.schema.record import Outcome, Record
+from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_annotated, open_store
 from lightning_modules.files import is_full
-from lightning_modules.places import project
 from lightning_modules.probing.table import PROBES
 from lightning_modules.probing.table import fingerprints as probe_fingerprints
+from lightning_modules.training.execution import ALONE, Execution
 
 if TYPE_CHECKING:
     from lightning_modules.training.recorder import Fitted
 
-PROGRESS, LOG, CONFIG = "progress.json", "log.txt", "run.json"
+PROGRESS, CONFIG = "progress.json", "run.json"
 _PROGRESS_EVERY = 1.0  # seconds
-_TRACEBACK_LINES = 6
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 
 
@@ -47,6 +48,7 @@ class Job:
         work_dir: The folder for log, progress and checkpoint.
         threads: Threads of torch; None for its own choice.
         environment: Variables to set before anything else.
+        execution: How pretrainings are executed.
     """
 
     run: dict[str, Any]
@@ -54,6 +56,7 @@ class Job:
     work_dir: str
     threads: int | None = None
     environment: dict[str, str] | None = None
+    execution: Execution = ALONE
 
     def save(self) -> Path:
         """Writes the job into its work folder and returns the file."""
@@ -66,7 +69,8 @@ class Job:
     @classmethod
     def load(cls, path: str | Path) -> "Job":
         """Reads what `save` wrote."""
-        return cls(**json.loads(Path(path).read_bytes()))
+        told = json.loads(Path(path).read_bytes())
+        return cls(**told | {"execution": Execution(**told["execution"])})
 
 
 def work(config_path: str, stop: Callable[[], bool]) -> int:
@@ -81,7 +85,7 @@ def work(config_path: str, stop: Callable[[], bool]) -> int:
     """
     job = Job.load(config_path)
     os.environ.update(job.environment or {})
-    _log_to(Path(job.work_dir) / LOG)
+    log_to(Path(job.work_dir) / LOG)
     speed.settle(job.threads)
     return attempt(job, stop)
 
@@ -101,7 +105,8 @@ def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str,
     except Timeout:
         return HELD
     try:
-        return _attempt(run, records, Path(job.work_dir), stop, on_progress)
+        report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
+        return _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution))
     except OSError as error:
         if not is_full(error):
             raise
@@ -111,26 +116,20 @@ def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str,
         lock.release()
 
 
-def _attempt(
-    run: Run,
-    records: Records,
-    folder: Path,
-    stop: Callable[[], bool],
-    on_progress: Callable[[dict[str, Any]], None] | None,
-) -> int:
+def _attempt(run: Run, records: Records, watch: Watch) -> int:
     from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
         return RECORDED
-    attempts = 1 + attempts_of(earlier)
+    attempts, folder = 1 + attempts_of(earlier), watch.folder
     folder.mkdir(parents=True, exist_ok=True)
-    started, report = provenance.now(), _Reporter(folder / PROGRESS, on_progress)
+    started = provenance.now()
     _note(folder, f"run {run.id} attempt {attempts} started")
     result: dict[str, Any]
     try:
         _check_text(run)
-        fitted = _made(run, records, folder, report, stop)
+        fitted = _made(run, records, watch)
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
         result |= {"layers": fitted.layers, "examples": fitted.examples}
         if fitted.sums:
@@ -144,7 +143,7 @@ def _attempt(
         _note(folder, traceback.format_exc().rstrip())
         outcome, detail = outcome_of(error)
         result = {"outcome": outcome, "detail": detail}
-    keep(run, records, result, started, attempts)
+    keep(run, records, result, started, attempts, execution=watch.execution)
     if result["outcome"] == "done":
         (folder / CHECKPOINT).unlink(missing_ok=True)  # the weights stay; optimiser moments have no further use
     _note(folder, f"run {run.id} attempt {attempts} {result['outcome']}")
@@ -157,16 +156,22 @@ def attempts_of(earlier: Record | None) -> int:
     return counted if isinstance(counted, int) else 0
 
 
-def _made(
-    run: Run, records: Records, folder: Path, report: Callable[[Any], None], stop: Callable[[], bool]
-) -> "Fitted":
-    """Makes a run, from the weights of the parent if it has one."""
-    start = weights_of(run.parent, records, report, stop) if run.parent else None
-    return KINDS[run.kind].make(run, Watch(folder, start, report, stop))
+def _made(run: Run, records: Records, watch: Watch) -> "Fitted":
+    """Makes a run, from the weights of the parent if it has one; a pretraining may be shared by several devices."""
+    start = weights_of(run.parent, records, watch) if run.parent else None
+    watch = replace(watch, start=start)
+    is_shared = run.kind == "pretrain" and watch.execution.devices > 1
+    with beside.others(run, watch) if is_shared else nullcontext():
+        return KINDS[run.kind].make(run, watch)
 
 
-def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: Callable[[], bool]) -> Path:
+def weights_of(run: Run, records: Records, watch: Watch) -> Path:
     """The weights of a finished run; if they are missing, as in a fresh clone, or altered, the run is trained again.
+
+    Args:
+        run: The run.
+        records: Its store.
+        watch: Who watches a training, and how it is executed; the folder is the run's own.
 
     Raises:
         NotReproducedError: If the second training does not end at the loss in the record.
@@ -179,7 +184,7 @@ def weights_of(run: Run, records: Records, report: Callable[[Any], None], stop: 
         if not cached.is_sound(folder / WEIGHTS):
             cached.folder(folder)
             _note(folder, f"training run {run.id} again, because another run needs its weights")
-            fitted, record = _made(run, records, folder, report, stop), records.get(run.id)
+            fitted, record = _made(run, records, replace(watch, folder=folder)), records.get(run.id)
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
                 loss = next(name for name in KINDS[run.kind].proof(run) if name in record.metrics)
@@ -227,7 +232,15 @@ def _note(folder: Path, text: str) -> None:
         log.write(f"{provenance.now()} {text}\n")
 
 
-def keep(run: Run, records: Records, result: dict[str, Any], started: str, attempts: int, here: bool = True) -> Record:
+def keep(
+    run: Run,
+    records: Records,
+    result: dict[str, Any],
+    started: str,
+    attempts: int,
+    here: bool = True,
+    execution: Execution = ALONE,
+) -> Record:
     """Writes the record of an attempt with its provenance.
 
     Args:
@@ -237,43 +250,11 @@ def keep(run: Run, records: Records, result: dict[str, Any], started: str, attem
         started: When the attempt began.
         attempts: The number of the attempt, from 1.
         here: Whether this process made it.
+        execution: How it was executed, if it is a pretraining.
     """
     origin = provenance.describe(records.folder, started, attempts, here)
+    origin |= execution.provenance if run.kind == "pretrain" else {}
     return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **result))
-
-
-def outcome_of(error: Exception) -> tuple[Outcome, str]:
-    """The outcome of an exception, and its detail without paths of this machine.
-
-    The detail of a failure has the type and the message in its first line, then the places, the innermost first.
-    """
-    from lightning_modules.training.recorder import Diverged
-
-    if isinstance(error, Diverged):
-        return "diverged", f"loss not finite at step {error.step}"
-    if _is_out_of_memory(error):
-        return "oom", (str(error) or type(error).__name__)[:1000]
-    if isinstance(error, ConfigError):
-        return "invalid", str(error)[:1000]
-    lines = [f"{_place(f.filename)}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
-    message = f"{type(error).__name__}: {' '.join(_place(str(error)).split())}"[:1000]
-    return "failed", "\n".join([message, *lines[: -_TRACEBACK_LINES - 1 : -1]])
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    is_cpu = isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)  # torch has no class for it
-    return is_cpu or isinstance(error, (MemoryError, torch.OutOfMemoryError))
-
-
-def _place(text: str) -> str:
-    for prefix in (str(project()), *sorted(filter(None, sys.path), key=len, reverse=True), str(Path.home())):
-        if len(prefix) > 1:
-            text = text.replace(prefix + os.sep, "")
-    return text
 
 
 class _Reporter:
@@ -292,13 +273,3 @@ class _Reporter:
         os.replace(temporary, self.path)
         if self.also:
             self.also(data)
-
-
-def _log_to(path: Path) -> None:
-    """Appends all output of this process, that of C libraries included, to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with open(path, "ab", buffering=0) as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)

@@ -4,14 +4,11 @@ Before that it imports only the standard library: other imports may take seconds
 may die meanwhile.
 """
 
-import multiprocessing
-import os
 import signal
 import sys
 import threading
-from multiprocessing.connection import wait
 
-from ablations.running.exit_codes import INTERRUPTED
+from ablations.running.signals import follow_parent
 
 
 def main(config_path: str) -> None:
@@ -21,7 +18,7 @@ def main(config_path: str) -> None:
         config_path: A file from `ablations.running.worker.Job.save`.
     """
     stop = _take_over_signals()
-    _follow_launcher()
+    follow_parent()
     from ablations.running import worker
 
     sys.exit(worker.work(config_path, stop.is_set))
@@ -44,16 +41,3 @@ def _take_over_signals() -> threading.Event:
 
     threading.Thread(target=listen, name="listen for SIGTERM", daemon=True).start()
     return stop
-
-
-def _follow_launcher() -> None:
-    """Ends this process when its launcher has ended, for whatever reason."""
-    launcher = multiprocessing.parent_process()
-    if launcher is None:
-        return
-
-    def follow() -> None:
-        wait([launcher.sentinel])
-        os._exit(INTERRUPTED)
-
-    threading.Thread(target=follow, name="follow the launcher", daemon=True).start()

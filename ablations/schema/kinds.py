@@ -14,6 +14,7 @@ from lightning_modules.tasks import FineTuning, expected_work, task_named
 from lightning_modules.tasks import fingerprint as task_fingerprint
 from lightning_modules.tasks.pins import checked
 from lightning_modules.tasks.settings import OF_SOME_SHAPES
+from lightning_modules.training.execution import ALONE, Execution
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import zero_shot_named
 
@@ -62,12 +63,14 @@ class Watch:
         start: The weights of the parent; None without one.
         on_progress: Called as the run goes on.
         stop: Called again and again; True ends the run with a checkpoint.
+        execution: How pretrainings are executed.
     """
 
     folder: Path
     start: Path | None
     on_progress: Callable[[Any], None]
     stop: Callable[[], bool]
+    execution: Execution = ALONE
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Kind:
 def _pretrained(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.pretraining import fit
 
-    given = {"start": watch.start, "on_progress": watch.on_progress, "stop": watch.stop}
+    given = {"start": watch.start, "on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
     return fit(run.system, run.seed, watch.folder, **given)
 
 

@@ -19,6 +19,9 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from lightning_modules.files import write_atomically
+from lightning_modules.training import ranks
+
+_RANKS = "ranks"  # entry of a checkpoint: how many processes shared the training
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
@@ -26,6 +29,7 @@ class AtomicCheckpoints(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Writes a checkpoint; an interrupted or failed write leaves the previous one intact."""
+        checkpoint[_RANKS] = ranks.size()
         write_atomically(Path(path), lambda file: torch.save(checkpoint, file))
 
 
@@ -33,12 +37,17 @@ def resumable(path: Path, module: pl.LightningModule) -> Path | None:
     """The checkpoint to go on from; None if there is none.
 
     One that is damaged, or of another network, is renamed to ``damaged.ckpt`` with a word on standard error: the
-    training starts anew and ends in the same numbers. PyTorch alone reads altered weights without a word.
+    training starts anew and ends in the same numbers. PyTorch alone reads altered weights without a word. A
+    checkpoint of another number of devices is no use either: rows and random numbers were divided otherwise.
 
     Args:
         path: The file of the last checkpoint.
         module: What is trained, at its beginning.
     """
+    return ranks.agreed(_usable(path, module) if ranks.rank() == 0 else None)
+
+
+def _usable(path: Path, module: pl.LightningModule) -> Path | None:
     if not (path.exists() or path.is_symlink()):
         return None
     try:
@@ -68,6 +77,8 @@ def _check(path: Path, module: pl.LightningModule) -> None:
     ]
     if shapes[0] != shapes[1]:
         raise ValueError("its weights have other names or shapes")
+    if (made := held.get(_RANKS, 1)) != ranks.size():
+        raise ValueError(f"it is of {made} devices, and this training has {ranks.size()}")
     if absent := {"callbacks", "loops", "optimizer_states", "lr_schedulers"} - held.keys():
         raise ValueError(f"it lacks {', '.join(sorted(absent))}")
 
@@ -87,8 +98,9 @@ class RandomState(pl.Callback):
             "python": repr(random.getstate()),
         }
         if torch.cuda.is_available():
-            state["cuda"] = torch.cuda.get_rng_state_all()
-        return state
+            alone = ranks.size() == 1  # each of several has a device of its own
+            state["cuda"] = torch.cuda.get_rng_state_all() if alone else [torch.cuda.get_rng_state()]
+        return ranks.kept(state)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Keeps the states until training starts, because setup consumes random numbers."""
@@ -98,10 +110,13 @@ class RandomState(pl.Callback):
         """Restores the states just before the first step."""
         if self._restored is None:
             return
-        state, self._restored = self._restored, None
+        state, self._restored = ranks.own(dict(self._restored)), None
         torch.set_rng_state(state["torch"])
         kind, keys, *rest = state["numpy"]
         np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
         random.setstate(ast.literal_eval(state["python"]))
         if "cuda" in state and torch.cuda.is_available():
-            torch.cuda.set_rng_state_all(state["cuda"])
+            if ranks.size() == 1:
+                torch.cuda.set_rng_state_all(state["cuda"])
+            else:
+                torch.cuda.set_rng_state(state["cuda"][0])

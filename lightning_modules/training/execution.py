@@ -23,10 +23,12 @@ class Execution:
         devices: GPUs, or processes on a machine without them, that share the rows of each step of a pretraining
             (distributed data parallel training: Li et al. 2020).
         activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
+        checkpoint_seconds: Time between checkpoints of a training.
     """
 
     devices: int = 1
     activation_checkpointing: bool = False
+    checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         if self.devices < 1:

@@ -13,6 +13,7 @@ from lightning_modules.backbones.shapes import ADDED
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
+from lightning_modules.training import ranks
 from lightning_modules.training.carries import Carries
 from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
 from lightning_modules.training.terms import RunningLosses, share
@@ -73,8 +74,12 @@ class Pretrain(pl.LightningModule):
         return share(terms, example.counts, self)
 
     def training_loss(self) -> dict[str, float]:
-        """Mean loss of each term over the steps since the last call. It synchronises with the device."""
-        return {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in self.running.read().items()}
+        """Mean loss of each term since the last call, over all ranks, each of which calls it.
+
+        It synchronises with the device.
+        """
+        sums = {name: ranks.summed(both) for name, both in self.running.read().items()}
+        return {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in sums.items()}
 
     def on_validation_start(self) -> None:
         """Begins the held-out text anew."""
@@ -94,7 +99,7 @@ class Pretrain(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves the losses that were not read yet, and what all ranks carry from step to step."""
-        checkpoint["running"] = self.running.state()
+        checkpoint["running"] = ranks.kept(self.running.state())
         checkpoint["carried"] = self.carries.state(self._of_all_ranks)
 
     def _of_all_ranks(self, held: Tensor) -> Tensor:
@@ -107,7 +112,7 @@ class Pretrain(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` saved."""
-        self.running.restore(checkpoint["running"])
+        self.running.restore(ranks.own(checkpoint["running"]))
         self.carries.restore(checkpoint.get("carried", {}), self.global_rank)
 
     def configure_optimizers(self) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import pytorch_lightning as pl
+from pytorch_lightning.strategies import DDPStrategy
 
+from lightning_modules.training import ranks
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 
 CHECKPOINT = "last.ckpt"
@@ -20,7 +22,7 @@ class Trained(Protocol):
     """What a recorder needs of a module."""
 
     def training_loss(self) -> dict[str, float]:
-        """Mean training losses since the last call."""
+        """Mean training losses since the last call, over all ranks; each of them calls it."""
         ...
 
 
@@ -146,9 +148,9 @@ class Recorder(pl.Callback):
             self._pause(trainer)  # at a measurement step afterwards, so that the checkpoint includes it
 
     def _pause(self, trainer: pl.Trainer) -> None:
-        """Writes a checkpoint when it is due or a stop is requested."""
-        stop = self.stop()
-        if stop or time.monotonic() - self._saved > self.checkpoint_seconds:
+        """Writes a checkpoint when it is due or a stop is requested, by the clock and the word of rank 0."""
+        stop, is_due = ranks.agreed((self.stop(), time.monotonic() - self._saved > self.checkpoint_seconds))
+        if stop or is_due:
             trainer.save_checkpoint(self.checkpoint)
             self._saved = time.monotonic()
         if stop:
@@ -179,8 +181,11 @@ class Recorder(pl.Callback):
 
 
 def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
-    """The Trainer for a recorder's course; its own files go below ``folder``."""
-    course = recorder.course
+    """The Trainer for a recorder's course; its own files go below ``folder``.
+
+    As many processes as there are ranks share its steps: each has all weights, and gradients are exchanged.
+    """
+    course, shared = recorder.course, ranks.size() > 1
     return pl.Trainer(
         max_steps=course.steps,
         max_epochs=-1,
@@ -190,9 +195,10 @@ def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         callbacks=[recorder, RandomState()],
-        plugins=[AtomicCheckpoints()],
+        plugins=[AtomicCheckpoints(), *([ranks.Processes()] if shared else [])],
         accelerator="auto",
-        devices=1,
+        devices=ranks.size(),
+        strategy=DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True) if shared else "auto",
         default_root_dir=folder,
         logger=False,
         enable_checkpointing=False,

@@ -24,9 +24,9 @@ def launch(cached):
     """Starts launchers on ``results`` in the folder; their events are lines of their stdout."""
     started = []
 
-    def start(grid, executor="local"):
+    def start(grid, executor="local", devices=1):
         process = subprocess.Popen(
-            [sys.executable, str(LAUNCHER), str(grid), str(cached / "results"), executor],
+            [sys.executable, str(LAUNCHER), str(grid), str(cached / "results"), executor, str(devices)],
             env=tiny.environment(cached),
             cwd=cached,
             stdout=subprocess.PIPE,

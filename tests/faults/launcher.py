@@ -9,6 +9,7 @@ from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
+from lightning_modules.training.execution import Execution
 
 # a test run started in the background hands down ignored signals, which these tests are about
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -16,7 +17,7 @@ for number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
 torch.set_num_threads(1)  # as the processes of the local executor do
-grid, results, executor = sys.argv[1:4]
+grid, results, executor, devices = sys.argv[1:5]
 records = Records(results)
 
 
@@ -26,7 +27,8 @@ def tell(event):
 
 print("launcher", flush=True)
 try:
-    summary = execute(plan(grids.read(grid), "smoke", records=records), records, executor, on_event=tell)
+    found, execution = plan(grids.read(grid), "smoke", records=records), Execution(devices=int(devices))
+    summary = execute(found, records, executor, on_event=tell, execution=execution)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.exit(130)

@@ -4,7 +4,6 @@ A request is a line of JSON: which of `CHILDREN` to call with which arguments an
 at once, and after how many seconds to kill them. The answer is the list of their exit codes.
 """
 
-import functools
 import json
 import os
 import signal
@@ -21,11 +20,13 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.training.checkpoint import AtomicCheckpoints
+from lightning_modules.training.execution import Execution
 
 
 def launch(grid: str, results: str) -> None:
     """Executes a grid, with a checkpoint after every step."""
-    fitting.fit = functools.partial(fitting.fit, checkpoint_seconds=0.0)
+    fit = fitting.fit
+    fitting.fit = lambda *given, **named: fit(*given, **named | {"execution": Execution(checkpoint_seconds=0.0)})
     records = Records(results)
     execute(plan(grids.read(grid), "smoke", records=records), records, "inline")
 

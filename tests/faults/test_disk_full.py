@@ -19,6 +19,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.cached import CacheError
+from lightning_modules.training.execution import Execution
 from tests import finished, tiny
 from tests.faults.support import contents
 from tests.messages import naming
@@ -154,7 +155,8 @@ def test_whatever_a_run_writes_when_the_disk_is_full_it_says_where(cached, monke
     monkeypatch.setenv("ABLATIONS_CACHE", str(cached / "cache"))
     found, fit = plan(grid, "smoke", records=records), fitting.fit
     with monkeypatch.context() as patched, room_for(room):
-        patched.setattr(fitting, "fit", lambda *given, **named: fit(*given, **named, checkpoint_seconds=0.0))
+        often = {"execution": Execution(checkpoint_seconds=0.0)}
+        patched.setattr(fitting, "fit", lambda *given, **named: fit(*given, **named | often))
         try:
             said = str(execute(found, records, "inline"))
         except CacheError as error:

@@ -14,12 +14,14 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.pretraining import fit
+from lightning_modules.training.execution import Execution
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as tiny_grids
 from tests.faults.support import contents
 
 STEPS = 12
+AT_ONCE = Execution(checkpoint_seconds=0.0)
 TIMES = ("seconds",)  # what a clock says, which differs
 
 
@@ -52,12 +54,12 @@ def last_checkpoint(monkeypatch):
 def test_weights_moments_rate_generators_and_position_resume_to_the_bit(tiny, tmp_path, last_checkpoint, stop):
     """Stopped at eight random steps, dropout on, two micro-batches a step: the last checkpoints are equal."""
     system = tiny.but(**{"training.steps": STEPS, "training.micro_batch_size": 4, "model.dropout": 0.2})
-    fit(system, 0, tmp_path / "straight", checkpoint_seconds=0.0)
+    fit(system, 0, tmp_path / "straight", execution=AT_ONCE)
     asked = iter(range(1, STEPS + 1))
     with pytest.raises(Interrupted):
-        fit(system, 0, tmp_path / "resumed", stop=lambda: next(asked) == stop, checkpoint_seconds=0.0)
+        fit(system, 0, tmp_path / "resumed", stop=lambda: next(asked) == stop, execution=AT_ONCE)
     torch.manual_seed(999)
-    fit(system, 0, tmp_path / "resumed", checkpoint_seconds=0.0)
+    fit(system, 0, tmp_path / "resumed", execution=AT_ONCE)
     straight, resumed = (last_checkpoint[tmp_path / name] for name in ("straight", "resumed"))
     assert straight["global_step"] == STEPS
     assert {"optimizer_states", "lr_schedulers", "callbacks", "loops", "state_dict"} <= straight.keys()

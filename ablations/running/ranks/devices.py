@@ -1,0 +1,52 @@
+"""Which devices runs may have here, and what is refused before anything trains."""
+
+from collections.abc import Iterable, Sequence
+
+from ablations.core.machine import cores
+from ablations.core.provenance import gpus
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.training.execution import Execution
+
+
+def check(runs: Iterable[Run], execution: Execution) -> None:
+    """Checks that this machine has the devices, and that every pretraining can share them.
+
+    Raises:
+        ConfigError: With every problem, each once.
+    """
+    wrong, (count, noun) = [], _present()
+    if execution.devices > count:
+        wrong.append(Problem("devices", f"{execution.devices} are asked for, and this machine has {count} {noun}"))
+    for system in {id(run.system): run.system for run in runs if run.kind == "pretrain"}.values():
+        wrong += execution.problems(system.model, system.training)
+    if wrong:
+        raise ConfigError(dict.fromkeys(wrong))
+
+
+def check_way(strategy: str, nodes: int) -> None:
+    """Checks that trainings can be shared in this way.
+
+    Raises:
+        ConfigError: For shards of weights, and for several machines, which no executor has yet.
+    """
+    wrong = []
+    if strategy != "ddp":
+        text = f"'{strategy}' is not there: every device holds all weights (ddp). To need less memory, use"
+        wrong.append(Problem("strategy", f"{text} --activation-checkpointing or training.micro_batch_size"))
+    if nodes != 1:
+        text = f"{nodes} machines cannot share a run: the executors start processes on one machine; use --devices"
+        wrong.append(Problem("num-nodes", text))
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def shared(slots: Sequence[dict[str, str]], devices: int) -> list[dict[str, str]]:
+    """Slots of so many devices each: the GPUs of several, or several processes."""
+    groups = [slots[first : first + devices] for first in range(0, len(slots) - devices + 1, devices)]
+    return [{name: ",".join(slot[name] for slot in group) for name in group[0]} for group in groups]
+
+
+def _present() -> tuple[int, str]:
+    names = gpus()
+    return (len(names), f"GPU{'s' * (len(names) != 1)}") if names else (cores(), "processor cores and no GPU")

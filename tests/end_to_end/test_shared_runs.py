@@ -1,0 +1,59 @@
+"""Runs that two devices share, by the executor's own path: processes on the CPU stand for GPUs."""
+
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules.training.execution import Execution
+from lightning_modules.training.weights import WEIGHTS
+from tests import tiny
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the local executor needs Linux or macOS")
+TWO = Execution(devices=2)
+NEAR = 1e-4  # of a loss: sums of gradients in another order
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Executes a grid of one run without dropout, and returns its record and weights."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+
+    def make(name, execution):
+        file = tiny.grid(tmp_path, rates="[0.4]", seeds=1, steps=8)
+        parts = "dropout", "attention_dropout", "embedding_dropout"
+        still = "".join(f"  model.{part}: 0.0\n" for part in parts)
+        text = file.read_text().replace("axes:", still + "axes:").replace("rate: 0.15}", "rate: 0.4}")
+        file.write_text(text.replace("  model.num_layers: 1", "  model.num_layers: 2"))
+        records = Records(tmp_path / name)
+        found = plan(grids.read(file), "smoke", records=records)
+        execute(found, records, retries=0, execution=execution)
+        (run,) = found.runs
+        return records.get(run.id), records.work_folder(run.id)
+
+    return make
+
+
+def test_two_devices_give_the_loss_of_one(made):
+    """At the same global batch: held-out losses, the curve of training losses, and weights."""
+    one, folder = made("one", Execution())
+    alone = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    two, folder = made("two", TWO)
+    assert one.outcome == two.outcome == "done", two.detail
+    assert one.id == two.id
+    assert two.provenance["devices"] == 2
+    assert two.provenance["strategy"] == "ddp"
+    assert "devices" not in one.provenance
+    assert two.metrics["heldout.loss"] == pytest.approx(one.metrics["heldout.loss"], rel=NEAR)
+    assert two.curve.keys() == one.curve.keys()
+    for name, values in one.curve.items():
+        assert two.curve[name] == pytest.approx(values, rel=NEAR), name
+    for name, tensor in load_file(folder / WEIGHTS).items():
+        assert torch.allclose(tensor, alone[name], atol=1e-5), name
+    assert not list(folder.glob("ranks-*"))
