@@ -58,9 +58,7 @@ def fit(
 ) -> Fitted:
     """Trains a system with a seed, resuming from the checkpoint in ``folder`` if there is one.
 
-    Writes the weights to ``folder`` as safetensors. Of several processes that share the training (`ranks.join`) each
-    calls it with the same system, seed and folder. What follows the training is done by rank 0 alone: the others leave,
-    and return what is empty.
+    Writes the weights to ``folder``. Of several processes that share it (`ranks.join`) each calls it; rank 0 measures.
 
     Args:
         system: The system to train.
@@ -82,10 +80,7 @@ def fit(
     module, data = system.build(seed), system.data_module(seed)
     _check(system, execution)
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
-    if execution.activation_checkpointing:
-        recompute_layers(module)
-    if (ancestor := system.ancestor()) is not None:
-        module.load_state_dict(_initial(system, ancestor, start, module))
+    _begin(module, system, start, execution)
     lightning = trainer(recorder, folder)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
@@ -98,11 +93,34 @@ def fit(
         return Fitted()
     fitted = _fitted(system, data, recorder, recorder.elapsed())
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
+    _finish(fitted, module, data, system, seed, stop)
+    keep_weights(module, folder)
+    return fitted
+
+
+def _begin(module: Pretrain, system: System, start: Path | None, execution: Execution) -> None:
+    if execution.activation_checkpointing:
+        recompute_layers(module)
+    if (ancestor := system.ancestor()) is not None:
+        module.load_state_dict(_initial(system, ancestor, start, module))
+
+
+def _finish(
+    fitted: Fitted, module: Pretrain, data: PretrainingData, system: System, seed: int, stop: Callable[[], bool]
+) -> None:
+    """Adds what is measured at the end."""
     _measure_once(fitted, module, data, system)
     if system.evaluation.probes:
         _probe(fitted, module, system, seed, stop)
-    keep_weights(module, folder)
-    return fitted
+
+
+def _check(system: System, execution: Execution) -> None:
+    wrong = list(execution.problems(system.model, system.training))
+    if execution.devices != ranks.size():
+        text = f"{execution.devices} devices need as many processes that share the training, and there are"
+        wrong.append(Problem("devices", f"{text} {ranks.size()}: let `ablations run` start them"))
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _check(system: System, execution: Execution) -> None:

@@ -78,6 +78,10 @@ Look = Annotated[
     typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
 ]
 
+Engine = Annotated[str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: a cluster.")]
+EngineOptions = Annotated[
+    list[str] | None, typer.Option(help="name=value for slurm or ray, such as partition=gpu. Repeatable.")
+]
 Devices = Annotated[
     int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
 ]
@@ -116,12 +120,8 @@ def plan(  # noqa: PLR0913, a command's options
 def run(  # noqa: PLR0913, a command's options
     grid: Grid,
     scale: Scale,
-    executor: Annotated[
-        str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: a cluster.")
-    ] = "local",
-    executor_option: Annotated[
-        list[str] | None, typer.Option(help="name=value for slurm or ray, such as partition=gpu. Repeatable.")
-    ] = None,
+    executor: Engine = "local",
+    executor_option: EngineOptions = None,
     seeds: Seeds = None,
     filter: Filter = None,
     look: Look = None,
@@ -143,10 +143,8 @@ def run(  # noqa: PLR0913, a command's options
     Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
     """
     from ablations.core import notebooks
-    from ablations.running import estimate
     from ablations.running.ranks.devices import check_way
     from ablations.study import Study
-    from lightning_modules.config import ConfigError, Problem
 
     with reporting_errors():
         check_way(strategy, num_nodes)
@@ -154,8 +152,7 @@ def run(  # noqa: PLR0913, a command's options
         asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
         common |= {"results_dir": results_dir}
-        if twice := [Problem("-p", f"{name} is given by {_GIVEN[name]}") for name in parameters if name in _GIVEN]:
-            raise ConfigError(twice)
+        _check_given(parameters)
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
             parameters = notebooks.checked(source, grid, common | parameters)
@@ -164,11 +161,8 @@ def run(  # noqa: PLR0913, a command's options
         axes = notebooks.axes(source, parameters) if source is not None else None
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         with aside(form):
-            typer.echo(estimate.cost(study.resolve()))
-            for note in estimate.notes(study.resolve(), study.records):
-                typer.echo(note)
-            how = {"devices": devices, "activation_checkpointing": activation_checkpointing}
-            summary = study.run(executor=asked, retries=retries, **how)
+            _tell_cost(study)
+            summary = study.run(asked, retries, devices, activation_checkpointing)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
@@ -176,6 +170,21 @@ def run(  # noqa: PLR0913, a command's options
         _report(study, summary, form)
         if not study.resolve().is_finished:
             raise typer.Exit(1)
+
+
+def _check_given(parameters: Any) -> None:
+    from lightning_modules.config import ConfigError, Problem
+
+    if twice := [Problem("-p", f"{name} is given by {_GIVEN[name]}") for name in parameters if name in _GIVEN]:
+        raise ConfigError(twice)
+
+
+def _tell_cost(study: Any) -> None:
+    from ablations.running import estimate
+
+    typer.echo(estimate.cost(study.resolve()))
+    for note in estimate.notes(study.resolve(), study.records):
+        typer.echo(note)
 
 
 _GIVEN = {  # parameters of notebooks that the command states itself, for the training too

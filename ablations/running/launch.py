@@ -224,7 +224,9 @@ class Launch:
         for name in (worker.CONFIG, worker.PROGRESS, worker.LOG):
             if (folder / name).is_dir():
                 cached.vacate(folder / name)
-        return worker.Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, self.execution)
+        return worker.Job(
+            run.to_dict(), str(self.records.folder), str(folder), threads, environment, execution=self.execution
+        )
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:
         """Sends an event to the watcher."""
