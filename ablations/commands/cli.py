@@ -78,9 +78,14 @@ Look = Annotated[
     typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
 ]
 
-Engine = Annotated[str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: a cluster.")]
-EngineOptions = Annotated[
+Engine = Annotated[
+    str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: jobs on a cluster.")
+]
+EngineOption = Annotated[
     list[str] | None, typer.Option(help="name=value for slurm or ray, such as partition=gpu. Repeatable.")
+]
+Parameter = Annotated[
+    list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
 ]
 Devices = Annotated[
     int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
@@ -121,13 +126,11 @@ def run(  # noqa: PLR0913, a command's options
     grid: Grid,
     scale: Scale,
     executor: Engine = "local",
-    executor_option: EngineOptions = None,
+    executor_option: EngineOption = None,
     seeds: Seeds = None,
     filter: Filter = None,
     look: Look = None,
-    parameter: Annotated[
-        list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
-    ] = None,
+    parameter: Parameter = None,
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
     retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
