@@ -34,10 +34,18 @@ from ablations.commands.terminal import (
     USUAL,
     WRONG,
     As,
+    Checkpointing,
+    Devices,
+    Engine,
+    EngineOption,
     Filter,
     Format,
     Grid,
+    Look,
+    Parameter,
     Results,
+    Scale,
+    Seeds,
     Shown,
     aside,
     complain,
@@ -67,33 +75,6 @@ def options(
     ] = False,
 ) -> None:
     """Ablations of pretrained language models: grids, runs, records, tables, verdicts."""
-
-
-Scale = Annotated[
-    str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
-]
-Seeds = Annotated[int | None, typer.Option(help="Number of seeds; by default the scale's.")]
-Look = Annotated[
-    int | None,
-    typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
-]
-
-Engine = Annotated[
-    str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: jobs on a cluster.")
-]
-EngineOption = Annotated[
-    list[str] | None, typer.Option(help="name=value for slurm or ray, such as partition=gpu. Repeatable.")
-]
-Parameter = Annotated[
-    list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
-]
-Devices = Annotated[
-    int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
-]
-Checkpointing = Annotated[
-    bool,
-    typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
-]
 
 
 @app.command()

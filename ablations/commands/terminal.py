@@ -47,6 +47,30 @@ Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) 
 Filter = Annotated[
     list[str] | None, typer.Option("--filter", help="knob=value: only cells of a grid with this value. Repeatable.")
 ]
+Scale = Annotated[
+    str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
+]
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds; by default the scale's.")]
+Look = Annotated[
+    int | None,
+    typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
+]
+Engine = Annotated[
+    str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: jobs on a cluster.")
+]
+EngineOption = Annotated[
+    list[str] | None, typer.Option(help="name=value for slurm or ray, such as partition=gpu. Repeatable.")
+]
+Parameter = Annotated[
+    list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
+]
+Devices = Annotated[
+    int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
+]
+Checkpointing = Annotated[
+    bool,
+    typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
+]
 Train = Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")]
 
 
