@@ -123,15 +123,6 @@ def _check(system: System, execution: Execution) -> None:
         raise ConfigError(wrong)
 
 
-def _check(system: System, execution: Execution) -> None:
-    wrong = list(execution.problems(system.model, system.training))
-    if execution.devices != ranks.size():
-        text = f"{execution.devices} devices need as many processes that share the training, and there are"
-        wrong.append(Problem("devices", f"{text} {ranks.size()}: let `ablations run` start them"))
-    if wrong:
-        raise ConfigError(wrong)
-
-
 def _initial(system: System, ancestor: System, start: Path | None, module: Pretrain) -> dict[str, Tensor]:
     """The weights of a new module at step 0, from those of its ancestor."""
     knob = "start" if system.training.start else "warm_start"

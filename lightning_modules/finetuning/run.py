@@ -157,7 +157,9 @@ class FinetuningRun:
                 width = backbone.hidden_size
             head = task_named(self.task).shape.head(width, self.reading)
             if new := LAYOUTS[settings.layout].new:
-                encoder.embeddings.word = ExtendedTable(encoder.embeddings.word, new)
+                table = encoder.embeddings.word
+                assert isinstance(table, nn.Embedding)  # `tasks.fitting` refuses such a layout for clusters of words
+                encoder.embeddings.word = ExtendedTable(table, new)
         if self.weights is not None:
             weights = load_weights(self.weights)
             encoder.load_state_dict(self._transferred(_below(weights, _BACKBONE), encoder))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.plugins.environments import LightningEnvironment  # pyright: ignore[reportPrivateImportUsage]
 from torch import Tensor
 
 _Value = TypeVar("_Value")
@@ -27,8 +27,8 @@ def join(rank: int, size: int, meeting: Path) -> None:
     on_device = torch.cuda.is_available()
     if on_device:
         torch.cuda.set_device(rank)
-    store = dist.FileStore(str(meeting), size)
-    dist.init_process_group("nccl" if on_device else "gloo", store=store, rank=rank, world_size=size)
+    backend, place = "nccl" if on_device else "gloo", meeting.absolute().as_uri()
+    dist.init_process_group(backend, init_method=place, rank=rank, world_size=size)
     if on_device:
         _host.append(dist.new_group(backend="gloo"))
 
