@@ -132,11 +132,10 @@ def run(  # noqa: PLR0913, a command's options
 
     with reporting_errors():
         check_way(strategy, num_nodes)
-        filters, parameters = values(filter, "--filter"), values(parameter, "--parameter")
+        filters, parameters = values(filter, "--filter"), _not_given(values(parameter, "--parameter"))
         asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
         common |= {"results_dir": results_dir}
-        _check_given(parameters)
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
             parameters = notebooks.checked(source, grid, common | parameters)
@@ -156,11 +155,12 @@ def run(  # noqa: PLR0913, a command's options
             raise typer.Exit(1)
 
 
-def _check_given(parameters: Any) -> None:
+def _not_given(parameters: dict[str, Any]) -> dict[str, Any]:
     from lightning_modules.config import ConfigError, Problem
 
     if twice := [Problem("-p", f"{name} is given by {_GIVEN[name]}") for name in parameters if name in _GIVEN]:
         raise ConfigError(twice)
+    return parameters
 
 
 def _tell_cost(study: Any) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 
+from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.data.text.tokenizer import SPECIALS
@@ -37,7 +38,7 @@ class WordVectors:
     @classmethod
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
         """The words of a pretrained model: pieces that start a word, or end one, and contain only letters."""
-        if module.backbone.clusters:
+        if isinstance(module.backbone.get_submodule("embeddings.word"), ClusteredTable):
             raise ConfigError(["words as vectors need one word table; model.embedding_divisor makes several"])
         vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
         marked = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word

@@ -100,7 +100,7 @@ def _linked(own: Path, path: Path) -> bool:
     try:
         os.link(own, path)
     except FileExistsError:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # gone meanwhile, or a link to nothing or to itself
             return os.path.samefile(own, path)  # a file server may do it and lose its answer
         return False
     except OSError as error:

@@ -196,9 +196,9 @@ def test_losses_by_document_are_clusters(tmp_path):
             by_sequence = (mean + hard * (1 + 0.1 * (mean > 4.2)) + draws.normal(0, 0.05, 100)).astype(np.float16)
             counts = np.full(100, 10)
             nats = (by_sequence.astype(float) * 10).astype(np.float16)
-            store.put(make_record(run, float(nats.astype(float).sum() / 1000), config=run.to_dict()))
             losses_ = {"loss": {"nats": pack(nats), "counts": pack(counts)}}
             store.put_sums(run.id, {"text": "t", "documents": pack(documents), "losses": losses_})
+            store.put(make_record(run, float(nats.astype(float).sum() / 1000), config=run.to_dict()))
     grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
     (found,) = judging.verdicts(Measurements(grid, cells, store.snapshot()))
     by_document = 0.1 * np.array([hard[5 * n] for n in range(20)])

@@ -120,7 +120,7 @@ def test_a_length_curriculum_starts_anew_at_its_second_phase(store):
 
 
 def test_a_text_shorter_than_a_step_is_refused(store):
-    with pytest.raises(ConfigError, match=naming("105 tokens", "129", "training.batch_size 16", "sequence_length 8")):
+    with pytest.raises(ConfigError, match=naming("112 tokens", "129", "training.batch_size 16", "sequence_length 8")):
         Batches(stream(store), Portions(0, 16, 2), predict)
     assert len(Batches(stream(store), Portions(0, 13, 2), predict)) == 2, "112 tokens are 13 rows of 8"
 

@@ -298,7 +298,10 @@ metrics: [{name: heldout.loss, better: lower}]
 
 @pytest.mark.slow
 def test_the_work_of_a_plan_grows_with_its_cells_and_no_faster(tmp_path):
-    """Calls are counted, not seconds: 1,100 or so a cell are four seconds for ten thousand cells."""
+    """Calls are counted, not seconds: 1,100 or so a cell are four seconds for ten thousand cells.
+
+    Tests also check types, which doubles them.
+    """
     calls = {}
     for rates in (1, 2, 4, 8):  # the first alone pays for what is done once a process
         (tmp_path / "big.yaml").write_text(
@@ -310,7 +313,7 @@ def test_the_work_of_a_plan_grows_with_its_cells_and_no_faster(tmp_path):
         assert len(found.cells) == len(found.runs) == 500 * rates
         calls[rates] = pstats.Stats(profile).total_calls
     a_cell = (calls[8] - calls[4]) / 2000
-    assert a_cell < 1600
+    assert a_cell < 2300
     assert a_cell < 1.1 * (calls[4] - calls[2]) / 1000
 
 
