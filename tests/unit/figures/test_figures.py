@@ -204,7 +204,12 @@ def test_two_metrics_are_two_panels_over_the_same_names():
         seeds = [y for line in axes.lines if line.get_marker() == "o" for y in line.get_ydata()]
         assert len(seeds) == 5 * cell_count
     assert pairs.get_legend() is None
-    assert any("majority" in text for text in texts(figure))
+    named = {text.replace("\n", " ") for text in texts(figure)}
+    assert {"majority class", "TF-IDF + logistic regression"} <= named
+    assert "TF-IDF + logistic regression, shared words" not in named
+    beside = [note.xy[0] for axes in (pairs, rte) for note in axes.texts if note.get_ha() == "left"]
+    assert len(beside) >= 2
+    assert min(beside) > 1, "names of simple methods stand outside the panel, over no point"
     assert [axes.get_title(loc="left") for axes in published] == ["SOP acc (%)", "MNLI-m (%)"]
     assert list(published[0].lines[0].get_xdata()) == [1, 2, 3]
     assert list(published[0].lines[0].get_ydata()) == [53.3, 52.0, 86.5]

@@ -76,6 +76,13 @@ def test_a_page_on_the_plateau_says_so():
     assert "No run is better" not in _lead(grid, cells, one_above)
 
 
+def test_models_of_pairs_are_not_told_of_the_plateau_of_running_text():
+    grid, cells, records = make_objectives()
+    for record in records.values():
+        record.metrics["heldout.plateau"] = 1.0
+    assert "No run is better than the bigram baseline." not in _lead(grid, cells, records)
+
+
 def test_nothing_to_compare_is_no_answer():
     grid, cells, _ = make_study(claims=[])
     assert _lead(grid, cells, {}) == ""
