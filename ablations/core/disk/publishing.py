@@ -4,12 +4,15 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lightning_modules.files import is_full, write_atomically
 
 _TRIES = 100  # others may take away what was prepared; each try makes it anew
+_PATIENCE = 5.0  # seconds for another writer in the same folder, who may be stopped
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
 
 
@@ -35,9 +38,10 @@ def write(path: Path, content: bytes) -> None:
 def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
     """Creates a file, whole and on the disk, unless one is there that stands: of several writers exactly one wins.
 
-    No lock is needed for that: the content is written under a name of this call's own and then linked to its place,
-    which fails where there is a file. What is there and does not stand is moved aside first, looked at once more, and
-    put back if it has become one that does. On a file system without hard links the caller's lock alone protects.
+    The caller's lock is not needed for that: the content is written under a name of this call's own and then linked to
+    its place, which fails where there is a file. What is there and does not stand is moved aside first, looked at once
+    more, and put back if it has become one that does; while it is away a third writer may find the place free, so
+    writers of a folder take turns (`_turn`). On a file system without hard links the two locks alone protect.
 
     Args:
         path: The file.
@@ -52,13 +56,39 @@ def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path, stands)
-        for _ in range(_TRIES):
-            if (created := _attempt(path, content, stands)) is not None:
-                return created
+        with _turn(path.parent):
+            _sweep(path, stands)
+            for _ in range(_TRIES):
+                if (created := _attempt(path, content, stands)) is not None:
+                    return created
     except OSError as error:
         raise unwritten(error, path, f"{len(content):,} bytes") from error
     raise StoreError(errno.EBUSY, "other processes replace it all the time; end them and try again", str(path))
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Lets the writers of a folder go one after the other, by a lock of the folder itself, which leaves no file.
+
+    Where folders cannot be locked, and behind a writer that is stopped, it goes on without.
+    """
+    import fcntl  # not on Windows, where records are only read
+
+    place, until = os.open(folder, os.O_RDONLY), time.monotonic() + _PATIENCE
+    try:
+        while True:
+            try:
+                fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.005)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(place)
 
 
 def unwritten(error: OSError, path: Path, what: str) -> StoreError:
