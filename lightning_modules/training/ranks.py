@@ -91,7 +91,11 @@ def _group() -> Any:
 
 
 class Processes(LightningEnvironment):
-    """Tells Lightning that the processes are there, whatever scheduler or variables it would believe in."""
+    """Tells Lightning that the processes are there, whatever scheduler or variables it would believe in.
+
+    Within a job of Slurm it would otherwise count Slurm's tasks as ranks and ask on SIGUSR1 for the job to be queued
+    again; that is the executor's affair.
+    """
 
     @property
     def creates_processes_externally(self) -> bool:

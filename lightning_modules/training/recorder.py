@@ -195,7 +195,7 @@ def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         callbacks=[recorder, RandomState()],
-        plugins=[AtomicCheckpoints(), *([ranks.Processes()] if shared else [])],
+        plugins=[AtomicCheckpoints(), ranks.Processes()],
         accelerator="auto",
         devices=ranks.size(),
         strategy=DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True) if shared else "auto",

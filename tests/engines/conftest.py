@@ -41,6 +41,25 @@ def planned(grid: Path, records: Records) -> Plan:
     return plan(grids.read(grid), "smoke", records=records)
 
 
+def in_the_middle(act):
+    """An ``on_event`` that acts once, when both runs have begun."""
+    begun, acted = set(), []
+
+    def tell(event):
+        if event.kind == "progress":
+            begun.add(event.run_id)
+        if len(begun) == 2 and not acted:
+            acted.append(True)
+            act()
+
+    return tell
+
+
+def interrupt():
+    """What Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
 def records(tmp_path, monkeypatch) -> Records:
     """A store with a cache of its own."""

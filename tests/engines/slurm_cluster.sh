@@ -9,6 +9,8 @@
 # A job of partition `low` is told to write its checkpoint and queued again when one of `high` needs its cores:
 #   ablations run masking_ratio --scale smoke --executor slurm --executor-option partition=low &
 #   sbatch --partition=high --exclusive --wrap 'sleep 60'
+#
+# While it runs, `make test-engines` does that too (test_slurm.py).
 set -eu
 
 STATE=/var/lib/ablations-slurm
@@ -48,13 +50,15 @@ JobRequeue=1
 KillWait=60
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-PreemptParameters=send_user_signal
+SlurmctldParameters=preempt_send_user_signal
 NodeName=$NODE CPUs=$(nproc) State=UNKNOWN
 PartitionName=low Nodes=$NODE Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
 PartitionName=high Nodes=$NODE Default=NO MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 SLURM
-    # of newer versions, which otherwise look for cgroups
-    echo 'CgroupPlugin=disabled' > /etc/slurm/cgroup.conf
+    case "$(slurmd -V | cut -d' ' -f2)" in
+    2[0-2].* | 23.02*) echo "# found by itself" > /etc/slurm/cgroup.conf ;;
+    *) echo 'CgroupPlugin=disabled' > /etc/slurm/cgroup.conf ;;
+    esac
 }
 
 start() {
@@ -85,5 +89,5 @@ stop() {
 
 case "${1:-}" in
 install | start | stop) "$1" ;;
-*) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

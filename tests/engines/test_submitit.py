@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from ablations.running.execute import execute
-from tests.engines.conftest import planned
+from tests.engines.conftest import in_the_middle, interrupt, planned
 from tests.faults.support import attempts, contents, gone
 
 pytest.importorskip("submitit")
@@ -19,24 +19,6 @@ def jobs() -> list[psutil.Process]:
     below = psutil.Process(os.getpid()).children(recursive=True)
     found = [process for process in below if "submitit.core._submit" in " ".join(process.cmdline())]
     return found + [process for job in found for process in job.children(recursive=True)]
-
-
-def in_the_middle(act):
-    """An ``on_event`` that acts once every run has begun."""
-    begun, acted = set(), []
-
-    def tell(event):
-        if event.kind == "progress":
-            begun.add(event.run_id)
-        if len(begun) == 2 and not acted:
-            acted.append(True)
-            act()
-
-    return tell
-
-
-def interrupt():
-    raise KeyboardInterrupt
 
 
 def warn():

@@ -31,7 +31,8 @@ _SHORTEST = 30  # minutes; submitit takes a pre-emption in the last ten minutes 
 _LARGEST_ARRAY = 1000  # Slurm's MaxArraySize is 1001 unless a cluster sets another
 _LISTING = 10.0  # seconds between looks at the queue
 _LATE = 60.0  # seconds that a file server may take to show a result whose job has left the queue
-_NOT_ITS_FAULT = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REQUEUED")  # states of Slurm
+_WITHOUT_RESULT = ("CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "FAILED")  # states of Slurm
+_NOT_ITS_FAULT = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REQUEUED")
 _TAIL = 2000  # characters of a job's output that go to the run's log
 
 
@@ -161,7 +162,7 @@ class Slurm(Pool):
             self._missed.pop(submitted.job_id, None)
             return True
         first = self._missed.setdefault(submitted.job_id, time.monotonic())
-        return time.monotonic() - first < _LATE
+        return time.monotonic() - first < _LATE and self._state(submitted) not in _WITHOUT_RESULT
 
     def _list(self) -> None:
         """Lists the queue; None while the controller does not answer, when no job is missed."""
