@@ -2,11 +2,14 @@
 
 For held-out losses it is the plateau: no better than the bigram baseline. For tasks and questions about pairs it is the
 best constant answer, the majority class or the mean label: a side whose interval reaches down to it is at the floor.
+
+A positive control is a cell that must be above it: where even the model trained on a question has not learned it, a
+model at chance, or behind a simple method, says nothing of what it was trained on.
 """
 
 from collections.abc import Sequence
 
-from ablations.claims.contrasts import Sides
+from ablations.claims.contrasts import Sides, collect
 from ablations.claims.outcomes import Reason
 from ablations.claims.relations import Floored
 from ablations.core.statistics import LEVEL
@@ -19,7 +22,7 @@ from lightning_modules.tasks import TASKS
 def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[Reason, ...]:
     """For each side `Reason.PLATEAU`, `Reason.FLOOR`, or `Reason.NONE` where it is above.
 
-    A claim against a simple method is about the floor itself, and has none.
+    A claim against a simple method compares with a floor or more, and has none: its positive control stands for it.
     """
     if claim.against or not sides.cells:
         return (Reason.NONE,) * len(sides.cells)
@@ -44,6 +47,24 @@ def _of_scores(table: Measurements, constant: str, sides: Sides, place: int) -> 
     interval = sides.sample.linear(weights).interval(LEVEL)
     low = interval.mean if interval.low is None else interval.low
     return Reason.FLOOR if low is None or low <= max(bars) else Reason.NONE
+
+
+def unlearned(table: Measurements, claim: Claim) -> str:
+    """What the positive control of a claim has not learned, in words; empty if it has, or there is none."""
+    if claim.positive_control is None:
+        return ""
+    metric = claim.positive_control.metric or claim.metric
+    constant = constant_answer(metric)
+    asked = {"metric": metric, "a": claim.positive_control.at, "b": {}, "sides": (), "relation": ">"}
+    sides = collect(table, claim.model_copy(update=asked | {"against": constant}))
+    if not sides.n:
+        return f"the positive control, {sides.names[0]}, has no result"
+    low = sides.sample.linear([1.0]).interval(LEVEL).low
+    if (constant and low is not None and low > 0) or (not constant and not any(sides.plateau)):
+        return ""
+    labels = {metric.name: metric.label for metric in table.grid.metrics}
+    bar = "the best constant answer" if constant else "the bigram baseline"
+    return f"the positive control, {sides.names[0]}, is no better than {bar} in {labels.get(metric) or metric}"
 
 
 def floored(found: Sequence[Reason], pairs: Sequence[tuple[int, int]]) -> Floored:

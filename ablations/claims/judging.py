@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ablations.claims.contrasts import Sides, collect, computing
-from ablations.claims.floors import floored, floors
+from ablations.claims.floors import floored, floors, unlearned
 from ablations.claims.margins import margin
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason, Size
 from ablations.claims.rates import differs_at_common
@@ -62,6 +62,7 @@ class _Case:
     reason: Reason
     why: str
     floors: tuple[Reason, ...] = ()
+    unlearned: str = ""  # by the positive control: no outcome stands, and the test still counts in the correction
 
     @property
     def relation(self) -> Better:
@@ -179,7 +180,7 @@ class _Judged:
     @property
     def outcome(self) -> str:
         case = self.case
-        return NOT_RESOLVED if case.reason else case.relation.decide(self.adjusted, case.ways)
+        return NOT_RESOLVED if case.reason or case.unlearned else case.relation.decide(self.adjusted, case.ways)
 
     @property
     def reason(self) -> Reason:
@@ -187,6 +188,8 @@ class _Judged:
         case = self.case
         if case.reason or self.outcome != NOT_RESOLVED:
             return case.reason
+        if case.unlearned:
+            return Reason.FLOOR
         marked = next((reason for reason in case.floors if reason), Reason.NONE)
         blocked = case.relation.asks_size(case.claim) and case.floored != "none"
         return marked if marked and (blocked or case.floored == "both") else Reason.POWER
@@ -206,7 +209,7 @@ class _Judged:
             direction=relation.direction(adjusted),
             size=Size.ASTRIDE if is_floored else size,
             reason=self.reason,
-            remarks="; ".join(filter(None, (case.why, *sides.notes, *self._marks()))),
+            remarks="; ".join(filter(None, (case.why, case.unlearned, *sides.notes, *self._marks()))),
             sides=sides.names,
             metric=metric,
             unit=unit,
@@ -306,7 +309,7 @@ def _case(claim: Claim, measured: Measurements) -> _Case:
         reason, why = _with_estimate(claim, sides, estimates)
     if not reason and (rate := differs_at_common(claim, sides, estimates, measured)):
         reason, why = Reason.RATE, rate
-    return _Case(claim, sides, estimates, reason, why, floors(measured, claim, sides))
+    return _Case(claim, sides, estimates, reason, why, floors(measured, claim, sides), unlearned(measured, claim))
 
 
 def _without_estimate(claim: Claim, sides: Sides) -> tuple[Reason, str]:

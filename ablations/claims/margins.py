@@ -1,7 +1,8 @@
-"""The margin of a claim: the largest difference that still counts as equal, fixed before any run.
+"""What the size of a difference is held against, fixed before any run.
 
-A claim's own margin counts first; then the effect that its paper printed, where that transfers to our metric; then the
-rule of thumb of the metric's unit.
+For a claim of equality, of a little or of much it is the margin, the largest difference that still counts as equal: the
+claim's own, or the rule of thumb of the metric's unit. A claim that one side is better asks for a direction alone. Its
+size is held against the effect that the paper printed, where that transfers to our metric: found as large, or smaller.
 """
 
 import math
@@ -14,11 +15,12 @@ from lightning_modules.tasks import TASKS
 
 SIZED = (">", "~", "interaction")  # relations that take a margin: differences in the metric's own unit
 RULES_OF_THUMB = {"nats": 0.02, "share": 0.015, "correlation": 0.015, "mean score": 0.015}  # unit -> margin
+PUBLISHED = "the published effect"
 _PERCENT = 100.0
 
 
 def margin(claim: Claim) -> float | None:
-    """The margin of a claim, in the unit of its metric; None if it has none, such as an ordering or a distance."""
+    """The margin of a claim or the published effect, in the unit of its metric; None for an ordering or a distance."""
     return _margin(claim)[0]
 
 
@@ -34,7 +36,7 @@ def _margin(claim: Claim) -> tuple[float | None, str]:
         return claim.margin, "fixed in the grid"
     effect = abs(published_effect(claim) or 0.0) if claim.relation == ">" and not claim.size else 0.0
     if effect:
-        return effect, "the published effect"
+        return effect, PUBLISHED
     rule = RULES_OF_THUMB.get(unit(claim.metric))
     return rule, "rule of thumb" if rule else ""
 

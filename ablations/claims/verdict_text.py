@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+from ablations.claims.margins import PUBLISHED, source
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Size
 from ablations.claims.verdict import Verdict
 from ablations.core.formatting import difference_text, fixed, places, range_text, split_unit
@@ -69,12 +70,20 @@ def direction_text(verdict: Verdict) -> str:
 
 
 def size_text(verdict: Verdict) -> str:
-    """``beyond 0.02 nats``: the size against the margin; empty without one."""
+    """``beyond 0.02 nats``, ``inside published 0.3``: the size against the margin or the published effect; or empty."""
     bound = verdict.claim.ratio if verdict.claim.relation == "ratio" else verdict.margin
     if not verdict.size or bound is None:
         return ""
     unit = "" if verdict.claim.relation == "ratio" else verdict.unit
-    return f"{verdict.size} {bound:.3g} {unit}".strip()
+    of = "published " if source(verdict.claim) == PUBLISHED else ""
+    return f"{verdict.size} {of}{bound:.3g} {unit}".strip()
+
+
+def _equal(verdict: Verdict, effect: float, by: str, unit: str) -> str:
+    if verdict.outcome != REPLICATES:
+        return _better(verdict, effect, by, unit)
+    pair = f"{verdict.a} and {verdict.b} are equal in {verdict.metric} within {verdict.margin:.3g}{unit}"
+    return f"{pair}: they differ by {by}"
 
 
 def _better(verdict: Verdict, effect: float, by: str, unit: str) -> str:
@@ -91,8 +100,12 @@ def _differ(verdict: Verdict, effect: float, by: str) -> str:
 
 def _size(verdict: Verdict, unit: str) -> str:
     """What the interval says of the size; of a ratio its own sentence does."""
-    if verdict.margin is None or not verdict.size:
+    is_said = verdict.claim.relation == "~" and verdict.outcome == REPLICATES  # by `_equal`
+    if verdict.margin is None or not verdict.size or is_said:
         return ""
+    if source(verdict.claim) == PUBLISHED:
+        against = {Size.INSIDE: "smaller than", Size.BEYOND: "larger than"}.get(verdict.size, "not told from")
+        return f", {against} the published effect of {verdict.margin:.3g}{unit}"
     side = {Size.INSIDE: "inside", Size.BEYOND: "beyond"}.get(verdict.size, "neither inside nor beyond")
     return f", {side} the margin of {verdict.margin:.3g}{unit}"
 
@@ -133,7 +146,7 @@ def _spread(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 
 _TEXTS = {
     ">": _better,
-    "~": _better,
+    "~": _equal,
     "ratio": _ratio,
     "ordering": _ordering,
     "trend": _trend,

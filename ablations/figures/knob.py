@@ -205,19 +205,20 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _
     named = {known.name: known for known in measured.grid.metrics}.get(metric)
     label = (named.label or named.name) if named else metric
     axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
-    scores = {method: reference(measured, cells, name) for method, name in references(metric).items()}
+    found = {method: reference(measured, cells, name) for method, name in references(metric).items()}
+    scores = {method: known[0] for method, known in found.items() if known and known[0] == known[1]}
     _levels(axes, scores, reach=0.6 if metric.endswith("loss") else 5.0)
     axes.yaxis.set_major_locator(MaxNLocator(6))
 
 
-def _levels(axes: Axes, scores: dict[str, float | None], reach: float) -> None:
+def _levels(axes: Axes, scores: dict[str, float], reach: float) -> None:
     """Draws the scores of simple methods within ``reach`` heights of the data, named beside the panel.
 
-    Lines closer than a line of text share one name, so that no name lies over a point.
+    Only those on which all cells agree. Lines closer than a line of text share one name: no name lies over a point.
     """
     bottom, top = axes.get_ylim()
     room = top - bottom
-    known = sorted((value, method) for method, value in scores.items() if value is not None)
+    known = sorted((value, method) for method, value in scores.items())
     known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
     if not known:
         return

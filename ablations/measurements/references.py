@@ -43,10 +43,13 @@ def references(metric: str) -> dict[str, str]:
     return {method: f"{metric}.{name}" for name, method in methods.items()}
 
 
-def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> float | None:
-    """The score of a simple method; None unless all runs of the cells agree on it."""
-    values = {round(row.value, 6) for cell in cells for row in measured.of(cell, name).values()}
-    return values.pop() if len(values) == 1 else None
+def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> tuple[float, float] | None:
+    """The lowest and the highest score of a simple method over the runs of cells; None without any.
+
+    They differ where cells are asked about different text.
+    """
+    values = [round(row.value, 6) for cell in cells for row in measured.of(cell, name).values()]
+    return (min(values), max(values)) if values else None
 
 
 def reference_losses(measured: Measurements, cells: Sequence[Cell], metric: str = HELDOUT[0]) -> dict[str, float]:

@@ -118,8 +118,8 @@ def _measured(
     measured: Measurements, cell: Cell, baseline: Cell | None, metric: str, difference: Difference
 ) -> Measured:
     rows = measured.of(cell, metric)
-    is_compared = baseline is not None and one_text([cell, baseline], metric)
-    compared, contrast = difference(cell, baseline) if is_compared and baseline else (None, None)
+    both = baseline is not None and rows and measured.of(baseline, metric) and one_text([cell, baseline], metric)
+    compared, contrast = difference(cell, baseline) if both and baseline else (None, None)
     return Measured(
         interval=mean_interval([row.value for row in rows.values()]),
         runs=tuple(row.run for row in rows.values()),

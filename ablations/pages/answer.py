@@ -24,8 +24,9 @@ _MOST = 3  # decided claims in the answer; all are under Verdicts
 
 def lead(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
     """The answer as a line and a short list of Markdown; empty without claims and without two cells to compare."""
-    items = [_decided(verdict) for verdict in verdicts if verdict.outcome in _WORDS][:_MOST]
-    for metric in planned_metrics(measured.grid, measured.cells)[:1]:
+    decided = sorted((verdict for verdict in verdicts if verdict.outcome in _WORDS), key=_is_control)
+    items = [_decided(verdict) for verdict in decided[:_MOST]]
+    for metric in _shown(measured):
         items += _comparison(measured, metric)
     told = f"of {_claims(len(verdicts))}, {judging.tally(verdicts)}." if verdicts else "no claims are tested here."
     listed = "\n".join(f"* {item}" for item in items)
@@ -64,6 +65,18 @@ def _decided(verdict: Verdict) -> str:
     return f"**{word}.** *{markdown_text(verdict.claim.statement)}* {_capital(markdown_text(finding(verdict)))}."
 
 
+def _shown(measured: Measurements) -> list[Metric]:
+    """The metrics of the figure, in its order; of a grid without one, the first."""
+    planned = {metric.name: metric for metric in planned_metrics(measured.grid, measured.cells)}
+    drawn = measured.grid.figure.metrics if measured.grid.figure else ()
+    return [planned[name] for name in drawn if name in planned] or list(planned.values())[:1]
+
+
+def _is_control(verdict: Verdict) -> bool:
+    """Whether a claim is that an effect vanishes: what vanishes is told after what is there."""
+    return verdict.claim.relation == "~"
+
+
 def _claims(count: int) -> str:
     return f"{count} claim{'s' * (count > 1)}"
 
@@ -81,7 +94,7 @@ def _comparison(measured: Measurements, metric: Metric) -> list[str]:
     baseline = baseline_of(measured.grid, measured.cells, best[0])
     shown = [f"best {_mean(*best, baseline)}"]
     shown += [f"baseline {_mean(*pair)}" for pair in means[1:-1] if pair[0] is baseline]
-    shown += [f"worst {_mean(*worst, baseline)}", *_to_beat(measured, metric)]
+    shown += [f"worst {_mean(*worst, baseline)}", *_to_beat(measured, metric, best[0])]
     heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
     return [" ".join([f"{heading}: {'; '.join(shown)}.", *_plateau(measured, metric, means)])]
 
@@ -95,14 +108,14 @@ def _mean(cell: Cell, interval: Interval, baseline: Cell | None = None) -> str:
     return f"{mean_text(interval)} ({', '.join(filter(None, names))})"
 
 
-def _to_beat(measured: Measurements, metric: Metric) -> list[str]:
-    """The strongest simple method; the table has all of them."""
-    scores = ((reference(measured, measured.cells, name), method) for method, name in references(metric.name).items())
-    known = [(score, method) for score, method in scores if score is not None]
+def _to_beat(measured: Measurements, metric: Metric, cell: Cell) -> list[str]:
+    """The strongest simple method on the text of a cell; the table has all of them."""
+    scores = ((reference(measured, [cell], name), method) for method, name in references(metric.name).items())
+    known = [(score[0], method) for score, method in scores if score is not None]
     if not known:
         return []
     score, method = min(known) if metric.better == "lower" else max(known)
-    return [f"to beat {score:.3f} ({markdown_text(method)})"]
+    return [f"the best is to beat {score:.3f} ({markdown_text(method)})"]
 
 
 def _plateau(measured: Measurements, metric: Metric, means: Means) -> list[str]:

@@ -47,6 +47,7 @@ _ASKED_NOTE = (
     "answers as the other; losses of different kinds of questions do not compare."
 )
 _SAME = 1e-9  # relative difference of two amounts that are equal up to rounding
+_QUIET = 1.25  # how many times as long as another an equal run may take, or time tells of the machine's other work
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ def compare(measured: Measurements, unit: str) -> EqualCompute:
         return EqualCompute(unit, None, (), "no finished run has a curve of it")
     if unit == "seconds" and len(devices) > 1:
         return EqualCompute(unit, None, (), f"the runs come from several device classes: {', '.join(devices)}")
+    if unit == "seconds" and (uneven := _uneven(finished)):
+        return EqualCompute(unit, None, (), uneven)
     amount = min(last for _, last in used)
     losses = {cell.label: _values(runs, unit, amount) for cell, runs in zip(cells, finished, strict=True)}
     at_amount = []
@@ -168,6 +171,15 @@ def compare(measured: Measurements, unit: str) -> EqualCompute:
 def _curved(cell: Cell, measured: Measurements, unit: str) -> dict[int, Record]:
     finished = measured.finished(cell).items()
     return {s: r for s, r in finished if r.curve.get(METRIC) and (used := amounts(r, unit)) and used[-1] > 0}
+
+
+def _uneven(finished: Sequence[dict[int, Record]]) -> str:
+    """Why the seconds of runs do not compare: runs of one cell compute the same and took other times; or empty."""
+    took = [[record.cost["seconds"] for record in runs.values()] for runs in finished]
+    longest, shortest = max(((max(times), min(times)) for times in took if times), key=lambda pair: pair[0] / pair[1])
+    if longest <= _QUIET * shortest:
+        return ""
+    return f"runs of one cell, which compute the same, took {duration(shortest)} to {duration(longest)}"
 
 
 def _values(runs: dict[int, Record], unit: str, amount: float) -> dict[int, tuple[float, bool]]:
@@ -304,8 +316,8 @@ def _notes(by_unit: Sequence[EqualCompute]) -> list[str]:
     notes.insert(
         0,
         "Held-out loss in nats, mean ± half-width of the 95 % t interval over seeds, at the largest amount that every "
-        "finished run has reached. Before its end a run has not finished its learning-rate schedule; a run planned "
-        "for that amount would reach a lower loss.",
+        "finished run with a curve has reached. Before its end a run has not finished its learning-rate schedule; a "
+        "run planned for that amount would reach a lower loss.",
     )
     if any(trunks.of_cells([at.cell]) for equal in comparable[:1] for at in equal.cells):
         notes.append(f"These are runs of {trunks.WORD}: amounts are their own, without those of their trunks.")

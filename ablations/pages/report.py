@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ablations.claims import judging, scoreboard
 from ablations.claims.outcomes import NOT_RESOLVED, Direction
@@ -26,23 +26,20 @@ from ablations.core.formatting import (
 from ablations.figures import grid_figures
 from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements, device_class
-from ablations.measurements.variances import about
 from ablations.pages import (
     answer,
     cards,
     checkpoint_table,
     equal_compute,
+    held_equal,
     inference_page,
     probe_table,
-    reading_text,
     search_report,
     tables,
     task_table,
 )
-from ablations.planning import scales, search_text
-from ablations.planning.cells import stand_in_pairs
-from ablations.schema.cell import Cell
-from ablations.schema.grid import Grid
+from ablations.pages.held_equal import Planned
+from ablations.planning import scales
 from ablations.schema.record import Record
 
 _VERDICT_NOTE = (
@@ -55,40 +52,6 @@ _SECTIONS = {
     "equal_compute": "At equal compute",
     "search": "Search",
 }
-
-
-class Planned(Protocol):
-    """The part of a plan that a page needs."""
-
-    @property
-    def grid(self) -> Grid:
-        """The grid."""
-        ...
-
-    @property
-    def scale(self) -> str:
-        """The name of the scale."""
-        ...
-
-    @property
-    def cells(self) -> Sequence[Cell]:
-        """The cells, in order."""
-        ...
-
-    @property
-    def excluded(self) -> Sequence[tuple[Mapping[str, Any], str]]:
-        """Values of cells that are left out, with the reason."""
-        ...
-
-    @property
-    def folder_name(self) -> str:
-        """The scale; another name if the grid was overridden."""
-        ...
-
-    @property
-    def overrides(self) -> Mapping[str, Any]:
-        """What differs from the grid at this scale."""
-        ...
 
 
 def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Path]:
@@ -204,7 +167,14 @@ def _page(
             parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
     parts += checkpoint_table.part(plan.grid, plan.scale, folder)
     parts += inference_page.part(folder)
-    parts += ["## What is held equal", _equal(plan), "## Cost", _cost(plan, measured), "## Regenerate", _commands(plan)]
+    parts += [
+        "## What is held equal",
+        held_equal.lines(plan),
+        "## Cost",
+        _cost(plan, measured),
+        "## Regenerate",
+        _commands(plan),
+    ]
     if (folder / "notebook.ipynb").exists():
         parts.append("Executed notebook: [notebook.ipynb](notebook.ipynb).")
     return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
@@ -247,52 +217,6 @@ def _alternative(verdict: Verdict) -> str:
 def _links(name: str) -> str:
     files = (f"[{end}]({name}.{end})" for end in ("md", "csv", "tex", "json"))
     return f"As files: {', '.join(files)}; the JSON names the runs behind each number."
-
-
-def _equal(plan: Planned) -> str:
-    grid = plan.grid
-    amount = {
-        "steps": "the number of optimisation steps",
-        "tokens": "the number of training tokens",
-        "flops": "the number of floating-point operations",
-    }[grid.budget.equal]
-    lines = [
-        f"* Every cell gets {amount} of the baseline.",
-        _seeds(plan),
-        f"* {about(grid, plan.cells)}",
-        f"* Every cell starts from the system `{grid.base}`; only the knobs in the table differ.",
-    ]
-    scale = grid.scales.get(plan.scale)
-    lines += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
-    searched = {path for cell in plan.cells for trial in cell.search for path in trial.values}
-    every = {**grid.set, **scale.base, **scale.set} if scale else grid.set
-    fixed = {path: value for path, value in every.items() if path not in searched}
-    if fixed:
-        knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
-        lines.append(f"* Set in every cell: {knobs}.")
-    if reading := reading_text.rule(plan.cells):
-        lines.append(f"* {markdown_text(reading)}")
-    for path in scale.stands_for if scale else ():
-        pairs = stand_in_pairs(grid, plan.scale, path)
-        listed = ", ".join(f"{value_text(path, ours)} for {value_text(path, theirs)}" for ours, theirs in pairs)
-        lines.append(f"* Stand-ins for published values of {markdown_text(path_text(path))}: {listed}.")
-    for values, reason in plan.excluded:
-        left_out = ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items())
-        lines.append(f"* Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")
-    return "\n".join(lines)
-
-
-def _seeds(plan: Planned) -> str:
-    """What a seed sets, and what it has to do with comparisons."""
-    sets = "* A seed sets initialisation, data order and corruption. Cells have the same seeds"
-    if found := trunks.of_cells(plan.cells):
-        own = f"{found[0].system.training.steps:,} steps"
-        return (
-            f"{sets}, and each continues from the trunk of its seed, a pretraining of {own} that all share, with new "
-            "optimiser state, its own learning rate from its first step, and another order and other masks: "
-            f"*{trunks.WORD}*, another question than pretraining from random weights."
-        )
-    return f"{sets}; comparisons take them as separate draws, because runs of one seed are no more alike than others."
 
 
 def _cost(plan: Planned, measured: Measurements) -> str:

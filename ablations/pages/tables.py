@@ -122,13 +122,14 @@ def _reading(
 
 
 def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings: Sequence[str]) -> list[list[Entry]]:
-    """The rows below the cells: the scores of simple methods, one row each, if all runs agree."""
+    """The rows below the cells: the scores of simple methods, one row each; a range where cells have other text."""
     places: dict[str, dict[int, str]] = {}
     for metric in metrics:
         for method, name in references(metric.name).items():
             score = reference(measured, measured.cells, name)
             if score is not None:
-                places.setdefault(method, {})[headings.index(metric.label or metric.name)] = f"{score:.3f}"
+                shown = " to ".join(dict.fromkeys(f"{value:.3f}" for value in score))
+                places.setdefault(method, {})[headings.index(metric.label or metric.name)] = shown
     return [
         [method, *(scores.get(column, "") for column in range(1, len(headings)))] for method, scores in places.items()
     ]

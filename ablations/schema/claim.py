@@ -8,6 +8,13 @@ from typing import Any, Literal
 from lightning_modules.config import Settings, knob, required
 
 
+class Control(Settings):
+    """A cell that must have learned what a claim asks about, or no answer says anything."""
+
+    at: dict[str, Any] = required("Axis -> value of the cell.")
+    metric: str = knob("", "The metric on which it must be above the best constant answer; by default the claim's.")
+
+
 class Claim(Settings):
     """One published statement in a form that can be tested."""
 
@@ -40,6 +47,9 @@ class Claim(Settings):
         "", "What '>' says of the size: 'inside' the margin (a little), 'beyond' it (much); by default nothing."
     )
     ratio: float | None = knob(None, "a is at least so many times as good as b.", gt=0)
+    positive_control: Control | None = knob(
+        None, "A cell that shows that the question can be learned here; at the floor, the claim is open."
+    )
     proxy: str = knob("", "How our measurement differs from the paper's.")
     alternative: str = knob(
         "", "The simplest other explanation of the result, and what speaks for or against it; shown once it is settled."

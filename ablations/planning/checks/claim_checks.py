@@ -49,11 +49,13 @@ def check(grid: Grid, document: Document) -> None:
 
 
 def places(n: int, claim: Claim) -> list[tuple[Path_, dict[str, Any]]]:
-    """Each side of a claim with its place in the file."""
+    """Each side of a claim, and its positive control, with its place in the file."""
     pair: list[tuple[Path_, dict[str, Any]]] = [
         (("claims", n, name), side) for name, side in (("a", claim.a), ("b", claim.b)) if side
     ]
-    return pair + [(("claims", n, "sides", m), side) for m, side in enumerate(claim.sides)]
+    control = claim.positive_control
+    listed = [(("claims", n, "sides", m), side) for m, side in enumerate(claim.sides)]
+    return [*pair, *listed, *([(("claims", n, "positive_control", "at"), control.at)] if control else [])]
 
 
 def _check_sides(n: int, claim: Claim, document: Document) -> None:

@@ -1,6 +1,6 @@
 """A page says what stood for a text, in words, task by task."""
 
-from ablations.pages.reading_text import rule
+from ablations.pages.held_equal import rule
 from ablations.schema.run import Run
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.reading.text_vectors import READERS
