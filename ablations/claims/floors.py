@@ -9,12 +9,15 @@ model at chance, or behind a simple method, says nothing of what it was trained 
 
 from collections.abc import Sequence
 
-from ablations.claims.contrasts import Sides, collect
+from ablations.claims.contrasts import Sides
 from ablations.claims.outcomes import Reason
 from ablations.claims.relations import Floored
-from ablations.core.statistics import LEVEL
+from ablations.core.formatting import cell_text
+from ablations.core.statistics import LEVEL, mean_interval
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import references
+from ablations.measurements.references import BIGRAM, references
+from ablations.measurements.sides import side_of
+from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from lightning_modules.tasks import TASKS
 
@@ -51,20 +54,25 @@ def _of_scores(table: Measurements, constant: str, sides: Sides, place: int) -> 
 
 def unlearned(table: Measurements, claim: Claim) -> str:
     """What the positive control of a claim has not learned, in words; empty if it has, or there is none."""
-    if claim.positive_control is None:
+    control = claim.positive_control
+    if control is None:
         return ""
-    metric = claim.positive_control.metric or claim.metric
-    constant = constant_answer(metric)
-    asked = {"metric": metric, "a": claim.positive_control.at, "b": {}, "sides": (), "relation": ">"}
-    sides = collect(table, claim.model_copy(update=asked | {"against": constant}))
-    if not sides.n:
-        return f"the positive control, {sides.names[0]}, has no result"
-    low = sides.sample.linear([1.0]).interval(LEVEL).low
-    if (constant and low is not None and low > 0) or (not constant and not any(sides.plateau)):
-        return ""
-    labels = {metric.name: metric.label for metric in table.grid.metrics}
+    cells, metric = side_of(table.grid, table.cells, control.at), control.metric or claim.metric
+    name = f"the positive control, {cell_text(cells[0].values if cells else control.at)},"
+    labels, constant = {metric.name: metric.label for metric in table.grid.metrics}, constant_answer(metric)
+    known = [_leads(table, cell, metric, constant) for cell in cells]
+    if not known or not known[0]:
+        return f"{name} has no result"
+    low = mean_interval(known[0]).low
     bar = "the best constant answer" if constant else "the bigram baseline"
-    return f"the positive control, {sides.names[0]}, is no better than {bar} in {labels.get(metric) or metric}"
+    return "" if low is not None and low > 0 else f"{name} is no better than {bar} in {labels.get(metric) or metric}"
+
+
+def _leads(table: Measurements, cell: Cell, metric: str, constant: str) -> list[float]:
+    """By how much each run of a cell is above the best constant answer, or below the bigram baseline's loss."""
+    bars = table.of(cell, constant or references(metric).get(BIGRAM, ""))
+    sign = 1.0 if constant else -1.0
+    return [sign * (row.value - bars[seed].value) for seed, row in table.of(cell, metric).items() if seed in bars]
 
 
 def floored(found: Sequence[Reason], pairs: Sequence[tuple[int, int]]) -> Floored:

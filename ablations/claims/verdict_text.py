@@ -82,7 +82,7 @@ def size_text(verdict: Verdict) -> str:
 def _equal(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     if verdict.outcome != REPLICATES:
         return _better(verdict, effect, by, unit)
-    pair = f"{verdict.a} and {verdict.b} are equal in {verdict.metric} within {verdict.margin:.3g}{unit}"
+    pair = f"{verdict.a} and {verdict.b} are equal in {verdict.metric} within the margin of {verdict.margin:.3g}{unit}"
     return f"{pair}: they differ by {by}"
 
 

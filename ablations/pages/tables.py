@@ -93,11 +93,12 @@ def _reading(
     searched = search_report.columns(measured)
     headings += searched
     columns += searched.values()
-    for position, metric in enumerate(metrics):
+    compared = _compared(metrics, summaries)
+    for metric in metrics:
         values = [item.metrics[metric.name] for item in summaries]
         headings.append(metric.label or metric.name)
         columns.append([mean_text(value.interval) for value in values])
-        if position == 0 and any(value.compared for value in values):
+        if metric is compared:
             headings.append("minus baseline")
             columns.append([
                 difference_text(value.difference) if value.difference
@@ -119,6 +120,11 @@ def _reading(
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
     rows += _reference_rows(measured, metrics, headings)
     return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, metrics, summaries, published))
+
+
+def _compared(metrics: Sequence[Metric], summaries: Sequence[Summary]) -> Metric | None:
+    """The first metric on which a cell and its baseline were both measured."""
+    return next((m for m in metrics if any(item.metrics[m.name].compared for item in summaries)), None)
 
 
 def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings: Sequence[str]) -> list[list[Entry]]:
@@ -150,8 +156,8 @@ def _notes(
     notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds; only finished runs count."]
     cells = [item.cell for item in summaries]
     baseline = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
-    if baseline and any(item.metrics[metrics[0].name].compared for item in summaries if metrics):
-        main, named = metrics[0], cell_text({path: baseline.values[path] for path in grid.baseline})
+    if baseline and (main := _compared(metrics, summaries)):
+        named = cell_text({path: baseline.values[path] for path in grid.baseline})
         notes.append(
             f"Minus baseline: {split_unit(main.label or main.name)[0]} of the row minus that of the baseline "
             f"({named}) with its {_PERCENT} interval over runs, not adjusted for the number of comparisons and without "

@@ -55,6 +55,44 @@ def test_a_side_within_noise_of_the_majority_is_at_the_floor():
     assert "floor" not in judged(*tuned(0.60, 0.545)).remarks
 
 
+# --- positive controls
+
+
+def above_majority(a, control, **claim):
+    """A claim that a cell, at ``a``, is at the majority of .527, and one that it is better than another cell."""
+    cells, records = tuned(a, control)
+    asked = TASK | {"b": {}, "against": "rte.accuracy.majority", "relation": "~", "margin": 0.02} | claim
+    better = make_claim(id="other", **TASK | {"a": {RATE: 0.15}, "b": {}, "against": "rte.accuracy.majority"})
+    grid = make_grid(claims=[make_claim(**asked), better], **GRID)
+    return judging.verdicts(Measurements(grid, cells, records))
+
+
+CONTROL = {"positive_control": {"at": {RATE: 0.15}}}
+
+
+def test_chance_says_nothing_where_the_positive_control_is_at_chance_too():
+    learned, _ = above_majority(0.527, 0.627, **CONTROL)
+    assert learned.outcome == REPLICATES
+    found, _ = above_majority(0.527, 0.528, **CONTROL)
+    assert (found.outcome, found.reason) == (NOT_RESOLVED, Reason.FLOOR)
+    assert "positive control, masking rate 15 %" in found.remarks
+    without, _ = above_majority(0.527, 0.528)
+    assert without.outcome == REPLICATES
+
+
+def test_a_claim_withheld_by_its_control_still_counts_as_a_test_with_its_own_p():
+    withheld, other = above_majority(0.527, 0.529, **CONTROL)
+    free, same = above_majority(0.527, 0.529)
+    assert (withheld.outcome, free.outcome) == (NOT_RESOLVED, REPLICATES)
+    assert withheld.p == free.p
+    assert (other.adjusted, other.outcome) == (same.adjusted, same.outcome)
+
+
+def test_a_control_may_be_asked_on_another_metric_and_may_lack_runs():
+    elsewhere = {"positive_control": {"at": {RATE: 0.15}, "metric": "mrpc.accuracy"}}
+    assert "has no result" in above_majority(0.527, 0.627, **elsewhere)[0].remarks
+
+
 # --- fine-tunings that answer every example alike
 
 

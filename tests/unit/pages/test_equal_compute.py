@@ -151,13 +151,25 @@ def test_cells_of_the_same_runs_are_no_comparison():
 
 
 def test_means_over_other_seeds_are_not_ranked():
-    records = study(large_seconds=8000.0)  # the large one has no point yet at 100 seconds but for a quick seed
-    quick = LARGE.runs[0]
-    records[quick.id] = course(quick, 5.0, 0.5, 100.0)
-    equal, found = by_layers("seconds", records)
-    assert (equal.amount, len(found[2].values), len(found[12].values)) == (100.0, 3, 1)
+    records = study(large_seconds=8000.0)  # the large one has no point yet at 1e8 FLOPs but for a cheap seed
+    cheap = LARGE.runs[0]
+    records[cheap.id] = course(cheap, 5.0, 0.5, 100.0)
+    equal, found = by_layers("flops", records)
+    assert (equal.amount, len(found[2].values), len(found[12].values)) == (1e8, 3, 1)
     text = markdown(equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], records))[0])
-    assert "at equal time num_layers" not in text
+    assert "at equal FLOPs num_layers" not in text
+
+
+def test_seconds_of_a_machine_with_other_work_are_not_compared():
+    records = study()
+    slow, even = LARGE.runs[0], LARGE.runs[1]
+    records[even.id] = course(even, 5.7, 0.5, 960.0)
+    assert by_layers("seconds", records)[0].amount == 100.0
+    records[slow.id] = course(slow, 5.7, 0.5, 1200.0)
+    equal, _ = by_layers("seconds", records)
+    assert equal.amount is None
+    assert names(equal.why, "16 min", "20 min") or names(equal.why, "13 min", "20 min")
+    assert by_layers("tokens", records)[0].amount == 800_000.0
 
 
 def test_the_page_has_it_and_the_csv_every_number(tmp_path):
