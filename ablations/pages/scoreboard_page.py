@@ -7,8 +7,8 @@ from typing import Any
 from ablations.claims import scoreboard
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import claims as published_claims
-from ablations.claims.published_claims import counted_as
-from ablations.claims.scoreboard import CONSTRUCTED, MECHANISM, MIXED, NO_GRID, NOT_RUN, Answer
+from ablations.claims.published_claims import counted_as, with_parts
+from ablations.claims.scoreboard import MECHANISM, MIXED, NO_GRID, NOT_RUN, Answer
 from ablations.core.formatting import Entry, Sheet, duration
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
@@ -116,12 +116,12 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
 
 
 def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
-    """A row per paper: how many claims it makes, how many a laptop or made text can test, and their outcomes."""
-    smallest, where = (CONSTRUCTED, "on constructed text alone") if scale == MECHANISM else ("laptop", "on a laptop")
+    """A row per paper: how many claims it makes, how many the scale can test, and their outcomes."""
+    where = "on constructed text" if scale == MECHANISM else "at this scale"
     rows: list[list[Entry]] = []
     for paper, counts in scoreboard.tally(entries, scale):
         of_paper = [entry for entry in entries if entry.claim.paper == paper]
-        testable = sum(entry.claim.testable == smallest for entry in of_paper)
+        testable = sum(entry.is_testable(scale) for entry in of_paper)
         with_grid = sum(bool(entry.grids) for entry in of_paper)
         measured = sum(counts[name] for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED))
         outcomes = [counts[name] or "" for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED)]
@@ -141,7 +141,9 @@ def _notes() -> list[str]:
         "answer contradicts and none replicates. Mixed: some replicate and some contradict. After a colon stands why a "
         "claim is open. Corrections are per grid: each answer rests on intervals adjusted for all claims and looks of "
         "its grid at that scale, not for those of other grids; and often on a proxy, which its page names. How many "
-        "claims are resolved depends on what was asked and is no aim."
+        "claims are resolved depends on what was asked and is no aim.",
+        f"Of the {len(with_parts())} statements that are kept, {len(with_parts()) - len(published_claims())} are parts "
+        "of wider ones, one task or one reading of it, and count with those.",
     ]
 
 
