@@ -5,14 +5,26 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertLMHeadModel, GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPT2Tokenizer,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from ablations.core.store import Records
 from ablations.inspection.language_models import opened
+from lightning_modules import interop
 from lightning_modules.data.text.tokenizer import Tokenizer, train
-from lightning_modules.generation.generate import generate
+from lightning_modules.generation.generate import Sampling, generate, probabilities
 from lightning_modules.generation.scoring import log_probabilities
 from lightning_modules.interop.families import FAMILIES
+from lightning_modules.systems import SYSTEMS
 from tests.language_models import SENTENCES, model
 
 SIZE = {"model.num_layers": 2, "model.hidden_size": 32, "model.num_heads": 4, "model.init_std": 0.3}
@@ -125,3 +137,40 @@ def test_a_folder_of_gpt2_writes_and_scores_what_transformers_does(folder, tmp_p
         assert written.ids == (wanted[: wanted.index(lm.end)] if lm.end in wanted else wanted)
         assert nats == pytest.approx(logits.gather(1, ids[0, 1:, None])[:, 0].numpy(), rel=1e-4, abs=1e-5)
     assert len({tuple(written.ids) for written in found}) == len(texts)
+
+
+def test_a_folder_that_we_write_writes_in_transformers_what_it_writes_here(tmp_path):
+    settings, path = Tokenizer(kind="byte_bpe", vocab_size=290, lowercase=False), tmp_path / "tokenizer.json"
+    path.write_text(train(settings, SENTENCES).to_str())
+    system = SYSTEMS["gpt2"].but(
+        **SIZE | {"model.max_positions": 48, "format.sequence_length": 48, "data.tokenizer": settings}
+    )
+    interop.write(interop.of_run(system, system.build(0).state_dict()), tmp_path / "out", path)
+    decoder = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    lm = opened(str(tmp_path / "out"), Records(tmp_path), scale="smoke").load()
+    rows = [lm.prompt(text) for text in ("The winds tonight", "A van waits near the water", "one")]
+    found = generate(lm, rows, new_tokens=20)
+    for row, written in zip(rows, found, strict=True):
+        ids = torch.tensor([row])
+        wanted = decoder.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=20, pad_token_id=0
+        )[0, len(row) :].tolist()
+        assert written.ids == (wanted[: wanted.index(lm.end)] if lm.end in wanted else wanted)
+    assert len({tuple(written.ids) for written in found}) == len(rows)
+    assert max(len(written.ids) for written in found) == 20
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(0.7), Sampling(top_k=40), Sampling(top_p=0.9), Sampling(0.8, 20, 0.9), Sampling(1.3, 5, 0.5)],
+)
+def test_draws_are_from_the_distribution_of_transformers(sampling):
+    logits = 3 * torch.randn(50, 290, generator=torch.Generator().manual_seed(0))
+    warped = TemperatureLogitsWarper(sampling.temperature)(None, logits.clone())
+    if sampling.top_k is not None:
+        warped = TopKLogitsWarper(sampling.top_k)(None, warped)
+    if sampling.top_p != 1:
+        warped = TopPLogitsWarper(sampling.top_p)(None, warped)
+    wanted, found = torch.softmax(warped, 1).double(), probabilities(logits, sampling)
+    assert torch.equal(found > 0, wanted > 0)
+    assert (found - wanted).abs().max() <= 1e-6
