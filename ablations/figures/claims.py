@@ -124,7 +124,10 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
             _panel(figure.add_subplot(below[place]), unit, answers)
         found = [answer for answers in panels.values() for answer in answers]
         key.legend(handles=_marks(found), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4)
-        note = f"scale {scale}: intervals corrected for the looks and claims of their grid, mostly of proxies"
+        measured = {id(entry) for entry in entries if entry.outcome(scale) not in (NOT_RUN, NO_GRID)}
+        absent = len(measured - {id(entry) for entry, _ in kept})
+        note = f"scale {scale}: intervals corrected for looks and claims, mostly of proxies"
+        note += f"; {absent} more claims have no row (at a floor, a trend)" * bool(absent)
         titles(figure, "How large are the differences?", note)
     return figure
 
@@ -156,7 +159,7 @@ def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
     axes.axvline(0, color=FAINT, lw=1, zorder=1)
     for y, answer in enumerate(answers):
         colour = COLOURS.get(answer.outcome, COLOURS[OPEN[Reason.POWER]])
-        if not np.isnan(margin[y]):
+        if not np.isnan(margin[y]) and not np.isclose(margin[y], abs(printed[y])):  # or it is the published effect
             axes.barh(y, 2 * min(margin[y], limit), left=-min(margin[y], limit), height=0.84, color=_MARGIN, zorder=0)
         axes.plot(np.clip([low[y], high[y]], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
         mark = "o" if abs(middle[y]) <= limit else (">" if middle[y] > 0 else "<")
@@ -189,11 +192,8 @@ def _names(answers: Sequence[Answer]) -> list[str]:
         is_twice = said.count((answer.statement, answer.metric)) > 1
         about = ", ".join([answer.metric] * several + [answer.grid] * is_twice + [CONTINUED] * answer.continued)
         tail = f" [{about}]" if about else ""
-        text = shown(answer.statement.rstrip(".") + tail, 118)
-        if answer.continued and not text.endswith(tail):  # the mark must not be what is cut
-            tail = f" [{CONTINUED}]"
-            text = shown(answer.statement.rstrip("."), 110 - len(tail)) + tail
-        names.append("\n".join(textwrap.wrap(text, 60)[:2]))
+        text = shown(answer.statement.rstrip("."), 112 - len(tail)) + tail  # what is cut is the statement
+        names.append("\n".join(textwrap.wrap(text, 62)[:2]))
     return names
 
 

@@ -11,16 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ablations.core.formatting import path_text, quantity, value_text
-from ablations.core.metrics import HELDOUT
 from ablations.figures.style import FAINT, STYLE, blank, colours, draw_level, shown, spread, titles
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import reference_losses
+from ablations.measurements.references import heldout_metric, reference_losses
 from ablations.schema.cell import Cell
 
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
 
 
-def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0]) -> Figure | None:
+def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figure | None:
     """Held-out loss over training tokens: one colour per cell, seeds as thin lines, their mean as a thick line.
 
     Horizontal lines show the losses of the unigram and the bigram baseline: a model above the
@@ -30,11 +29,12 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = HELDOUT[0])
         measured: Their grid's question is the title; cells without the metric, or whose seeds share no amount
             of tokens, are left out.
         subtitle: A line below the title.
-        metric: One of ``HELDOUT``.
+        metric: One of ``HELDOUT``; by default the first among the grid's metrics.
 
     Returns:
-        None if no finished run has a curve.
+        None if no finished run has a curve, or the grid asks for no loss on held-out text.
     """
+    metric = metric or heldout_metric(measured.grid)
     found = ((cell, _runs(cell, measured, metric)) for cell in _distinct(measured.cells))
     drawn = [(cell, seeds) for cell, seeds in found if seeds and len(_mean_curve(seeds)[0])]
     if not drawn:
@@ -103,7 +103,8 @@ def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) ->
     highest = max(float(losses.max()) for _, losses in drawn)
     bottom = min([float(losses.min()) for _, losses in drawn] + list(levels.values()))
     lowest = min(float(losses.min()) for _, losses in drawn)
-    top = min(highest, max(lowest, levels.get("unigram", highest)))
+    ends = max(float(losses[-1]) for _, losses in drawn)  # every run is seen to its end
+    top = min(highest, max(lowest, ends, levels.get("unigram", highest)))
     top = highest if top == lowest else top  # no curve falls below that baseline: show all
     room = (top - bottom) or 1.0
     axes.set_ylim(bottom - 0.06 * room, top + 0.1 * room)

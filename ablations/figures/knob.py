@@ -22,6 +22,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
 _FEW = 4  # ticks of a small panel
+_LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
 _LEGEND = 100  # letters beside each other in a legend
 _MARGIN = 12  # letters beside a panel
 
@@ -72,12 +73,22 @@ class _KnobAxis:
         named = {} if self.is_numeric else dict(printed or {})
         values = [named.get(place, self.values[places.index(place)]) for place in kept]
         texts = [shown(value_text(self.path, value), 22) for value in values]
-        axes.set_xticks(kept, texts)
+        axes.set_xticks(kept, self._apart(kept, texts, panels) if self.is_numeric else texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
             self._name(axes, texts, (80 if is_small else 68) // panels, is_small)
         if not is_small:
             axes.set_xlabel(shown(path_text(self.path)))
+
+    def _apart(self, places: Sequence[float], texts: Sequence[str], panels: int) -> list[str]:
+        """The labels of numbers without those that would lie over the one before."""
+        at = np.log(places) if self.is_log else np.asarray(places, dtype=float)
+        span, last, kept = float(at[-1] - at[0]) or 1.0, -math.inf, []
+        for place, text in zip(at, texts, strict=True):
+            has_room = (place - last) / span > _LETTER * panels * (len(text) + 1)
+            last = place if has_room else last
+            kept.append(text if has_room else "")
+        return kept
 
     def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
         """Wraps tick labels that exceed their room in characters; else turns them, or drops them in small panels."""

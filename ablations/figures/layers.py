@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ablations.core.formatting import cell_text
@@ -19,6 +20,8 @@ from ablations.schema.cell import Cell
 _PANELS = {"distance": "L2 distance", "angle": "angle (degrees)"}
 _MOST_NAMES = 10  # cells in the legend
 _DEPTH = "model.num_layers"
+_MOST_SEEDS = 6  # cells whose seeds are drawn too
+_COURSE = 3  # layers that show a course
 _MARKERS = "os^Dv"
 
 Statistics = Sequence[dict[str, list[float]]]
@@ -29,8 +32,11 @@ def layers(measured: Measurements, subtitle: str = "") -> Figure | None:
 
     One hue per cell but for the depth, paler for shallower models; seeds thin, their mean thick with its interval.
 
+    Above six cells means alone; cells that the legend has no room for are counted there.
+
     Returns:
-        None if no finished run has statistics of more than one layer.
+        None if no finished run has statistics of more than one layer, or all models have one number of layers below
+        three: two points show no course.
     """
     drawn: list[tuple[Cell, Statistics]] = []
     for cell in measured.cells:
@@ -38,7 +44,8 @@ def layers(measured: Measurements, subtitle: str = "") -> Figure | None:
             record.layers for record in measured.finished(cell).values() if len(record.layers.get("angle", ())) > 1
         ]
         drawn += [(cell, seeds)] if seeds else []
-    if not drawn:
+    depths = {cell.system.model.num_layers for cell, _ in drawn}
+    if not drawn or (len(depths) == 1 and max(depths) < _COURSE):
         return None
     styles = _styles([cell for cell, _ in drawn])
     with mpl.rc_context(STYLE):
@@ -47,21 +54,25 @@ def layers(measured: Measurements, subtitle: str = "") -> Figure | None:
         key, panels = keyed(figure, rows + 0.4, 1, 2)
         for panel, (name, label) in zip(panels[0], _PANELS.items(), strict=True):
             for (cell, seeds), style in zip(drawn, styles, strict=True):
-                _draw(panel, [statistics[name] for statistics in seeds], style, shown(cell_text(cell.values), 44))
+                of_seeds, label_of = [statistics[name] for statistics in seeds], shown(cell_text(cell.values), 44)
+                _draw(panel, of_seeds, style, label_of, with_seeds=len(drawn) <= _MOST_SEEDS)
             panel.set_ylabel(f"{label} of output from input")
             panel.set_xlabel("layer")
             panel.set_ylim(bottom=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         lines, known = panels[0][0].get_legend_handles_labels()
+        if len(known) > _MOST_NAMES:
+            known[_MOST_NAMES - 1] = f"and {len(known) - _MOST_NAMES + 1} more"
+            lines[_MOST_NAMES - 1] = Line2D([], [], ls="")
         key.legend(lines[:_MOST_NAMES], known[:_MOST_NAMES], loc="center left", ncols=2, fontsize=9)
         titles(figure, "How far does each layer move its input?", subtitle)
     return figure
 
 
-def _draw(panel: Axes, seeds: Sequence[Sequence[float]], style: dict[str, Any], name: str) -> None:
+def _draw(panel: Axes, seeds: Sequence[Sequence[float]], style: dict[str, Any], name: str, with_seeds: bool) -> None:
     """One cell: its seeds, their mean, and from two seeds on the interval of the mean."""
     numbers = np.arange(1, len(seeds[0]) + 1)
-    for distances in seeds if len(seeds) > 1 else ():
+    for distances in seeds if with_seeds and len(seeds) > 1 else ():
         panel.plot(numbers, distances, "-", color=style["color"], lw=0.7, alpha=0.5)
     intervals = [mean_interval(list(values)) for values in zip(*seeds, strict=True)]
     bounds = [(interval.low, interval.high) for interval in intervals]

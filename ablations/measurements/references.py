@@ -6,6 +6,7 @@ from ablations.core.metrics import HELDOUT, PER_BYTE
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, probe_of
 from ablations.schema.cell import Cell
+from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
@@ -50,6 +51,11 @@ def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> tuple
     """
     values = [round(row.value, 6) for cell in cells for row in measured.of(cell, name).values()]
     return (min(values), max(values)) if values else None
+
+
+def heldout_metric(grid: Grid) -> str:
+    """The first loss on held-out text among a grid's metrics, whose curve its pages show; empty if it asks for none."""
+    return next((metric.name for metric in grid.metrics if metric.name in HELDOUT), "")
 
 
 def reference_losses(measured: Measurements, cells: Sequence[Cell], metric: str = HELDOUT[0]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ablations.claims import judging
 from ablations.core import store
 from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
@@ -72,9 +73,9 @@ def _overviews(snapshot: Snapshot) -> dict[str, Path]:
 def republish(results_dir: str | Path | None = None) -> list[Path]:
     """Rebuilds every page under a results folder from its records; trains nothing and reads no corpus.
 
-    A grid with nothing to compare, only runs that it shares with others, gets no page. A scale without a page is
-    skipped if the grid does not list it, or if one of its tasks or texts is neither pinned nor available: the ids of
-    its runs are then unknown.
+    A grid that answers none of its claims, having only runs that it shares with others, gets no page. A scale without
+    a page is skipped if the grid does not list it, or if one of its tasks or texts is neither pinned nor available: the
+    ids of its runs are then unknown.
 
     Also writes the page of published configurations, which needs no records, and the table of all runs. Reads each
     record once.
@@ -102,7 +103,8 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
         if is_plain and not any(run.id in snapshot.found for run in found.runs):
             continue
         measured = Measurements(found.grid, found.cells, snapshot)
-        if is_plain and not _compares(measured):
+        may_begin = _answers(measured) or snapshot.folder.joinpath(*page.folders).is_dir()
+        if is_plain and not (may_begin and _compares(measured)):
             continue
         try:
             _publish(page.source, found, measured, snapshot.folder)
@@ -157,6 +159,11 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def _answers(measured: Measurements) -> bool:
+    """Whether some claim of the grid has all its sides measured; of a grid without claims there is none to wait for."""
+    return not measured.grid.claims or any(verdict.is_measured for verdict in judging.verdicts(measured))
 
 
 def _compares(measured: Measurements) -> bool:

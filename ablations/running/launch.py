@@ -128,7 +128,7 @@ class Summary:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())) or "no runs"
         trained = f"{self.executed} trained here" if self.executed else "nothing to train"
         if self.duplicates:
-            trained += f", {self.duplicates} of them after another launcher had recorded the run, whose record stays"
+            trained += f", {self.duplicates} of them after another process had recorded the run, whose record stays"
         return ". ".join([f"{counts}; {trained}", *self.problems]) + "."
 
     def then(self, later: "Summary") -> "Summary":

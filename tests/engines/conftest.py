@@ -1,5 +1,6 @@
 """What these tests share: their marks, and a grid with what the local executor makes of it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import Plan, plan
 from ablations.running.execute import execute
+from ablations.study import Study
 from tests import tiny
 from tests.faults.support import contents
 
@@ -58,6 +60,26 @@ def in_the_middle(act):
 def interrupt():
     """What Ctrl-C does."""
     raise KeyboardInterrupt
+
+
+def published(grid: Path, records: Records, folder: Path) -> dict[str, bytes]:
+    """The bytes of all files that publishing a grid writes, from a copy of a store with measured times made equal.
+
+    Tables name the seconds of runs, which no two executions share. Whatever else a record says stays as it was.
+
+    Args:
+        grid: The file of the grid, to which a page says the way from its results folder.
+        records: The store.
+        folder: For the copy; to be compared, copies lie side by side.
+    """
+    shutil.copytree(records.folder, folder, ignore=shutil.ignore_patterns(".locks"))
+    copy, sources = Records(folder), set(records.folder.rglob("*"))
+    for record in records.all():
+        copy.path(record.id).unlink()
+        copy.put(record.model_copy(update={"cost": {**record.cost, "seconds": 1.0, "tokens_per_second": 1.0}}))
+    Study(grid, "smoke", results_dir=folder).publish()
+    written = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    return {str(name): path.read_bytes() for name, path in written.items() if records.folder / name not in sources}
 
 
 @pytest.fixture

@@ -14,10 +14,18 @@ pytest.importorskip("submitit")
 STAND_IN = {"kind": "slurm", "cluster": "local"}
 
 
+def command(process: psutil.Process) -> str:
+    """The command line of a process; empty if it has ended just now."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 def jobs() -> list[psutil.Process]:
     """The processes of submitit's jobs with what is below them, without the controllers that stand for Slurm."""
     below = psutil.Process(os.getpid()).children(recursive=True)
-    found = [process for process in below if "submitit.core._submit" in " ".join(process.cmdline())]
+    found = [process for process in below if "submitit.core._submit" in command(process)]
     return found + [process for job in found for process in job.children(recursive=True)]
 
 

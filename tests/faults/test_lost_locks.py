@@ -43,7 +43,7 @@ def test_a_worker_stopped_before_its_record_and_continued_too_late_says_so(cache
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
     assert [path.stem for path in records.files()] == [run.id]
     assert records.verify() == []
-    assert "1 of them after another launcher had recorded the run" in note.read_text()
+    assert "1 of them after another process had recorded the run" in note.read_text()
     assert note.read_text().startswith("1 done")
     told = attempts(records)[run.id]
     assert [line for line in told if "too late" in line] == told[-1:]

@@ -11,26 +11,41 @@ from ablations.running.execute import execute
 from lightning_modules.config import ConfigError
 from lightning_modules.training.execution import Execution
 from tests import tiny
-from tests.faults.support import contents, family, gone, kill, wait_for
+from tests.faults.support import attempts, contents, family, gone, kill, wait_for
+
+TWO = Execution(devices=2)
 
 
-def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch):
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The grid whose run the tests below disturb, and what its record says if nothing does."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+        records = Records(folder / "results")
+        grid = tiny.grid(folder, rates="[0.15]", steps=300, seeds=1)
+        summary = execute(plan(grids.read(grid), "smoke", records=records), records, execution=TWO)
+        assert summary.outcomes == {"done": 1}, str(summary)
+        return grid, contents(records)
+
+
+def ranks_of(launcher):
+    """The two processes of the run, rank 0 first: it has started the other."""
+    (other,) = [process for process in family(launcher.pid) if "spawn_main" in " ".join(process.cmdline())]
+    return other.parent(), other
+
+
+def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undisturbed):
     """To the bit, dropout on: a checkpoint has the noise and the losses of both."""
-    grid = tiny.grid(cached, rates="[0.15]", steps=300, seeds=1)
-    reference, records = Records(cached / "reference"), Records(cached / "results")
-    execute(plan(grids.read(grid), "smoke", records=reference), reference, execution=Execution(devices=2))
-    (expected,) = reference.all()
-    assert expected.outcome == "done", expected.detail
-    for file in reference.work_folder(expected.id).iterdir():
-        file.unlink()
-
+    (grid, expected), records = undisturbed, Records(cached / "results")
+    (run_id,) = expected
     process = launch(grid, devices=2)
     wait_for(process, "progress")
     below = family(process.pid)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert gone(below) == []
-    assert (records.work_folder(expected.id) / "last.ckpt").exists()
+    assert (records.work_folder(run_id) / "last.ckpt").exists()
 
     process = launch(grid, devices=2)
     wait_for(process, "progress")
@@ -39,7 +54,35 @@ def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch):
     process = launch(grid, devices=2)
     wait_for(process, "executed 1")
     assert process.wait(timeout=60) == 0
-    assert contents(records) == contents(reference)
+    assert contents(records) == expected
+
+
+@pytest.mark.parametrize(
+    ("rank", "detail", "said"),
+    [
+        (0, "the process died of signal 9", ["1 started", "2 started", "2 done"]),
+        (1, "rank 1: the process died of signal 9", ["1 started", "1 killed", "2 started", "2 done"]),
+    ],
+)
+def test_one_of_the_two_killed_alone_ends_the_other_and_the_retry_makes_the_run(
+    cached, launch, undisturbed, rank, detail, said
+):
+    (grid, expected), records = undisturbed, Records(cached / "results")
+    (run_id,) = expected
+    process = launch(grid, devices=2)
+    wait_for(process, "progress")
+    ranks = ranks_of(process)
+    ranks[rank].kill()
+    wait_for(process, f"started {run_id}")
+    assert gone(list(ranks)) == []
+    first = records.get(run_id)
+    assert (first.outcome, first.detail) == ("killed", detail)
+    wait_for(process, "executed")
+    assert process.wait(timeout=60) == 0
+    assert contents(records) == expected
+    assert records.get(run_id).provenance["attempts"] == 2
+    assert attempts(records)[run_id] == said
+    assert not list(records.work_folder(run_id).glob("ranks-*"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +90,7 @@ def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch):
     [
         (Execution(devices=3), "local", "training.batch_size 4"),
         (Execution(devices=64), "local", "64 are asked for"),
-        (Execution(devices=2), "inline", "local"),
+        (TWO, "inline", "local"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_anything_trains(cached, execution, executor, naming):

@@ -117,7 +117,7 @@ class Pool(Executor):
                 time.sleep(_POLL)
                 for active in list(self.active):
                     self._check(launch, active)
-        except (KeyboardInterrupt, SystemExit, ConfigError):
+        except BaseException:  # an error of ours, or of a file server, costs no run its work since the last checkpoint
             self._end_all(self.patience)
             raise
         finally:

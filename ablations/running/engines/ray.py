@@ -34,6 +34,7 @@ from lightning_modules.places import project
 
 _NOTICED = 20.0  # seconds until a cluster knows that a node is gone, whose tasks it lost
 _BEREFT = 300.0  # seconds that a cluster may be without a node that can hold a run
+_NODE = "node.txt"  # in the work folder of a run: the id of the node that makes it
 _TRY = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
@@ -67,6 +68,7 @@ class Ray(Pool):
         self.threads = options.cpus
         self._ray: Any = None
         self._needs: dict[str, float] = {}
+        self._alive: frozenset[str] = frozenset()  # nodes, at the last look
         self._bereft: float | None = None  # since when no node can hold a run
         self._crashed: dict[Any, float] = {}  # task that was lost -> when we learned of it
 
@@ -105,7 +107,8 @@ class Ray(Pool):
 
     def room(self) -> int:
         """See `Pool.room`. It is not waited for without end that lost nodes come back."""
-        nodes = self._nodes().values()
+        found = self._nodes()
+        self._alive, nodes = frozenset(found), found.values()
         room = sum(fitting(self._needs, resources) for resources in nodes)
         self._bereft = (self._bereft or time.monotonic()) if not room else None
         if self._bereft is not None and time.monotonic() - self._bereft > _BEREFT:
@@ -114,14 +117,17 @@ class Ray(Pool):
 
     def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
         """See `Pool.submit`."""
-        nodes = frozenset(self._nodes())
-        return [(self._task.remote(str(project()), self.patience - 10, str(path)), nodes) for path in configs]
+        nodes, jobs = frozenset(self._nodes()), []
+        for path in configs:
+            path.with_name(_NODE).unlink(missing_ok=True)  # of an earlier attempt
+            jobs.append((self._task.remote(str(project()), self.patience - 10, str(path)), nodes, path))
+        return jobs
 
     def ending(self, job: Any) -> Ending | None:
         """See `Pool.ending`."""
-        task, nodes = job
+        task, nodes, path = job
         if not self._ray.wait([task], timeout=0)[0]:
-            return None
+            return Ending(INTERRUPTED) if self._is_cut_off(path) else None
         errors = self._ray.exceptions
         try:
             return Ending(*self._ray.get(task))
@@ -131,6 +137,14 @@ class Ray(Pool):
             return Ending(UNFIT, f"a node cannot make runs with the code it was sent: {_last_line(error)}")
         except errors.RayError as error:
             return self._lost(task, nodes, error)
+
+    def _is_cut_off(self, path: Path) -> bool:
+        """Whether the node of a task is given up: Ray waits on for processes there that do not close connections."""
+        try:
+            of_task = path.with_name(_NODE).read_text()
+        except OSError:
+            return False  # it waits for a node, or a file server answers late
+        return bool(of_task) and of_task not in self._alive and of_task not in self._nodes()
 
     def _lost(self, task: Any, nodes: frozenset[str], error: Exception) -> Ending | None:
         """The end of a task whose process is gone: put back if a node has gone too, which Ray may learn later."""
@@ -143,12 +157,12 @@ class Ray(Pool):
 
     def stop(self, jobs: Sequence[Any]) -> None:
         """See `Pool.stop`."""
-        for task, _ in jobs:
+        for task, *_ in jobs:
             self._ray.cancel(task, force=False)
 
     def kill(self, jobs: Sequence[Any]) -> None:
         """See `Pool.kill`."""
-        for task, _ in jobs:
+        for task, *_ in jobs:
             self._ray.cancel(task, force=True)
 
     def close(self) -> None:
@@ -158,7 +172,11 @@ class Ray(Pool):
 
 
 def attempt(folder: str, patience: float, config_path: str) -> tuple[int, str]:
-    """The task: see `node.Attempt`."""
+    """The task: see `node.Attempt`. It says beside the job's file on which node it is."""
+    import ray  # pyright: ignore[reportMissingImports]  # an extra
+
+    with contextlib.suppress(OSError):  # of a node without the cache `node.Attempt` tells
+        Path(config_path).with_name(_NODE).write_text(ray.get_runtime_context().get_node_id())
     return node.Attempt(folder, patience)(config_path)
 
 

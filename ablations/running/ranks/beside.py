@@ -3,8 +3,10 @@
 The others do as rank 0 says, hold no lock, write no record, and end when it ends, for whatever reason.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -117,14 +119,20 @@ def _failed(others: Sequence[_Other], error: Exception) -> RankError | None:
     if isinstance(error, (Diverged, Interrupted)):
         return None
     wait([other.process.sentinel for other in others], timeout=_GRACE / 2)
+    died = {other.rank: -code for other in others if (code := other.process.exitcode) is not None and code < 0}
+    for rank, number in died.items():
+        if number == signal.SIGKILL:  # nobody here sends it: errors of further ranks follow from it
+            return _killed(rank, number)
     for other in others:
-        if other.answer.poll():
-            outcome, detail = other.answer.recv()
-            return RankError(outcome, f"rank {other.rank}: {detail}")
-    for other in others:
-        if (code := other.process.exitcode) is not None and code < 0:
-            return RankError("killed", f"rank {other.rank}: the process died of signal {-code}")
-    return None
+        with contextlib.suppress(EOFError):  # one that died without a word
+            if other.answer.poll():
+                outcome, detail = other.answer.recv()
+                return RankError(outcome, f"rank {other.rank}: {detail}")
+    return next((_killed(*found) for found in died.items()), None)
+
+
+def _killed(rank: int, number: int) -> RankError:
+    return RankError("killed", f"rank {rank}: the process died of signal {number}")
 
 
 def _end(others: Sequence[_Other], patience: float) -> None:

@@ -11,8 +11,10 @@ from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.engines import ray
+from ablations.running.engines.node import Ending
 from ablations.running.engines.slurm import SlurmOptions, limit
 from ablations.running.execute import EXECUTORS, chosen, execute
+from ablations.running.exit_codes import INTERRUPTED
 from lightning_modules.config import ConfigError
 from tests import tiny
 
@@ -122,6 +124,31 @@ def test_a_cluster_that_has_lost_its_nodes_is_given_up_after_a_while(monkeypatch
         engine.room()
     engine._ray.resources = [{"CPU": 1.0}]
     assert engine.room() == 1, "a node came back"
+
+
+def test_a_task_on_a_node_that_ray_has_given_up_is_put_back_though_ray_waits_for_it(tmp_path):
+    class Stub:
+        alive = ["one", "other"]
+
+        def nodes(self):
+            return [{"NodeID": name, "Alive": name in self.alive, "Resources": {"CPU": 1.0}} for name in self.alive]
+
+        def wait(self, tasks, timeout):
+            return [], tasks
+
+    engine, config = chosen({"kind": "ray"}), tmp_path / "run.json"
+    engine._ray, engine._needs = Stub(), {"CPU": 1.0}
+    job = (object(), frozenset({"one", "other"}), config)
+    engine.room()
+    assert engine.ending(job) is None, "it waits for a node"
+    (tmp_path / "node.txt").write_text("one")
+    assert engine.ending(job) is None
+    Stub.alive = ["other"]
+    engine.room()
+    assert engine.ending(job) == Ending(INTERRUPTED)
+    (tmp_path / "node.txt").write_text("new")
+    Stub.alive = ["other", "new"]
+    assert engine.ending(job) is None, "a node that has come since the last look"
 
 
 def test_an_address_nobody_answers_at_is_refused_in_time():

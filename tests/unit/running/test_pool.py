@@ -153,7 +153,7 @@ def test_an_unfit_node_ends_the_launch_before_anything_is_written(made):
     assert engine.opened == [True, False]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
 def test_interrupted_the_jobs_are_stopped_and_those_that_stay_are_killed(made, error):
     def tell(event):
         if event.kind == "progress":
