@@ -103,9 +103,9 @@ def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) ->
     highest = max(float(losses.max()) for _, losses in drawn)
     bottom = min([float(losses.min()) for _, losses in drawn] + list(levels.values()))
     lowest = min(float(losses.min()) for _, losses in drawn)
-    ends = max(float(losses[-1]) for _, losses in drawn)  # every run is seen to its end
-    top = min(highest, max(lowest, ends, levels.get("unigram", highest)))
-    top = highest if top == lowest else top  # no curve falls below that baseline: show all
+    top = min(highest, max(lowest, levels.get("unigram", highest)))
+    if min(float(losses[-1]) for _, losses in drawn) >= top:
+        top = highest  # no curve ends below that baseline: show all
     room = (top - bottom) or 1.0
     axes.set_ylim(bottom - 0.06 * room, top + 0.1 * room)
     low = min((float(x[y <= top + 0.1 * room].min()) for x, y in drawn if (y <= top + 0.1 * room).any()), default=1.0)

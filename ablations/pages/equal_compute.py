@@ -1,8 +1,8 @@
 """The cells of a grid at equal steps, tokens, FLOPs or seconds, from the curves in their records.
 
 A grid holds one of these equal; a reader may want another. In ALBERT the widest model beats BERT-large by 3.5 points
-after equal steps (Lan et al. 2020, Table 2) and by 1.5 after equal hours (Table 6). Here each run's held-out loss is
-interpolated at the largest amount that every finished run has reached.
+after equal steps (Lan et al. 2020, Table 2) and by 1.5 after equal hours (Table 6). Here each run's held-out loss,
+the first that the grid asks for, is interpolated at the largest amount that every finished run has reached.
 
 A training planned for that amount would differ, and not by little: before its end a run has not finished its
 learning-rate schedule, so its loss is higher than that of a run planned so short. Within a run, FLOPs and seconds are
@@ -25,15 +25,17 @@ from ablations.core.formatting import (
     quantity,
     value_text,
 )
+from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements import trunks
 from ablations.measurements.measurements import BySeed, Measurements, device_class
+from ablations.measurements.references import heldout_metric
 from ablations.measurements.sides import baseline_of, one_text
 from ablations.measurements.variances import differences
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 
-METRIC = "heldout.loss"
+METRIC = HELDOUT[0]  # of a grid that asks for no loss on held-out text
 UNITS = ("steps", "tokens", "flops", "seconds")
 _NAMES = {"steps": "steps", "tokens": "tokens", "flops": "FLOPs", "seconds": "time"}
 _NUMBERS = (
@@ -140,7 +142,8 @@ def value_at(record: Record, unit: str, amount: float, metric: str = METRIC) -> 
 def compare(measured: Measurements, unit: str) -> EqualCompute:
     """Compares the cells at the largest amount of a unit that every finished run with a curve has reached."""
     cells = measured.cells
-    finished = [_curved(cell, measured, unit) for cell in cells]
+    metric = _metric(measured)
+    finished = [_curved(cell, measured, unit, metric) for cell in cells]
     used = [(record, amounts(record, unit)[-1]) for runs in finished for record in runs.values()]
     devices = sorted({device_class(record) for record, _ in used})
     if not used:
@@ -150,7 +153,7 @@ def compare(measured: Measurements, unit: str) -> EqualCompute:
     if unit == "seconds" and (uneven := _uneven(finished)):
         return EqualCompute(unit, None, (), uneven)
     amount = min(last for _, last in used)
-    losses = {cell.label: _values(runs, unit, amount) for cell, runs in zip(cells, finished, strict=True)}
+    losses = {cell.label: _values(runs, unit, amount, metric) for cell, runs in zip(cells, finished, strict=True)}
     at_amount = []
     for cell, runs in zip(cells, finished, strict=True):
         by_seed = losses[cell.label]
@@ -168,9 +171,13 @@ def compare(measured: Measurements, unit: str) -> EqualCompute:
     return EqualCompute(unit, amount, tuple(at_amount))
 
 
-def _curved(cell: Cell, measured: Measurements, unit: str) -> dict[int, Record]:
+def _metric(measured: Measurements) -> str:
+    return heldout_metric(measured.grid) or METRIC
+
+
+def _curved(cell: Cell, measured: Measurements, unit: str, metric: str) -> dict[int, Record]:
     finished = measured.finished(cell).items()
-    return {s: r for s, r in finished if r.curve.get(METRIC) and (used := amounts(r, unit)) and used[-1] > 0}
+    return {s: r for s, r in finished if r.curve.get(metric) and (used := amounts(r, unit)) and used[-1] > 0}
 
 
 def _uneven(finished: Sequence[dict[int, Record]]) -> str:
@@ -182,15 +189,15 @@ def _uneven(finished: Sequence[dict[int, Record]]) -> str:
     return f"runs of one cell, which compute the same, took {duration(shortest)} to {duration(longest)}"
 
 
-def _values(runs: dict[int, Record], unit: str, amount: float) -> dict[int, tuple[float, bool]]:
-    return {seed: loss for seed, record in sorted(runs.items()) if (loss := value_at(record, unit, amount))}
+def _values(runs: dict[int, Record], unit: str, amount: float, metric: str) -> dict[int, tuple[float, bool]]:
+    return {seed: loss for seed, record in sorted(runs.items()) if (loss := value_at(record, unit, amount, metric))}
 
 
 def _difference(
     measured: Measurements, cell: Cell, losses: dict[str, dict[int, tuple[float, bool]]]
 ) -> Interval | None:
-    baseline = baseline_of(measured.grid, measured.cells, cell)
-    if baseline is None or baseline is cell or not one_text([cell, baseline], METRIC):
+    baseline, metric = baseline_of(measured.grid, measured.cells, cell), _metric(measured)
+    if baseline is None or baseline is cell or not one_text([cell, baseline], metric):
         return None
     pair = (cell, baseline)
     finished = [{record.id for record in measured.finished(member).values()} for member in pair]
@@ -198,7 +205,7 @@ def _difference(
         return None
 
     def at_amount(member: Cell) -> BySeed:
-        rows = measured.of(member, METRIC)
+        rows = measured.of(member, metric)
         return {s: rows[s]._replace(value=value) for s, (value, _) in losses.get(member.label, {}).items() if s in rows}
 
     _, difference = differences(measured, at_amount)(cell, baseline)
@@ -222,8 +229,11 @@ def single(measured: Measurements, unit: str) -> Sheet:
 def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     """The tables for all units: the table to read, the table of every number, and the runs behind them.
 
-    None if fewer than two cells have finished runs of their own with a curve.
+    None if the grid asks for no loss on held-out text, or fewer than two cells have finished runs of their own with a
+    curve of it.
     """
+    if not heldout_metric(measured.grid):
+        return None
     measured = measured.in_order()
     cells, by_unit = measured.cells, [compare(measured, unit) for unit in UNITS]
     if len({at.runs for equal in by_unit for at in equal.cells if at.runs}) < 2:
@@ -259,7 +269,7 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
         equal.unit: {"amount": equal.amount, "runs": {at.cell.label: at.runs for at in equal.cells}}
         for equal in by_unit
     }
-    return reading, everything, {"metric": METRIC, "readings": runs}
+    return reading, everything, {"metric": _metric(measured), "readings": runs}
 
 
 def _predictions(cells: Sequence[Cell]) -> dict[str, list[Entry]]:

@@ -14,6 +14,7 @@ from ablations.schema.grid import Grid
 from ablations.schema.run import Run
 from lightning_modules.config import flat
 from lightning_modules.system import System
+from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.reading.text_vectors import READERS
@@ -85,15 +86,17 @@ def lines(plan: Planned) -> str:
 
 
 def _common(plan: Planned) -> dict[str, Any]:
-    """The knobs that the grid or its scale sets and that have this value in every cell; others vary."""
+    """What the grid or its scale sets against its base system, with this value in every cell; other knobs vary."""
     grid, scale = plan.grid, plan.grid.scales.get(plan.scale)
     every = {**grid.set, **scale.base, **scale.set} if scale else grid.set
     searched = {path for cell in plan.cells for trial in cell.search for path in trial.values}
-    systems = [flat(cell.system.resolved()) for cell in plan.cells]
+    systems, base = [flat(cell.system.resolved()) for cell in plan.cells], flat(SYSTEMS[grid.base].resolved())
     return {
         path: value
         for path, value in every.items()
-        if path not in searched and all(_has(system, path, value) for system in systems)
+        if path not in searched
+        and not (path in base and same(base[path], value))
+        and all(_has(system, path, value) for system in systems)
     }
 
 

@@ -63,25 +63,23 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
         folder: ``results/<grid>/<folder name>``; created if missing. Other files in it stay (the executed notebook).
 
     Returns:
-        Every file written, by name. A figure without data is not written; its old file is removed.
+        Every file written, by name. A table or figure without data is not written; its old files are removed.
     """
     verdicts = judging.verdicts(measured)
-    results = tables.results(measured)
-    written = _named(tables.write(folder, "table", results))
-    if verdicts:
-        written |= _named(tables.write(folder, "claims", tables.claims(verdicts)))
-    by_task = task_table.per_task(measured)
-    if by_task:
-        written |= _named(tables.write(folder, "tasks", by_task))
-    probed = probe_table.table(measured)
-    if probed:
-        written |= _named(tables.write(folder, "probes", probed))
-    equal = equal_compute.sheets(measured)
-    if equal:
-        written |= _named(tables.write(folder, "equal_compute", equal))
-    searches = search_report.searches(measured)
-    if searches:
-        written |= _named(tables.write(folder, "search", searches))
+    made = {
+        "table": tables.results(measured),
+        "claims": tables.claims(verdicts) if verdicts else None,
+        "tasks": task_table.per_task(measured),
+        "probes": probe_table.table(measured),
+        "equal_compute": equal_compute.sheets(measured),
+        "search": search_report.searches(measured),
+    }
+    written: dict[str, Path] = {}
+    for name, sheets in made.items():
+        if sheets:
+            written |= _named(tables.write(folder, name, sheets))
+        else:
+            tables.remove(folder, name)
     for name, (draw, _) in grid_figures.FIGURES.items():
         figure, path = draw(measured, subtitle(plan, measured)), folder / f"{name}.svg"
         if figure is None:
@@ -90,9 +88,8 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
             written[path.name] = grid_figures.save(figure, path)
     written |= inference_page.publish(measured, folder)
     page = folder / "README.md"
-    parts = {"table": results, "tasks": by_task, "probes": probed, "equal_compute": equal, "search": searches}
-    sheets = {name: part[0] for name, part in parts.items() if part}
-    store.write(page, _page(plan, measured, folder, sheets, verdicts).encode())
+    shown = {name: sheets[0] for name, sheets in made.items() if sheets and name != "claims"}
+    store.write(page, _page(plan, measured, folder, shown, verdicts).encode())
     card = folder / cards.NAME
     store.write(card, (json.dumps(_card(plan, measured, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
     return written | {page.name: page, card.name: card}

@@ -36,7 +36,7 @@ from ablations.core.formatting import (
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import reference, references
+from ablations.measurements.references import heldout_metric, reference, references
 from ablations.measurements.sides import as_printed, baseline_of
 from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
 from ablations.measurements.variances import about
@@ -105,7 +105,7 @@ def _reading(
                 else "baseline" if baseline_of(grid, cells, item.cell) is item.cell else ""
                 for value, item in zip(values, summaries, strict=True)
             ])  # fmt: skip
-    if any(item.plateau for item in summaries):
+    if _asks_of_text(grid, cells) and any(item.plateau for item in summaries):
         headings.append("on the plateau")
         columns.append([f"{item.plateau} of {item.finished}" if item.plateau else "" for item in summaries])
     if any(item.unfinished for item in summaries):
@@ -120,6 +120,11 @@ def _reading(
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
     rows += _reference_rows(measured, metrics, headings)
     return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, metrics, summaries, published))
+
+
+def _asks_of_text(grid: Grid, cells: Sequence[Cell]) -> bool:
+    """Whether the plateau of running text matters to a grid: by its losses, or as what its tasks begin with."""
+    return bool(heldout_metric(grid)) or any(cell.tasks for cell in cells)
 
 
 def _compared(metrics: Sequence[Metric], summaries: Sequence[Summary]) -> Metric | None:
@@ -165,7 +170,7 @@ def _notes(
         )
     notes += search_report.notes(grid, cells)
     notes += _left_out(summaries)
-    if any(item.plateau for item in summaries):
+    if _asks_of_text(grid, cells) and any(item.plateau for item in summaries):
         notes.append("On the plateau: finished runs whose predictions are no better than the bigram baseline.")
     if len({device for item in summaries for device in item.devices}) > 1:
         notes.append("The runs come from several device classes. Means may mix them; differences never do.")
@@ -363,3 +368,9 @@ def write(folder: Path, name: str, sheets: tuple[Sheet, Sheet, dict[str, Any]]) 
         paths[end] = folder / f"{name}.{end}"
         store.write(paths[end], text.encode())
     return paths
+
+
+def remove(folder: Path, name: str) -> None:
+    """Removes the files of a table that a page no longer has."""
+    for end in (*RENDERERS, "json"):
+        (folder / f"{name}.{end}").unlink(missing_ok=True)

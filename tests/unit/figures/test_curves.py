@@ -48,6 +48,27 @@ def test_a_curve_that_ends_out_of_sight_has_no_name():
     assert grid_figures.curves(Measurements(make_grid(), cells[1:], records)) is not None
 
 
+def test_a_dip_below_the_frequencies_of_words_hides_no_curve_that_ends_above_them():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
+    dip = {"tokens": [10, 100, 1000], "heldout.loss": [9.0, 6.9, 9.0]}
+    metrics = {"heldout.unigram_loss": 7.0, "heldout.bigram_loss": 4.5}
+    records = losses(cells[0], [9.0, 9.1], metrics=metrics, curve=dip)
+    records |= losses(cells[1], [9.5, 9.6], metrics=metrics, curve=dip | {"heldout.loss": [9.6, 9.5, 9.5]})
+    (axes,) = grid_figures.curves(Measurements(make_grid(), cells, records)).axes
+    assert axes.get_ylim()[1] > 9.5
+
+
+def test_a_grid_shows_the_curve_of_the_loss_it_asks_for():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
+    curve = {"tokens": [10, 100, 1000], "heldout.next_loss": [7, 5, 4], "heldout.loss": [9, 9, 9]}
+    records = losses(cells[0], [4.0, 4.1], curve=curve) | losses(cells[1], [4.0, 4.1], curve=curve)
+    asks = make_grid(metrics=[{"name": "heldout.next_loss", "better": "lower"}], claims=[])
+    (axes,) = grid_figures.curves(Measurements(asks, cells, records)).axes
+    assert axes.get_ylabel().startswith("held-out loss of next tokens")
+    pairs = make_grid(metrics=[{"name": "heldout.sop_accuracy", "better": "higher"}], claims=[])
+    assert grid_figures.curves(Measurements(pairs, cells, records)) is None
+
+
 def test_losses_of_another_kind_have_curves_and_baselines_of_their_own():
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
     metrics = {"heldout.next_loss": 4.0, "heldout.next_bigram_loss": 4.5, "heldout.next_unigram_loss": 6.0}

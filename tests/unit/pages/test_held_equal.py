@@ -1,7 +1,8 @@
 """A page says what stood for a text, in words, task by task."""
 
-from ablations.pages.held_equal import rule
+from ablations.pages.held_equal import lines, rule
 from ablations.schema.run import Run
+from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.reading.text_vectors import READERS
 from tests.unit import synthetic
@@ -53,3 +54,22 @@ def test_the_page_says_it(tmp_path):
     cells = [cell.model_copy(update={"finetunings": cell_reading(reader="max").finetunings}) for cell in cells]
     synthetic.publish_page(synthetic.make_plan(grid, cells), records, tmp_path)
     assert READERS["max"].words in (tmp_path / "README.md").read_text()
+
+
+def common(*systems, **grid):
+    """The line of knobs that all cells of a grid have."""
+    cells = [synthetic.make_cell({synthetic.LAYERS: n}).but(system=system) for n, system in enumerate(systems, start=2)]
+    plan = synthetic.make_plan(synthetic.make_grid(claims=[], figure=None, published=[], **grid), cells)
+    return next((line for line in lines(plan).splitlines() if "Set in every cell" in line), "")
+
+
+def test_only_what_all_cells_have_and_the_base_has_not_is_called_equal():
+    base = SYSTEMS[synthetic.make_grid().base]
+    asked = {"training.batch_size": 4, "model.num_layers": 2, "optimizer.peak_lr": base.optimizer.peak_lr}
+    two = base.but(**{"training.batch_size": 4, "model.num_layers": 2})
+    said = common(two, two.but(**{"model.num_layers": 3}), set=asked | {"finetuning.reader": "mean"})
+    assert "`training.batch_size` = 4" in said
+    assert "num_layers" not in said  # one cell has three
+    assert "peak_lr" not in said  # as the base system has it
+    assert "`finetuning.reader` = mean" in said  # not a knob of systems
+    assert "num_layers" not in common(base, base)  # the scale says four
