@@ -65,4 +65,6 @@ def _about(file: Any) -> dict[str, Any]:
 def _line(row: dict[str, Any]) -> str:
     if row["kind"] == "scale":
         return f"scale {row['name']}: {row['description']}"
-    return f"{row['name']}: {row['axes']} axes, {row['claims']} claims, scales {', '.join(row['scales'])}"
+    axes, claims = row["axes"], row["claims"]
+    counts = f"{axes} {'axis' if axes == 1 else 'axes'}, {claims} claim{'s' * (claims != 1)}"
+    return f"{row['name']}: {counts}, scales {', '.join(row['scales'])}"

@@ -1,6 +1,7 @@
 """Writes a new grid file: a question, a base, axes, and the usual scales."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 
 from ablations.core import strict_yaml
+from ablations.core.formatting import value_text
 from ablations.planning import grids
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
@@ -26,7 +28,7 @@ def write(
         name: Lower-case letters, digits and underscores; not the name of another grid.
         axes: Each as ``PATH=V1,V2,...``.
         base: The system that cells start from.
-        question: The question; by default "What does <knob> change?".
+        question: The question; by default "What do <knobs> change?".
         knobs: Knob -> its value in every cell.
 
     Raises:
@@ -40,6 +42,9 @@ def write(
         if path in values:
             wrong.append(Problem("--axis", f"{path!r} is given twice; list all its values once"))
         values[path] = strict_yaml.value(f"[{listed}]")
+        if len(values[path]) == 1:
+            one = f"--set {shlex.quote(f'{path}={listed}')}"
+            wrong.append(Problem("--axis", f"{text!r} compares nothing: give two values or more, or set it by {one}"))
     if not _NAME.fullmatch(name):
         wrong.append(Problem("name", f"{name!r} must be lower-case letters, digits and underscores"))
     if name in grids.available():
@@ -59,17 +64,34 @@ def write(
 
 def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:
     varied = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
+    asked = f"What {'does' if len(axes) == 1 else 'do'} {varied} change?"
     template = Template(_TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(
-        question=yaml.safe_dump(question or f"What does {varied} change?").removesuffix("...\n").strip(),
+        question=yaml.safe_dump(question or asked).removesuffix("...\n").strip(),
         base=base.name,
         axes=_block(axes),
         baseline=_block({path: values[0] for path, values in axes.items()}),
+        claims=_block([_expected(path, values) for path, values in axes.items()]),
         x=next(iter(axes)),
         knobs=f"set:\n{_block(dict(knobs))}\n" if knobs else "",
     )
 
 
-def _block(values: dict[str, Any]) -> str:
+def _expected(path: str, values: list[Any]) -> dict[str, Any]:
+    """A hypothesis to begin with: the last value of an axis is better than the first."""
+    first, last = values[0], values[-1]
+    name, words = re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_"), path.rpartition(".")[2].replace("_", " ")
+    return {
+        "id": f"{name}_helps",
+        "statement": f"With {words} {value_text(path, last)} the loss is better than with {value_text(path, first)}.",
+        "metric": "heldout.loss",
+        "better": "lower",
+        "a": {path: last},
+        "b": {path: first},
+        "proxy": "stated as it is measured",
+    }
+
+
+def _block(values: dict[str, Any] | list[Any]) -> str:
     dumped = yaml.safe_dump(values, default_flow_style=None, sort_keys=False, allow_unicode=True)
     return "\n".join(f"  {line}" for line in dumped.splitlines())

@@ -51,14 +51,13 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
         asked = (module.biased(queries, scene) for queries in (q, torch.zeros_like(q)))
         maps.append(Attention(*(attention_weights(queries, k, bias) for queries, bias in asked)))
 
-    training = backbone.training
-    backbone.eval()
     with ExitStack() as hooks:
+        hooks.callback(backbone.train, backbone.training)
+        backbone.eval()
         for module in backbone.modules():
             if isinstance(module, MultiHeadAttention):
                 hooks.callback(module.register_forward_hook(keep).remove)
         backbone(example)
-    backbone.train(training)
     return maps
 
 

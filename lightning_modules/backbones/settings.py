@@ -49,7 +49,7 @@ class StackSettings(Backbone):
         "none", "Sub-layers, with their LayerNorm, that all layers of a group share (ALBERT).", neutral="none"
     )
     sharing_groups: int = knob(1, "Number of groups of consecutive layers; sharing is within groups.", neutral=1, ge=1)
-    num_heads: int | None = knob(None, f"Attention heads h; by default hidden_size / {HEAD_SIZE}.", ge=1)
+    num_heads: int | None = knob(None, f"Heads h; by default {HEAD_SIZE} wide, or the next width that fits.", ge=1)
     ffn_size: int | None = knob(None, "Inner width of the feed-forward sub-layers; by default 4 x hidden_size.", ge=1)
     norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
     activation: Activation = knob(
@@ -165,7 +165,7 @@ class StackSettings(Backbone):
     )
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> Self:
+    def _fits_together(self) -> Self:
         if self.num_heads is not None and self.hidden_size % self.num_heads:
             fits = [h for h in range(1, self.hidden_size + 1) if self.hidden_size % h == 0]
             raise ValueError(

@@ -82,7 +82,7 @@ class SubLayer(nn.Module):
         return changed if self.pre else self.norm(changed)
 
 
-def _sub_layer(kind: str, settings: StackSettings) -> SubLayer:
+def _made(kind: str, settings: StackSettings) -> SubLayer:
     if kind == "ffn":
         return SubLayer(FeedForward(settings), settings)
     attention = MultiHeadAttention(
@@ -158,7 +158,7 @@ class TransformerEncoder(BackboneModule):
         )
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
-            nn.ModuleDict({kind: _sub_layer(kind, settings) for kind, owner in owners.items() if owner == layer})
+            nn.ModuleDict({kind: _made(kind, settings) for kind, owner in owners.items() if owner == layer})
             for layer, owners in enumerate(self.owners)
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None

@@ -69,7 +69,8 @@ def test_listings_come_for_people_and_for_programs(command):
             f"one list: '{RATES}=[0.15, 0.4]'",
         ),
         (["new", "x", "--axis", "model.num_leyers=2,4"], "Did you mean 'model.num_layers'?"),
-        (["new", "x", "--axis", "model.num_layers=2,4", "--axis", "model.num_layers=3"], "is given twice"),
+        (["new", "x", "--axis", "model.num_layers=2,4", "--axis", "model.num_layers=3,4"], "is given twice"),
+        (["new", "x", "--axis", "model.num_layers=2"], "compares nothing"),
         (["new", "masking_ratio", "--axis", "model.num_layers=2,4"], "already a grid 'masking_ratio'"),
     ],
 )
