@@ -2,11 +2,13 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import math
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 WRONG = 2  # the exit code for wrong input
 _UNFOLDED = 10_000  # columns, wider than any listing
+_BETWEEN = re.compile(r"(?<!\\)\|")  # cells of a table of Markdown, whose own bars are escaped
+_ESCAPED = re.compile(r"\\([\\`*<>|$~_\]()])")
 
 
 class Format(StrEnum):
@@ -199,14 +203,67 @@ def existing(results_dir: str | None) -> "Records":
 
 
 def show(*pieces: Any) -> None:
-    """Prints Markdown: rendered in a terminal, verbatim elsewhere."""
+    """Prints Markdown: rendered in a terminal, verbatim elsewhere. No cell of a table is cut, however narrow."""
     from rich.console import Console
     from rich.markdown import Markdown
 
     console = Console()
     for piece in pieces:
         text = str(piece)
-        console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
+        if not console.is_terminal:
+            typer.echo(text)
+            continue
+        for is_table, lines in itertools.groupby(text.splitlines(), lambda line: line.startswith("|")):
+            block = list(lines)
+            console.print(_table(block, console.width) if is_table else Markdown("\n".join(block)))
+
+
+def _table(lines: Sequence[str], width: int) -> Any:
+    """A table of Markdown that fits, its words unbroken; else turned, rows as columns; else a block for each row."""
+    from rich.table import Table
+    from rich.text import Text
+
+    headings, aligned, *rows = (_cells(line) for line in lines)
+    sides = ["right" if mark.endswith(":") else "left" for mark in aligned]
+    table = [headings, *rows]
+    if _wide(table) > width:
+        table, sides = [list(column) for column in zip(*table, strict=True)], ["left", *["right"] * len(rows)]
+    if _wide(table) > width:
+        told = ([f"{name}: {cell}" for name, cell in zip(headings, row, strict=True) if cell] for row in rows)
+        return Text("\n\n".join("\n".join(pairs) for pairs in told) + "\n")
+    drawn = Table(header_style="bold")
+    for name, side, letters in zip(table[0], sides, _widths(table, width), strict=True):
+        drawn.add_column(Text(name), justify=side, width=letters)
+    for row in table[1:]:
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
+def _words(table: Sequence[Sequence[str]]) -> list[int]:
+    """The letters of the longest word of each column."""
+    return [
+        max((len(word) for cell in column for word in cell.split()), default=0) for column in zip(*table, strict=True)
+    ]
+
+
+def _widths(table: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The letters of each column: its longest word, and more from the left as long as there is room."""
+    widths, room = _words(table), width - _wide(table)
+    for place, column in enumerate(zip(*table, strict=True)):
+        more = min(room, max(map(len, column)) - widths[place])
+        widths[place], room = widths[place] + more, room - more
+    return widths
+
+
+def _wide(table: Sequence[Sequence[str]]) -> int:
+    """The fewest columns of a terminal that a table needs: its longest words, and the lines between them."""
+    words = _words(table)
+    return sum(words) + 3 * len(words) + 1
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line of Markdown, as people read them."""
+    return [_ESCAPED.sub(r"\1", cell.strip()) for cell in _BETWEEN.split(line.strip()[1:-1])]
 
 
 def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
