@@ -224,7 +224,7 @@ def _table(lines: Sequence[str], width: int) -> Any:
     from rich.text import Text
 
     headings, aligned, *rows = (_cells(line) for line in lines)
-    sides = ["right" if mark.endswith(":") else "left" for mark in aligned]
+    sides: list[Any] = ["right" if mark.endswith(":") else "left" for mark in aligned]
     table = [headings, *rows]
     if _wide(table) > width:
         table, sides = [list(column) for column in zip(*table, strict=True)], ["left", *["right"] * len(rows)]

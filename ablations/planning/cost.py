@@ -22,6 +22,7 @@ ASSUMED_SPEED = {"cpu": 2e11, "gpu": 3e13}
 # A run that builds a tokenizer and a token store first takes longer, once per text.
 RUN_START, LAUNCH_START = 2.0, 4.0
 
+_LIKE = 2.0  # runs of like size differ by less than this factor in FLOPs per token
 _TELLING = 10.0  # seconds; the speed of a shorter run is that of its start
 
 
@@ -78,12 +79,16 @@ def seconds(costs: Iterable[Cost], speed: float, slots: int = 1) -> float:
     return max(sum(each) / min(slots, len(each)), *each) if each else 0.0
 
 
-def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
-    """FLOP per second of one slot on this machine, measured by finished pretrainings or assumed, and the source."""
+def speed(records: Mapping[str, Record | Damage], planned: Sequence[System] = ()) -> tuple[float, str]:
+    """FLOP per second of one slot on this machine, and its source: measured by finished pretrainings, or assumed.
+
+    A small model does fewer FLOP per second than a large one. If runs of like size have finished, within a factor of
+    two of the middle one of the ``planned`` in FLOPs per token, they count alone.
+    """
     devices = gpus()
     device = next(iter(devices.values()), "cpu")
     measured = [
-        record.cost["flops"] / record.cost["seconds"]
+        (record.cost["flops"] / max(1.0, record.cost.get("tokens", 0.0)), record.cost["flops"] / record.cost["seconds"])
         for record in records.values()
         if isinstance(record, Record)
         and record.outcome == "done"
@@ -93,6 +98,9 @@ def speed(records: Mapping[str, Record | Damage]) -> tuple[float, str]:
         and record.cost.get("seconds", 0.0) >= _TELLING
     ]
     if measured:
-        return statistics.median(measured), f"median of {len(measured)} finished runs on {device}"
+        middle = statistics.median([system.flops_per_token() for system in planned] or [0.0])
+        alike = [found for size, found in measured if middle / _LIKE <= size <= middle * _LIKE]
+        finished, like = alike or [found for _, found in measured], " of like size" * bool(alike)
+        return statistics.median(finished), f"median of {len(finished)} finished runs{like} on {device}"
     assumed = ASSUMED_SPEED["gpu" if devices else "cpu"]
     return assumed, f"assumed for {device}; no run of {_TELLING:g} s or more has finished on it yet"

@@ -49,7 +49,7 @@ class StackSettings(Backbone):
         "none", "Sub-layers, with their LayerNorm, that all layers of a group share (ALBERT).", neutral="none"
     )
     sharing_groups: int = knob(1, "Number of groups of consecutive layers; sharing is within groups.", neutral=1, ge=1)
-    num_heads: int | None = knob(None, f"Heads h; by default {HEAD_SIZE} wide, or the next width that fits.", ge=1)
+    num_heads: int | None = knob(None, f"Heads h; by default as many as fit, each {HEAD_SIZE} wide or wider.", ge=1)
     ffn_size: int | None = knob(None, "Inner width of the feed-forward sub-layers; by default 4 x hidden_size.", ge=1)
     norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
     activation: Activation = knob(

@@ -112,7 +112,7 @@ def test_an_installed_package_plans_and_runs_in_an_empty_folder_and_stays_as_it_
 def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
     """By name from ``grids/``, and by path from anywhere; its page is rebuilt from another folder too."""
     before = installed.files()
-    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1")
+    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1,2")
     assert made.returncode == 0, made.stderr
     grid = installed.work / "grids" / "depths.yaml"
     assert grid.is_file()

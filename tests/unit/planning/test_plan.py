@@ -221,6 +221,23 @@ def test_states_come_from_the_records(tmp_path):
         assert len(list(records.all())) == 4
 
 
+def test_time_is_estimated_from_runs_of_like_size_where_there_are_any(tmp_path):
+    grid, records = read(tmp_path), Records(tmp_path / "results")
+    runs = plan(grid, "smoke").runs
+    size = runs[0].system.flops_per_token()
+
+    def at(run, times, speed):
+        """A finished run whose tokens cost ``times`` as many FLOPs."""
+        finish(records, run, cost={"flops": 20 * speed, "seconds": 20.0, "tokens": 20 * speed / (times * size)})
+
+    for run, times in zip(runs[:2], (10, 0.1), strict=True):
+        at(run, times, 9e9)
+    assert plan(grid, "smoke", records=records).speed == 9e9
+    at(runs[2], 1.5, 2e9)
+    found = plan(grid, "smoke", records=records)
+    assert (found.speed, found.speed_source) == (2e9, "median of 1 finished runs of like size on cpu")
+
+
 def test_time_and_disk_are_estimated(tmp_path):
     grid, records = read(tmp_path), Records(tmp_path / "results")
     fresh = plan(grid, "smoke", records=records)
