@@ -1,6 +1,7 @@
 """Figures of the scoreboard: the claims that a scale can test by how they ended, and measured effects unit by unit."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
@@ -124,12 +125,20 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
             _panel(figure.add_subplot(below[place]), unit, answers)
         found = [answer for answers in panels.values() for answer in answers]
         key.legend(handles=_marks(found), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4)
-        measured = {id(entry) for entry in entries if entry.outcome(scale) not in (NOT_RUN, NO_GRID)}
-        absent = len(measured - {id(entry) for entry, _ in kept})
-        note = f"scale {scale}: intervals corrected for looks and claims, mostly of proxies"
-        note += f"; {absent} more claims have no row (at a floor, a trend)" * bool(absent)
+        note = f"scale {scale}: intervals corrected for looks and claims, mostly of proxies{_absent(entries, found, scale)}"
         titles(figure, "How large are the differences?", note)
     return figure
+
+
+def _absent(entries: Sequence[Entry], found: Sequence[Answer], scale: str) -> str:
+    """How many measured answers have no row, by reason; one that is settled is no difference."""
+    ran = [
+        answer for entry in entries for answer in entry.answers if answer.scale == scale and answer.outcome != NOT_RUN
+    ]
+    drawn = {id(answer) for answer in found}
+    left = Counter(str(answer.reason or "no difference") for answer in ran if id(answer) not in drawn)
+    listed = ", ".join(f"{count} {reason}" for reason, count in left.most_common())
+    return f"; without a row: {listed}" * bool(left)
 
 
 def _is_shown(entry: Entry, answer: Answer, scale: str) -> bool:

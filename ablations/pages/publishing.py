@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,11 @@ class _Page(NamedTuple):
     source: str
     scale: str
     overrides: dict[str, Any]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is that of a whole grid at a scale, as its file says."""
+        return self.folders == (self.source, self.scale)
 
 
 def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
@@ -73,9 +78,9 @@ def _overviews(snapshot: Snapshot) -> dict[str, Path]:
 def republish(results_dir: str | Path | None = None) -> list[Path]:
     """Rebuilds every page under a results folder from its records; trains nothing and reads no corpus.
 
-    A grid that answers none of its claims, having only runs that it shares with others, gets no page. A scale without
-    a page is skipped if the grid does not list it, or if one of its tasks or texts is neither pinned nor available: the
-    ids of its runs are then unknown.
+    A grid with nothing to compare gets no page, nor one that answers none of its claims and has only runs that stand
+    on other pages. A scale without a page is skipped if the grid does not list it, or if one of its tasks or texts is
+    neither pinned nor available: the ids of its runs are then unknown.
 
     Also writes the page of published configurations, which needs no records, and the table of all runs. Reads each
     record once.
@@ -92,20 +97,7 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     folders: list[Path] = []
     rows: list[runs_table.Row] = []
     parameters_page.publish(snapshot.folder)
-    for page in (*_plain_pages(snapshot, known), *_overridden_pages(snapshot, problems)):
-        try:
-            found = plan(grids.read(page.source), page.scale, **page.overrides, records=snapshot)
-        except ConfigError as error:
-            if snapshot.folder.joinpath(*page.folders).is_dir():
-                problems += [Problem("/".join(page.folders), f"stays as it was: {text}") for text in error.problems]
-            continue
-        is_plain = page.folders == (page.source, page.scale)
-        if is_plain and not any(run.id in snapshot.found for run in found.runs):
-            continue
-        measured = Measurements(found.grid, found.cells, snapshot)
-        may_begin = _answers(measured) or snapshot.folder.joinpath(*page.folders).is_dir()
-        if is_plain and not (may_begin and _compares(measured)):
-            continue
+    for page, found, measured in _worth_showing(_planned(snapshot, known, problems), snapshot):
         try:
             _publish(page.source, found, measured, snapshot.folder)
         except ConfigError as error:  # a file in its folder
@@ -118,6 +110,38 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     if problems:
         raise ConfigError(problems)
     return folders
+
+
+def _planned(
+    snapshot: Snapshot, known: Mapping[str, Grid], problems: list[Problem]
+) -> Iterator[tuple[_Page, Plan, Measurements]]:
+    """The pages that a folder has or may have, with their plans and measurements; adds to ``problems``."""
+    for page in (*_plain_pages(snapshot, known), *_overridden_pages(snapshot, problems)):
+        try:
+            found = plan(grids.read(page.source), page.scale, **page.overrides, records=snapshot)
+        except ConfigError as error:
+            if snapshot.folder.joinpath(*page.folders).is_dir():
+                problems += [Problem("/".join(page.folders), f"stays as it was: {text}") for text in error.problems]
+            continue
+        if not page.is_plain or any(run.id in snapshot.found for run in found.runs):
+            yield page, found, Measurements(found.grid, found.cells, snapshot)
+
+
+def _worth_showing(
+    pages: Iterable[tuple[_Page, Plan, Measurements]], snapshot: Snapshot
+) -> list[tuple[_Page, Plan, Measurements]]:
+    """The pages that compare something, without new ones that answer nothing and show only runs of other pages."""
+    known = [
+        (*page, snapshot.folder.joinpath(*page[0].folders).is_dir() or not page[0].is_plain or _answers(page[2]))
+        for page in pages
+        if not page[0].is_plain or _compares(page[2])
+    ]
+    shown = {run.id for _, found, _, stands in known if stands for run in found.runs}
+    return [
+        (page, found, measured)
+        for page, found, measured, stands in known
+        if stands or any(run.id in snapshot.found and run.id not in shown for run in found.runs)
+    ]
 
 
 def _plain_pages(snapshot: Snapshot, known: Mapping[str, Grid]) -> Iterator[_Page]:
