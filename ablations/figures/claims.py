@@ -125,7 +125,8 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
             _panel(figure.add_subplot(below[place]), unit, answers)
         found = [answer for answers in panels.values() for answer in answers]
         key.legend(handles=_marks(found), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4)
-        note = f"scale {scale}: intervals corrected for looks and claims, mostly of proxies{_absent(entries, found, scale)}"
+        note = f"scale {scale}: intervals corrected for looks and claims, mostly of proxies"
+        note += _absent(entries, found, scale)
         titles(figure, "How large are the differences?", note)
     return figure
 
