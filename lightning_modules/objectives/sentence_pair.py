@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.backbones.backbone import FIRST_SEES
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.objective import Objective
@@ -40,7 +39,7 @@ class SentencePair(Objective):
     corrupts: ClassVar[bool] = False
     reads_targets_only: ClassVar[bool] = True
     needs: ClassVar[dict[str, str]] = {
-        FIRST_SEES: "model.direction cannot be left_to_right",
+        "a first position that sees the text": "model.direction cannot be left_to_right",
     }
     labels: ClassVar[frozenset[str]] = frozenset({"sentence"})
     targets: ClassVar[tuple[str, ...]] = ("sentence",)
