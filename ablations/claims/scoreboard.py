@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ablations.claims.margins import published_effect
+from ablations.claims.margins import PUBLISHED, published_effect, source
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
@@ -219,7 +219,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "size": str(verdict.size),
         "reason": str(verdict.reason),
         "look": verdict.look,
-        "margin": verdict.margin,
+        "margin": None if source(verdict.claim) == PUBLISHED else verdict.margin,
         "unit": verdict.unit,
         "quantity": unit(metric),
         "printed_effect": published_effect(verdict.claim),

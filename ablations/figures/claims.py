@@ -169,7 +169,7 @@ def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
     axes.axvline(0, color=FAINT, lw=1, zorder=1)
     for y, answer in enumerate(answers):
         colour = COLOURS.get(answer.outcome, COLOURS[OPEN[Reason.POWER]])
-        if not np.isnan(margin[y]) and not np.isclose(margin[y], abs(printed[y])):  # or it is the published effect
+        if not np.isnan(margin[y]):
             axes.barh(y, 2 * min(margin[y], limit), left=-min(margin[y], limit), height=0.84, color=_MARGIN, zorder=0)
         axes.plot(np.clip([low[y], high[y]], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
         mark = "o" if abs(middle[y]) <= limit else (">" if middle[y] > 0 else "<")

@@ -17,5 +17,5 @@ FIGURES = {  # name -> its function and its caption
         "The metric over the knob: each seed, the mean with its 95 % interval, and below it any published values.",
     ),
     "curves": (curves, "Held-out loss over training tokens: seeds (thin) and their mean (thick)."),
-    "layers": (layers, "How far each layer moves its input: seeds (thin) and their mean (thick)."),
+    "layers": (layers, "How far each layer moves its input: means over seeds, and of few cells each seed (thin)."),
 }

@@ -44,29 +44,28 @@ class _Page(NamedTuple):
 
 
 def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
-    """Writes the page of a plan, its rows in the table of all runs, the scoreboard and the index.
+    """Writes the page of a plan, the scoreboard and the index.
 
     Other pages stay as they are. A grid that cannot be read is left out of the scoreboard with a `GridWarning`.
     """
     snapshot = records.snapshot()
     measured = Measurements(found.grid, found.cells, snapshot)
     written = _publish(source, found, measured, snapshot.folder)
-    rows = runs_table.rows_of_page(found.folder_name, measured)
-    table = runs_table.write(snapshot, rows, lambda *page: page != (found.grid.name, found.folder_name))
     for problem in grids.readable()[1]:
         warnings.warn(f"a grid is left out of the scoreboard: {problem}", GridWarning, stacklevel=2)
-    return written | {f"results/{table.name}": table} | _overviews(snapshot)
+    return written | _overviews(snapshot)
 
 
 def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
-    """Writes only the page; the page of an overridden grid, or of a grid given by path, keeps its request."""
+    """Writes only the page and its runs; that of an overridden grid, or of one given by path, keeps its request."""
     folder = results_dir / plan.grid.name / plan.folder_name
     is_known = source in grids.available()
     if plan.overrides or not is_known:
         name = source if is_known else os.path.relpath(source, results_dir)
         request = {"grid": name, "scale": plan.scale, **plan.overrides}
         store.write(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
-    return report.publish(plan, measured, folder)
+    written = report.publish(plan, measured, folder)
+    return written | {runs_table.NAME: runs_table.write(folder, plan.folder_name, measured)}
 
 
 def _overviews(snapshot: Snapshot) -> dict[str, Path]:
@@ -82,20 +81,18 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
     on other pages. A scale without a page is skipped if the grid does not list it, or if one of its tasks or texts is
     neither pinned nor available: the ids of its runs are then unknown.
 
-    Also writes the page of published configurations, which needs no records, and the table of all runs. Reads each
-    record once.
+    Also writes the page of published configurations, which needs no records. Reads each record once.
 
     Returns:
         The folders of the pages written.
 
     Raises:
         ConfigError: For grids that cannot be read and pages that cannot be planned, once everything else is written.
-            These pages and their rows in the table of all runs stay as they were.
+            These pages stay as they were.
     """
     snapshot = Records(results_dir).snapshot()
     known, problems = grids.readable()
     folders: list[Path] = []
-    rows: list[runs_table.Row] = []
     parameters_page.publish(snapshot.folder)
     for page, found, measured in _worth_showing(_planned(snapshot, known, problems), snapshot):
         try:
@@ -104,8 +101,6 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
             problems += error.problems
             continue
         folders.append(snapshot.folder / found.grid.name / found.folder_name)
-        rows += runs_table.rows_of_page(found.folder_name, measured)
-    runs_table.write(snapshot, rows, lambda *page: bool(problems) and snapshot.folder.joinpath(*page) not in folders)
     _overviews(snapshot)
     if problems:
         raise ConfigError(problems)

@@ -97,6 +97,18 @@ def test_a_job_that_left_the_queue_without_a_result_ended_as_the_controller_says
     assert "slurmstepd: error: something" in log
 
 
+def test_a_job_that_was_cancelled_in_the_queue_is_not_waited_for_as_one_whose_result_may_come(
+    cluster, submitted, monkeypatch
+):
+    monkeypatch.setattr(slurm, "_LATE", 60.0)
+    engine, (first, second) = submitted()
+    second[0].paths.stdout.write_text("it has begun\n")
+    (cluster / "queue").write_text("")
+    (cluster / "state").write_text("CANCELLED")
+    assert engine.ending(second) is None
+    assert engine.ending(first) is not None
+
+
 def test_while_the_controller_does_not_answer_no_job_is_given_up(cluster, submitted):
     engine, jobs = submitted()
     assert engine.ending(jobs[0]) is None

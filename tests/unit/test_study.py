@@ -89,9 +89,8 @@ def results(tmp_path_factory):
 @pytest.mark.parametrize("grids", [["masking_ratio"], ["embedding_size", "masking_ratio"]])
 def test_a_frame_has_the_rows_that_are_published(grids, results):
     found = ablations.frame(*grids, scale="laptop", results_dir=results)
-    published = pd.read_csv(results / runs_table.NAME, keep_default_na=False)
-    wanted = [published[(published["grid"] == grid) & (published["scale"] == "laptop")] for grid in grids]
-    wanted = pd.concat(wanted, ignore_index=True)
+    pages = [results / grid / "laptop" / runs_table.NAME for grid in grids]
+    wanted = pd.concat([pd.read_csv(page, keep_default_na=False) for page in pages], ignore_index=True)
     assert len(found) > 100
     pd.testing.assert_frame_equal(found.astype({"dirty": str}), wanted.astype({"dirty": str}), check_dtype=False)
     assert found["value"].dtype == float

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
+from ablations.claims.floors import constant_answer
 from ablations.claims.margins import margin
 from ablations.claims.relations import RELATIONS
-from ablations.core.metrics import EXACT
+from ablations.core.metrics import EXACT, METRICS
 from ablations.core.strict_yaml import Document, Path_
-from ablations.measurements.references import references
+from ablations.measurements.references import BIGRAM, references
 from ablations.measurements.sides import agrees
 from ablations.planning.cells import label
 from ablations.schema.claim import Claim
@@ -40,6 +41,7 @@ def check(grid: Grid, document: Document) -> None:
                 f"contradicts the grid's metrics; for {claim.metric}, {directions[claim.metric]} is better",
             )
         _check_bounds(n, claim, document)
+        _check_control(n, claim, document)
         letters = ascii_lowercase[: max(2, len(claim.asked))]
         for side in set(claim.published) - set(letters):
             named = " and ".join(letters) if len(letters) == 2 else f"the sides, {', '.join(letters)}"
@@ -109,6 +111,15 @@ def _check_bounds(n: int, claim: Claim, document: Document) -> None:
         document.complain(("claims", n), f"needs a 'margin': there is none by default for {claim.metric}")
     if claim.relation == "spread" and claim.metric in EXACT:
         document.complain(("claims", n, "metric"), f"'{claim.metric}' is the same in every seed and has no spread")
+
+
+def _check_control(n: int, claim: Claim, document: Document) -> None:
+    """A positive control needs something to be above: a constant answer, or the bigram baseline."""
+    metric = claim.positive_control and (claim.positive_control.metric or claim.metric)
+    if metric and not constant_answer(metric) and BIGRAM not in references(metric):
+        known = [name for name in METRICS if constant_answer(name)]
+        text = f"'{metric}' has no constant answer and no baseline to be above.{did_you_mean(metric, known)}"
+        document.complain(("claims", n, "positive_control", "metric"), text)
 
 
 def check_looks(grid: Grid, document: Document) -> None:

@@ -31,8 +31,7 @@ _SHORTEST = 30  # minutes; submitit takes a pre-emption in the last ten minutes 
 _LARGEST_ARRAY = 1000  # Slurm's MaxArraySize is 1001 unless a cluster sets another
 _LISTING = 10.0  # seconds between looks at the queue
 _LATE = 60.0  # seconds that a file server may take to show a result whose job has left the queue
-_WITHOUT_RESULT = ("CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "FAILED")  # states of Slurm
-_NOT_ITS_FAULT = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REQUEUED")
+_NOT_ITS_FAULT = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REQUEUED")  # states of Slurm
 _TAIL = 2000  # characters of a job's output that go to the run's log
 
 
@@ -162,7 +161,8 @@ class Slurm(Pool):
             self._missed.pop(submitted.job_id, None)
             return True
         first = self._missed.setdefault(submitted.job_id, time.monotonic())
-        return time.monotonic() - first < _LATE and self._state(submitted) not in _WITHOUT_RESULT
+        has_begun = submitted.paths.stdout.exists() or submitted.paths.stderr.exists()
+        return time.monotonic() - first < _LATE and (has_begun or self._state(submitted) != "CANCELLED")
 
     def _list(self) -> None:
         """Lists the queue; None while the controller does not answer, when no job is missed."""

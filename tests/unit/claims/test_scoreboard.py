@@ -248,6 +248,14 @@ def test_a_difference_that_says_nothing_has_no_row():
         assert drawn(forest([shown, given(reason)], "laptop")) == [["A is better"]]
 
 
+def test_answers_without_a_row_are_counted_by_their_reason_even_beside_one_of_the_same_claim():
+    both = given(Reason.POWER, Reason.FLOOR)
+    (note,) = [text.get_text() for text in forest([both], "laptop").texts if "scale laptop" in text.get_text()]
+    assert note.endswith("; without a row: 1 floor")
+    (alone,) = [text.get_text() for text in forest([given("")], "laptop").texts if "scale laptop" in text.get_text()]
+    assert "without" not in alone
+
+
 def test_margins_are_bands_about_nothing():
     figure = forest([given(Reason.POWER, margin=0.04)], "laptop")
     (band,) = [bar for axes in figure.axes if axes.axison for bar in axes.patches]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from ablations.figures import grid_figures
@@ -334,3 +335,38 @@ def test_without_two_layers_there_is_no_figure_of_layers(layers):
     assert grid_figures.layers(Measurements(grid, cells, {})) is None
     deeper = {**bare, cells[1].runs[0].id: records[cells[1].runs[0].id]}
     assert legend(grid_figures.layers(Measurements(grid, cells, deeper))) == ["pairs"]
+
+
+def with_layers(cell_count, depth):
+    """Cells of models of one depth, with two seeds each and the statistics of their layers."""
+    cells = [make_cell({RATE: 0.05 * (n + 1)}, 2) for n in range(cell_count)]
+    cells = [cell.but(system=cell.system.but(**{"model.num_layers": depth})) for cell in cells]
+    told = {"layers": {"distance": [1.0] * depth, "angle": [10.0] * depth}}
+    records = {}
+    for cell in cells:
+        records |= losses(cell, [4.0, 4.1], **told)
+    return Measurements(make_grid(claims=[], figure=None), cells, records)
+
+
+def test_models_of_two_layers_have_no_course_to_draw():
+    assert grid_figures.layers(with_layers(2, 2)) is None
+    assert grid_figures.layers(with_layers(2, 3)) is not None
+
+
+def test_of_many_cells_means_are_drawn_and_those_without_a_name_are_counted():
+    few, many = (grid_figures.layers(with_layers(count, 3)) for count in (6, 12))
+    thin = [[line for line in figure.findobj(Line2D) if line.get_linewidth() == 0.7] for figure in (few, many)]
+    assert [len(lines) for lines in thin] == [2 * 6 * 2, 0]
+    assert legend(many)[-1] == "and 3 more"
+    assert len(legend(many)) == 10
+
+
+def test_ticks_that_would_lie_over_each_other_have_no_label():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.05, 0.06, 0.4, 0.8)]
+    records = {}
+    for cell in cells:
+        records |= losses(cell, [4.0, 4.1])
+    grid = make_grid(axes={RATE: [0.05, 0.06, 0.4, 0.8]}, claims=[], published=[])
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["5 %", "", "40 %", "80 %"]
+    assert list(axes.get_xticks()) == [0.05, 0.06, 0.4, 0.8]

@@ -98,12 +98,12 @@ def test_a_page_whose_text_is_gone_stays_as_it_was_and_is_named(folder, tmp_path
     own, other = finished("tiny", "smoke", results), finished("masking_ratio", "smoke", results)
     own.publish()
     other.publish()
-    table, rows = (results / "runs.csv").read_bytes(), (own.folder / "table.md").read_bytes()
+    table, rows = ((own.folder / name).read_bytes() for name in (runs_table.NAME, "table.md"))
     shutil.rmtree(tmp_path / "own" / "text")
     with pytest.raises(ConfigError, match=naming("tiny/smoke", "text:")):
         publishing.republish(results)
     assert (own.folder / "table.md").read_bytes() == rows
-    assert (results / "runs.csv").read_bytes() == table
+    assert (own.folder / runs_table.NAME).read_bytes() == table
 
 
 @pytest.mark.parametrize("request_", ["{", "[1]", '{"grid": "masking_ratio"}', '{"grid": "g", "scale": "s", "new": 1}'])
@@ -115,15 +115,17 @@ def test_a_request_that_is_none_is_named(folder, tmp_path, request_):
         publishing.republish(tmp_path / "results")
 
 
-def test_publishing_a_study_leaves_the_table_of_all_runs_as_rebuilding_does(folder, tmp_path):
+def test_publishing_a_study_leaves_the_runs_of_its_page_as_rebuilding_does(folder, tmp_path):
     results = tmp_path / "results"
     for name in ("tiny", "masking_ratio"):
         finished(name, "smoke", results).publish()
-    at_once = (results / runs_table.NAME).read_bytes()
-    assert {line.split(b",")[0] for line in at_once.splitlines()} == {b"grid", b"tiny", b"masking_ratio"}
-    (results / runs_table.NAME).unlink()
+    pages = [results / name / "smoke" / runs_table.NAME for name in ("tiny", "masking_ratio")]
+    at_once = [page.read_bytes() for page in pages]
+    named = [{line.split(b",")[0] for line in content.splitlines()} for content in at_once]
+    assert named == [{b"grid", b"tiny"}, {b"grid", b"masking_ratio"}]
+    pages[1].unlink()
     publishing.republish(results)
-    assert (results / runs_table.NAME).read_bytes() == at_once
-    (results / runs_table.NAME).write_text("not, a table\n1,2\n")
+    assert [page.read_bytes() for page in pages] == at_once
+    pages[0].write_text("not, a table\n1,2\n")
     Study("tiny", "smoke", results_dir=results).publish()
-    assert b"not, a table" not in (results / runs_table.NAME).read_bytes()
+    assert pages[0].read_bytes() == at_once[0]

@@ -118,3 +118,31 @@ def test_claims_of_the_wrong_shape_are_told_as_such(tmp_path, claims):
     file.write_text(GRID + claims, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"g.yaml:1\d: claims"):
         grids.read(file)
+
+
+@pytest.mark.parametrize(
+    ("control", "message"),
+    [
+        ("{at: {objectives.mlm.masking.rate: 0.9}}", says("g.yaml:11: claims.0.positive_control.at", "0.9")),
+        (
+            "{at: {objectives.mlm.masking.rat: 0.4}}",
+            says("g.yaml:11: claims.0.positive_control.at.objectives.mlm.masking.rat", "'objectives.mlm.masking.rate'"),
+        ),
+        (
+            "{at: {objectives.mlm.masking.rate: 0.4}, metric: heldout.sop_acuracy}",
+            says("g.yaml:11: claims.0.positive_control.metric", "heldout.sop_acuracy", "'heldout.sop_accuracy'"),
+        ),
+        ("{metric: heldout.loss}", says("g.yaml:11: claims.0.positive_control.at", "required")),
+    ],
+    ids=["no cell", "no axis", "no metric", "nowhere"],
+)
+def test_a_positive_control_is_a_cell_with_something_to_be_above(tmp_path, control, message):
+    with pytest.raises(ConfigError) as found:
+        read(tmp_path, f"claim: {ID}, {OURS}, {SIDES}, positive_control: {control}")
+    assert any(message.fits(str(problem)) for problem in found.value.problems), found.value
+
+
+def test_a_positive_control_may_be_below_the_bigram_baseline(tmp_path):
+    at = "{at: {objectives.mlm.masking.rate: 0.4}}"
+    (claim,) = read(tmp_path, f"claim: {ID}, {OURS}, {SIDES}, positive_control: {at}")
+    assert claim.positive_control.at == {"objectives.mlm.masking.rate": 0.4}
