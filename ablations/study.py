@@ -4,7 +4,6 @@ Notebooks display what its methods return, terminals print it. For further work,
 DataFrame in ``.data``, and figures are matplotlib figures.
 """
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -264,19 +263,19 @@ class Study:
 
     def figure(self) -> Drawing | Shown:
         """The main metric over the knob, with published values below on axes of their own."""
-        return self._drawn(grid_figures.knob)
+        return self._drawn("knob")
 
-    def curves(self, metric: str = HELDOUT[0]) -> Drawing | Shown:
-        """Held-out loss over training tokens, of masked, next-token or previous-token prediction."""
-        return self._drawn(functools.partial(grid_figures.curves, metric=metric))
+    def curves(self, metric: str = "") -> Drawing | Shown:
+        """Held-out loss over training tokens: by default the first that the grid asks for, or that of another kind."""
+        return self._drawn("curves", metric=metric)
 
     def layers(self) -> Drawing | Shown:
         """How far each layer moves its input (Lan et al. 2020, Figure 1)."""
-        return self._drawn(grid_figures.layers)
+        return self._drawn("layers")
 
-    def _drawn(self, draw: Any) -> Drawing | Shown:
-        measured = self.measurements
-        drawn = draw(measured, report.subtitle(self._plan, measured))
+    def _drawn(self, name: str, **options: Any) -> Drawing | Shown:
+        measured, (draw, _, marks) = self.measurements, grid_figures.FIGURES[name]
+        drawn = draw(measured, f"{report.subtitle(self._plan, measured)}; {marks}", **options)
         return Shown("*Nothing to draw: no run has finished.*") if drawn is None else drawn
 
     def tokens_to_reach(self, loss: float | None = None) -> Shown:

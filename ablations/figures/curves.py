@@ -16,11 +16,14 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import heldout_metric, reference_losses
 from ablations.schema.cell import Cell
 
+_MOST_LINES = 80  # seeds of all cells; more hide the means
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
 
 
 def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figure | None:
     """Held-out loss over training tokens: one colour per cell, seeds as thin lines, their mean as a thick line.
+
+    Of many runs means alone are drawn.
 
     Horizontal lines show the losses of the unigram and the bigram baseline: a model above the
     latter has not left the plateau. The right edge names the cells in the order of their final losses.
@@ -46,9 +49,9 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
     with mpl.rc_context(STYLE):
         figure = blank(4.8)
         axes = figure.add_subplot()
-        ends = []
+        ends, with_seeds = [], sum(len(seeds) for _, seeds in drawn) <= _MOST_LINES
         for i, ((_, seeds), colour, name) in enumerate(zip(drawn, hues, names, strict=True)):
-            for tokens, losses in seeds:
+            for tokens, losses in seeds if with_seeds else ():
                 axes.plot(tokens, losses, "-", color=colour, lw=0.7, alpha=0.45)
             tokens, losses = _mean_curve(seeds)
             is_repeated = colour in hues[:i]  # more cells than hues: repeated hues are dashed
@@ -56,7 +59,9 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
             ends.append((float(tokens[-1]), float(losses[-1]), colour, name))
         axes.set_xscale("log")
         levels = reference_losses(measured, [cell for cell, _ in drawn], metric)
-        _limits(axes, [curve for _, seeds in drawn for curve in seeds], levels)
+        _limits(
+            axes, [curve for _, seeds in drawn for curve in (seeds if with_seeds else [_mean_curve(seeds)])], levels
+        )
         for name, value in levels.items():
             if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
                 draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
@@ -132,9 +137,9 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
         "fontsize": min(9.0, 170 * gap),
     }
     for (x, y, colour, name), height in zip(order, heights, strict=True):
-        leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1}
+        leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1, "relpos": (0.0, 0.5)}
         axes.annotate(
-            shown(name, 30),
+            shown(name, 36),
             (x, y),
             xytext=(1.035, height),
             color=colour,

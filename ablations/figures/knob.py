@@ -73,12 +73,14 @@ class _KnobAxis:
         named = {} if self.is_numeric else dict(printed or {})
         values = [named.get(place, self.values[places.index(place)]) for place in kept]
         texts = [shown(value_text(self.path, value), 22) for value in values]
+        has_unit = self.is_numeric and is_share(self.path) and not is_small  # once below the axis, not at every tick
+        texts = [text.removesuffix(" %") for text in texts] if has_unit else texts
         axes.set_xticks(kept, self._apart(kept, texts, panels) if self.is_numeric else texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
             self._name(axes, texts, (80 if is_small else 68) // panels, is_small)
         if not is_small:
-            axes.set_xlabel(shown(path_text(self.path)))
+            axes.set_xlabel(shown(path_text(self.path)) + " (%)" * has_unit)
 
     def _apart(self, places: Sequence[float], texts: Sequence[str], panels: int) -> list[str]:
         """The labels of numbers without those that would lie over the one before."""

@@ -80,8 +80,8 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
             written |= _named(tables.write(folder, name, sheets))
         else:
             tables.remove(folder, name)
-    for name, (draw, _) in grid_figures.FIGURES.items():
-        figure, path = draw(measured, subtitle(plan, measured)), folder / f"{name}.svg"
+    for name, (draw, _, marks) in grid_figures.FIGURES.items():
+        figure, path = draw(measured, f"{subtitle(plan, measured)}; {marks}"), folder / f"{name}.svg"
         if figure is None:
             path.unlink(missing_ok=True)
         else:
@@ -114,10 +114,9 @@ def _ids(plan: Planned) -> tuple[set[str], set[str]]:
 
 
 def subtitle(plan: Planned, measured: Measurements) -> str:
-    """The small print of a figure: the grid, how much of it is done, what the marks mean."""
+    """The small print of a figure: the grid, and how much of it is done."""
     finished, planned = _counts(plan, measured)
-    done = f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
-    return f"{done}; thin lines and points: single seeds; bands: 95 % intervals of the mean"
+    return f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
 
 
 def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:

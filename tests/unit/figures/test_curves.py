@@ -58,6 +58,17 @@ def test_a_dip_below_the_frequencies_of_words_hides_no_curve_that_ends_above_the
     assert axes.get_ylim()[1] > 9.5
 
 
+def test_of_many_runs_means_alone_are_drawn():
+    cells = [make_cell({RATE: rate}, 28) for rate in (0.15, 0.4, 0.8)]
+    records = {}
+    for cell in cells:
+        records |= losses(cell, [4.0, *[4.1] * 27])
+    (few,) = grid_figures.curves(Measurements(make_grid(), cells[:2], records)).axes
+    (many,) = grid_figures.curves(Measurements(make_grid(), cells, records)).axes
+    assert [sum(line.get_linewidth() == 0.7 for line in axes.lines) for axes in (few, many)] == [56, 0]
+    assert sum(line.get_linewidth() == 2.2 for line in many.lines) == 3
+
+
 def test_a_grid_shows_the_curve_of_the_loss_it_asks_for():
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
     curve = {"tokens": [10, 100, 1000], "heldout.next_loss": [7, 5, 4], "heldout.loss": [9, 9, 9]}
