@@ -5,6 +5,7 @@ is when the command starts; results and cache must be on a file system that all 
 """
 
 import contextlib
+import importlib
 import json
 import logging
 import math
@@ -173,10 +174,8 @@ class Ray(Pool):
 
 def attempt(folder: str, patience: float, config_path: str) -> tuple[int, str]:
     """The task: see `node.Attempt`. It says beside the job's file on which node it is."""
-    import ray  # pyright: ignore[reportMissingImports]  # an extra
-
     with contextlib.suppress(OSError):  # of a node without the cache `node.Attempt` tells
-        Path(config_path).with_name(_NODE).write_text(ray.get_runtime_context().get_node_id())
+        Path(config_path).with_name(_NODE).write_text(_imported().get_runtime_context().get_node_id())
     return node.Attempt(folder, patience)(config_path)
 
 
@@ -243,7 +242,6 @@ def _imported() -> Any:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
     )  # a run without GPUs sees none; Ray warns of a change
     try:
-        import ray  # pyright: ignore[reportMissingImports]  # an extra
+        return importlib.import_module("ray")  # not `import ray`: type checkers without the extra read this file for it
     except ImportError:
         raise ConfigError(["the executor 'ray' needs Ray: pip install 'ablations[ray]'"]) from None
-    return ray
