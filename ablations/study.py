@@ -31,7 +31,7 @@ from ablations.running.progress import display
 from ablations.schema.cell import Cell
 from ablations.schema.grid import FINETUNING, MEASURING
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
-from lightning_modules.training.execution import Execution
+from lightning_modules.training.execution import Execution, Strategy
 
 
 class Study:
@@ -139,14 +139,15 @@ class Study:
             return Shown("*This grid tests no claim.*")
         return Shown(hypotheses.text(stated), pd.DataFrame([hypothesis.to_dict() for hypothesis in stated]))
 
-    def plan(self, devices: int = 1, activation_checkpointing: bool = False) -> Shown:
+    def plan(self, devices: int = 1, strategy: Strategy = "ddp", activation_checkpointing: bool = False) -> Shown:
         """The cells and their cost, before any run.
 
         Args:
             devices: As in `run`: the memory of each is told.
+            strategy: As in `run`.
             activation_checkpointing: As in `run`.
         """
-        execution = Execution(devices, activation_checkpointing)
+        execution = Execution(devices, strategy, activation_checkpointing)
         planned = self.resolve()
         rows = planned.table()
         shown = pd.DataFrame({"cell": rows["cell"]})
@@ -200,7 +201,12 @@ class Study:
         return Shown(text, pd.DataFrame([prospect.to_dict() for prospect in told]))
 
     def run(
-        self, executor: Asked = "local", retries: int = 1, devices: int = 1, activation_checkpointing: bool = False
+        self,
+        executor: Asked = "local",
+        retries: int = 1,
+        devices: int = 1,
+        strategy: Strategy = "ddp",
+        activation_checkpointing: bool = False,
     ) -> Summary:
         """Trains missing runs; can be interrupted and resumed. Lists outcomes other than ``done``, does not raise them.
 
@@ -211,10 +217,11 @@ class Study:
                 ``ray``: jobs on a cluster. With options a mapping: ``{"kind": "slurm", "partition": "gpu"}``.
             retries: How often to retry a run that failed or was killed.
             devices: GPUs, or processes on a machine without them, that share each pretraining. Its id stays the same.
+            strategy: What each of several devices has: ``ddp``, all weights; ``fsdp``, its part of them.
             activation_checkpointing: Whether layers of pretrainings keep their input alone and are computed again in
                 the backward pass: the same numbers, less memory, a third more time.
         """
-        execution = Execution(devices, activation_checkpointing)
+        execution = Execution(devices, strategy, activation_checkpointing)
         how = {"retries": retries, "watch": display, "execution": execution}
         return execute_phases(self.resolve, self.records, executor, **how)
 

@@ -26,7 +26,7 @@ from lightning_modules.config import canonical
 from lightning_modules.data import Vocabulary
 from lightning_modules.draws import Draws
 from lightning_modules.system import System
-from lightning_modules.training.execution import ALONE, Execution, recompute_layers
+from lightning_modules.training.execution import ALONE, Execution, recompute_layers, units
 
 _WEIGHT = 4  # bytes of a parameter, of its gradient, and of each of its two moments: all are fp32
 _TRACED = 4, 8  # rows; what is kept grows by the same number of bytes with every row
@@ -40,7 +40,8 @@ class Footprint:
         parameters: The weights.
         gradients: Their gradients.
         optimizer: Two moments of each parameter, of AdamW as of LAMB.
-        update: What a step of the optimiser takes beside them, when activations are gone: LAMB has two tensors the size
+        gathered: What devices that have a part of each weight (FSDP) hold of whole ones, and of their gradients.
+        update: What a step of the optimiser takes beside them, when those two are gone: LAMB has two tensors the size
             of each parameter, fused AdamW none.
         activations: What the largest moment of a forward and backward pass of one micro-batch keeps beside them.
     """
@@ -48,13 +49,14 @@ class Footprint:
     parameters: int
     gradients: int
     optimizer: int
+    gathered: int
     update: int
     activations: int
 
     @property
     def total(self) -> int:
-        """All of it at once: activations, or what the optimiser's step takes."""
-        return self.parameters + self.gradients + self.optimizer + max(self.activations, self.update)
+        """All of it at once: activations and gathered weights, or what the optimiser's step takes."""
+        return self.parameters + self.gradients + self.optimizer + max(self.activations + self.gathered, self.update)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,11 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     difference over the number of layers; the input of each layer is among ``states``. Kernels are those of a GPU:
     attention saves queries, keys, values, output and one number a row; dropout one byte an entry; under bf16 products
     have bf16 inputs and norms fp32 ones. Each of several devices holds all parameters (DDP), whose gradients are views
-    of the buckets that are exchanged.
+    of the buckets that are exchanged; or, with FSDP, its part of parameters, gradients and moments, and for the step ::
+
+        gathered = 8 (P - all units) + 12 * largest unit
+
+    weights and gradients of what is no unit (`execution.units`), and of one unit, while the next one's weights come.
 
     What comes on top is not counted: workspaces of kernels, memory that the allocator cannot use, the CUDA context.
     Not traced are LSTMs and adaptive softmax, whose shapes depend on what they read.
@@ -106,14 +112,23 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     if execution.activation_checkpointing:
         outside = _kept(system, micro, recompute=True).saved
         saved = outside + (saved - outside) // system.model.num_layers
-    weights = _WEIGHT * system.parameters()
+    is_divided = execution.strategy == "fsdp"
+    weights = _WEIGHT * system.parameters() // (execution.devices if is_divided else 1)
     return Footprint(
         parameters=weights,
         gradients=weights,
         optimizer=2 * weights,
+        gathered=_gathered(system) if is_divided else 0,
         update=2 * weights if system.optimizer.algorithm == "lamb" else 0,
         activations=saved + kept.states + kept.largest + kept.carried * -(-rows // micro),
     )
+
+
+def _gathered(system: System) -> int:
+    with undrawn():
+        backbone, _ = system.networks()
+    sizes = [sum(weight.numel() for weight in unit.parameters()) for unit in units(backbone)]
+    return _WEIGHT * (2 * (system.parameters() - sum(sizes)) + 3 * max(sizes))
 
 
 def traced(system: System) -> bool:

@@ -23,7 +23,7 @@ from lightning_modules.probing.measure import probe
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
-from lightning_modules.training import ranks
+from lightning_modules.training import ranks, shards
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, recompute_layers
 from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
@@ -81,14 +81,15 @@ def fit(
     _check(system, execution)
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     _begin(module, system, start, execution)
-    lightning = trainer(recorder, folder)
+    lightning = trainer(recorder, folder, execution)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
-        lightning.fit(module, data, ckpt_path=resumable(checkpoint, module))
+        lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
     if system.evaluation.probes:
         lightning.save_checkpoint(checkpoint)  # an end during the probes costs no training
+    module = shards.whole(module, lambda: system.build(seed))
     if ranks.rank():
         return Fitted()
     fitted = _fitted(system, data, recorder, recorder.elapsed())

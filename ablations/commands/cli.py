@@ -46,6 +46,7 @@ from ablations.commands.terminal import (
     Results,
     Scale,
     Seeds,
+    Sharing,
     Shown,
     aside,
     complain,
@@ -85,6 +86,7 @@ def plan(  # noqa: PLR0913, a command's options
     filter: Filter = None,
     look: Look = None,
     devices: Devices = 1,
+    strategy: Sharing = "ddp",
     activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
     form: As = Format.table,
@@ -95,7 +97,7 @@ def plan(  # noqa: PLR0913, a command's options
     with reporting_errors():
         filters = values(filter, "--filter")
         study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
-        planned = study.plan(devices, activation_checkpointing)
+        planned = study.plan(devices, strategy, activation_checkpointing)
         if form is Format.table:
             show(study.about(), planned, study.power())
         else:
@@ -116,7 +118,7 @@ def run(  # noqa: PLR0913, a command's options
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
     retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
     devices: Devices = 1,
-    strategy: Annotated[str, typer.Option(help="How devices share a run: ddp, each with all weights.")] = "ddp",
+    strategy: Sharing = "ddp",
     num_nodes: Annotated[int, typer.Option(help="Machines that share a run; there must be one.", min=1)] = 1,
     activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
@@ -127,11 +129,11 @@ def run(  # noqa: PLR0913, a command's options
     Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
     """
     from ablations.core import notebooks
-    from ablations.running.ranks.devices import check_way
+    from ablations.running.ranks.devices import check_nodes
     from ablations.study import Study
 
     with reporting_errors():
-        check_way(strategy, num_nodes)
+        check_nodes(num_nodes)
         filters, parameters = values(filter, "--filter"), _not_given(values(parameter, "--parameter"))
         asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
@@ -145,7 +147,7 @@ def run(  # noqa: PLR0913, a command's options
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         with aside(form):
             _tell_cost(study)
-            summary = study.run(asked, retries, devices, activation_checkpointing)
+            summary = study.run(asked, retries, devices, strategy, activation_checkpointing)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")

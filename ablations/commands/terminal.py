@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -70,6 +70,10 @@ Parameter = Annotated[
 ]
 Devices = Annotated[
     int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
+]
+Sharing = Annotated[
+    Literal["ddp", "fsdp"],
+    typer.Option(help="What each of several devices has: ddp, all weights; fsdp, its part of them."),
 ]
 Checkpointing = Annotated[
     bool,

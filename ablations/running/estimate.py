@@ -47,6 +47,7 @@ def fits(planned: Plan, execution: Execution) -> list[str]:
     if not large:
         return []
     ways = ["training.micro_batch_size", "--devices"]
+    ways += [] if execution.strategy == "fsdp" else ["--strategy fsdp"]
     ways += [] if execution.activation_checkpointing else ["--activation-checkpointing"]
     return [
         f"More than {gigabytes(_LARGE)} of memory per device: {formatting.markdown_text('; '.join(large))}. Less is "

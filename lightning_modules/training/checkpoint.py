@@ -20,38 +20,48 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from lightning_modules.files import write_atomically
 from lightning_modules.training import ranks
+from lightning_modules.training.execution import ALONE, Execution
 
-_RANKS = "ranks"  # entry of a checkpoint: how many processes shared the training
+_SHARING = "sharing"  # entry of a checkpoint: who shared the training (`Execution.sharing`)
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
-    """Lightning's checkpoint format, written atomically in its destination folder."""
+    """Lightning's checkpoint format, written atomically in its destination folder.
+
+    Args:
+        execution: Of the training, for `resumable`.
+    """
+
+    def __init__(self, execution: Execution = ALONE) -> None:
+        super().__init__()
+        self._sharing = execution.sharing
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Writes a checkpoint; an interrupted or failed write leaves the previous one intact."""
-        checkpoint[_RANKS] = ranks.size()
+        checkpoint[_SHARING] = self._sharing
         write_atomically(Path(path), lambda file: torch.save(checkpoint, file))
 
 
-def resumable(path: Path, module: pl.LightningModule) -> Path | None:
+def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALONE) -> Path | None:
     """The checkpoint to go on from; None if there is none.
 
     One that is damaged, or of another network, is renamed to ``damaged.ckpt`` with a word on standard error: the
     training starts anew and ends in the same numbers. PyTorch alone reads altered weights without a word. A
-    checkpoint of another number of devices is no use either: rows and random numbers were divided otherwise.
+    checkpoint of other devices is no use either: see `Execution.sharing`.
 
     Args:
         path: The file of the last checkpoint.
         module: What is trained, at its beginning.
+        execution: How it is to be executed.
     """
-    return ranks.agreed(_usable(path, module) if ranks.rank() == 0 else None)
+    return ranks.agreed(_usable(path, module, execution) if ranks.rank() == 0 else None)
 
 
-def _usable(path: Path, module: pl.LightningModule) -> Path | None:
+def _usable(path: Path, module: pl.LightningModule, execution: Execution) -> Path | None:
     if not (path.exists() or path.is_symlink()):
         return None
     try:
-        _check(path, module)
+        _check(path, module, execution)
     except MemoryError:
         raise
     except Exception as error:  # a file of any content: zip, pickle and torch have errors of many kinds
@@ -65,7 +75,7 @@ def _usable(path: Path, module: pl.LightningModule) -> Path | None:
     return path
 
 
-def _check(path: Path, module: pl.LightningModule) -> None:
+def _check(path: Path, module: pl.LightningModule, execution: Execution) -> None:
     if not path.is_file():
         raise ValueError("it is no plain file")
     with zipfile.ZipFile(path) as archive:
@@ -77,8 +87,8 @@ def _check(path: Path, module: pl.LightningModule) -> None:
     ]
     if shapes[0] != shapes[1]:
         raise ValueError("its weights have other names or shapes")
-    if (made := held.get(_RANKS, 1)) != ranks.size():
-        raise ValueError(f"it is of {made} devices, and this training has {ranks.size()}")
+    if (made := held.get(_SHARING, ALONE.sharing)) != execution.sharing:
+        raise ValueError(f"it is of {made}, and this training has {execution.sharing}")
     if absent := {"callbacks", "loops", "optimizer_states", "lr_schedulers"} - held.keys():
         raise ValueError(f"it lacks {', '.join(sorted(absent))}")
 

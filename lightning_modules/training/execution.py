@@ -5,14 +5,17 @@ What a run is does not depend on it, so none of it is in an identity. A record's
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import nn
 
 from lightning_modules.backbones import Backbone, Transformer
-from lightning_modules.backbones.stack import TransformerEncoder
+from lightning_modules.backbones.stack import SubLayer, TransformerEncoder
 from lightning_modules.config import ConfigError, Problem
+from lightning_modules.problems import did_you_mean
 from lightning_modules.training.settings import Training
+
+Strategy = Literal["ddp", "fsdp"]
 
 
 @dataclass(frozen=True)
@@ -20,19 +23,25 @@ class Execution:
     """How trainings are executed.
 
     Attributes:
-        devices: GPUs, or processes on a machine without them, that share the rows of each step of a pretraining
-            (distributed data parallel training: Li et al. 2020).
+        devices: GPUs, or processes on a machine without them, that share the rows of each step of a pretraining.
+        strategy: What each of several devices has: ``ddp``, all weights (distributed data parallel training: Li et al.
+            2020); ``fsdp``, its part of weights, gradients and moments (see `shards`).
         activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
         checkpoint_seconds: Time between checkpoints of a training.
     """
 
     devices: int = 1
+    strategy: Strategy = "ddp"
     activation_checkpointing: bool = False
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         if self.devices < 1:
             raise ConfigError([Problem("devices", f"must be at least 1, not {self.devices}")])
+        if self.strategy not in (known := get_args(Strategy)):
+            raise ConfigError([Problem("strategy", f"no '{self.strategy}'{did_you_mean(self.strategy, known)}")])
+        if self.strategy == "fsdp" and self.devices == 1:
+            raise ConfigError([Problem("strategy", "fsdp divides weights among devices, and there is one: --devices")])
 
     def problems(self, model: Backbone, training: Training) -> Iterator[Problem]:
         """What is in the way of executing a pretraining like this."""
@@ -45,15 +54,23 @@ class Execution:
         elif (micro := min(training.micro_batch_size or rows, rows)) and rows % micro:
             text = f"{self.devices} devices have {rows} rows each of training.batch_size {batch}, which is no multiple"
             yield Problem("devices", f"{text} of training.micro_batch_size {micro}")
+        if self.strategy == "fsdp" and not isinstance(model, Transformer):
+            text = f"weights of model.kind {model.get('kind')} cannot be divided; choose ddp, or a transformer"
+            yield Problem("strategy", text)
         if self.activation_checkpointing and not isinstance(model, Transformer):
             kind = model.get("kind")
             text = f"layers of model.kind {kind} cannot be computed again; leave it out, or choose a transformer"
             yield Problem("activation_checkpointing", text)
 
     @property
+    def sharing(self) -> str:
+        """Who shares a training, in words. A checkpoint is of one sharing: rows, noise and moments were divided so."""
+        return "1 device" if self.devices == 1 else f"{self.devices} devices ({self.strategy})"
+
+    @property
     def provenance(self) -> dict[str, Any]:
         """What differs from one device without further means, for a record."""
-        told: dict[str, Any] = {"devices": self.devices, "strategy": "ddp"} if self.devices > 1 else {}
+        told: dict[str, Any] = {"devices": self.devices, "strategy": self.strategy} if self.devices > 1 else {}
         return told | ({"activation_checkpointing": True} if self.activation_checkpointing else {})
 
 
@@ -65,3 +82,8 @@ def recompute_layers(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, TransformerEncoder):
             part.recompute = True
+
+
+def units(module: nn.Module) -> Iterator[nn.Module]:
+    """The parts of a module whose weights FSDP gathers by themselves; one that several layers share is one part."""
+    return (part for part in module.modules() if isinstance(part, SubLayer))

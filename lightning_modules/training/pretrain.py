@@ -13,7 +13,7 @@ from lightning_modules.backbones.shapes import ADDED
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
-from lightning_modules.training import ranks
+from lightning_modules.training import ranks, shards
 from lightning_modules.training.carries import Carries
 from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
 from lightning_modules.training.terms import RunningLosses, share
@@ -114,6 +114,11 @@ class Pretrain(pl.LightningModule):
         """Restores what `on_save_checkpoint` saved."""
         self.running.restore(ranks.own(checkpoint["running"]))
         self.carries.restore(checkpoint.get("carried", {}), self.global_rank)
+
+    def configure_model(self) -> None:
+        """Keeps a part of each weight where the strategy divides them."""
+        if self.device_mesh is not None:
+            shards.divide(self, self.device_mesh["data_parallel"], "training_step", "validation_step")
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The system's optimiser and schedule."""

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import pytorch_lightning as pl
-from pytorch_lightning.strategies import DDPStrategy
+from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
 from lightning_modules.training import ranks
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
+from lightning_modules.training.execution import ALONE, Execution
 
 CHECKPOINT = "last.ckpt"
 _PRECISION: dict[str, Literal["32-true", "bf16-mixed"]] = {"fp32": "32-true", "bf16": "bf16-mixed"}
@@ -180,12 +181,9 @@ class Recorder(pl.Callback):
             self._pause(trainer)
 
 
-def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
-    """The Trainer for a recorder's course; its own files go below ``folder``.
-
-    As many processes as there are ranks share its steps: each has all weights, and gradients are exchanged.
-    """
-    course, shared = recorder.course, ranks.size() > 1
+def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE) -> pl.Trainer:
+    """The Trainer for a recorder's course; its own files go below ``folder``. All ranks share its steps."""
+    course = recorder.course
     return pl.Trainer(
         max_steps=course.steps,
         max_epochs=-1,
@@ -195,13 +193,21 @@ def trainer(recorder: Recorder, folder: Path) -> pl.Trainer:
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         callbacks=[recorder, RandomState()],
-        plugins=[AtomicCheckpoints(), ranks.Processes()],
+        plugins=[AtomicCheckpoints(execution), ranks.Processes()],
         accelerator="auto",
         devices=ranks.size(),
-        strategy=DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True) if shared else "auto",
+        strategy=_strategy(execution),
         default_root_dir=folder,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+
+
+def _strategy(execution: Execution) -> Strategy | str:
+    if execution.devices == 1:
+        return "auto"
+    if execution.strategy == "ddp":
+        return DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True)
+    return ModelParallelStrategy(execution.devices, tensor_parallel_size=1, save_distributed_checkpoint=False)

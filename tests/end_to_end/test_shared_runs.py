@@ -1,6 +1,7 @@
 """Runs that two devices share, by the executor's own path: processes on the CPU stand for GPUs."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,9 @@ from tests import tiny
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the local executor needs Linux or macOS")
 TWO = Execution(devices=2)
+DIVIDED = Execution(devices=2, strategy="fsdp")
+FAST = "  schedule.warmup_fraction: 0.0\n  optimizer.peak_lr: 0.01\n"
+LAMB = FAST + "  optimizer.algorithm: lamb\n  model.sharing: all\n  training.clip_norm: 0.5\n"
 NEAR = 1e-4  # of a loss: sums of gradients in another order
 
 
@@ -24,11 +28,11 @@ def made(tmp_path, monkeypatch):
     """Executes a grid of one run without dropout, and returns its record and weights."""
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
 
-    def make(name, execution):
+    def make(name, execution, changes=""):
         file = tiny.grid(tmp_path, rates="[0.4]", seeds=1, steps=8)
         parts = "dropout", "attention_dropout", "embedding_dropout"
         still = "".join(f"  model.{part}: 0.0\n" for part in parts)
-        text = file.read_text().replace("axes:", still + "axes:").replace("rate: 0.15}", "rate: 0.4}")
+        text = file.read_text().replace("axes:", still + changes + "axes:").replace("rate: 0.15}", "rate: 0.4}")
         file.write_text(text.replace("  model.num_layers: 1", "  model.num_layers: 2"))
         records = Records(tmp_path / name)
         found = plan(grids.read(file), "smoke", records=records)
@@ -39,16 +43,24 @@ def made(tmp_path, monkeypatch):
     return make
 
 
-def test_two_devices_give_the_loss_of_one(made):
+@pytest.mark.parametrize(
+    ("execution", "changes"),
+    [
+        pytest.param(TWO, "", id="ddp"),
+        pytest.param(replace(DIVIDED, activation_checkpointing=True), FAST, id="fsdp, layers computed again"),
+        pytest.param(DIVIDED, LAMB, id="fsdp, LAMB and shared layers"),
+    ],
+)
+def test_two_devices_give_the_loss_of_one(made, execution, changes):
     """At the same global batch: held-out losses, the curve of training losses, and weights."""
-    one, folder = made("one", Execution())
+    one, folder = made("one", Execution(), changes)
     alone = load_file(folder / WEIGHTS)
     (folder / WEIGHTS).unlink()
-    two, folder = made("two", TWO)
+    two, folder = made("two", execution, changes)
     assert one.outcome == two.outcome == "done", two.detail
     assert one.id == two.id
     assert two.provenance["devices"] == 2
-    assert two.provenance["strategy"] == "ddp"
+    assert two.provenance["strategy"] == execution.strategy
     assert "devices" not in one.provenance
     assert two.metrics["heldout.loss"] == pytest.approx(one.metrics["heldout.loss"], rel=NEAR)
     assert two.curve.keys() == one.curve.keys()

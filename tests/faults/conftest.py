@@ -61,9 +61,9 @@ def launch(cached):
     """Starts launchers on ``results`` in the folder; their events are lines of their stdout."""
     started = []
 
-    def start(grid, executor="local", devices=1):
+    def start(grid, executor="local", devices=1, strategy="ddp"):
         process = subprocess.Popen(
-            [sys.executable, str(LAUNCHER), str(grid), str(cached / "results"), executor, str(devices)],
+            [sys.executable, str(LAUNCHER), str(grid), str(cached / "results"), executor, str(devices), strategy],
             env=tiny.environment(cached),
             cwd=cached,
             stdout=subprocess.PIPE,

@@ -17,7 +17,7 @@ for number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
 torch.set_num_threads(1)  # as the processes of the local executor do
-grid, results, executor, devices = sys.argv[1:5]
+grid, results, executor, devices, strategy = sys.argv[1:6]
 records = Records(results)
 
 
@@ -27,7 +27,7 @@ def tell(event):
 
 print("launcher", flush=True)
 try:
-    found, execution = plan(grids.read(grid), "smoke", records=records), Execution(devices=int(devices))
+    found, execution = plan(grids.read(grid), "smoke", records=records), Execution(int(devices), strategy)
     summary = execute(found, records, executor, on_event=tell, execution=execution)
 except KeyboardInterrupt:
     print("interrupted", flush=True)

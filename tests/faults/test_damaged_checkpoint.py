@@ -6,6 +6,8 @@ import torch
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.training.checkpoint import AtomicCheckpoints, resumable
+from lightning_modules.training.execution import Execution
 from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 from tests.toy import toy_task
 
@@ -23,6 +25,11 @@ def of_another_network(path):
     torch.save(held, path)
 
 
+def of_several_devices(path):
+    held = torch.load(path, weights_only=True)
+    AtomicCheckpoints(Execution(devices=2, strategy="fsdp")).save_checkpoint(held, path)
+
+
 def a_folder(path):
     path.unlink()
     path.mkdir()
@@ -34,6 +41,7 @@ DAMAGES = {
     "cut short": lambda path: path.write_bytes(path.read_bytes()[:-100]),
     "one bit": flipped,
     "another network": of_another_network,
+    "several devices": of_several_devices,
     "something else of torch": lambda path: torch.save({"number": torch.ones(3)}, path),
     "a folder": a_folder,
 }
@@ -74,6 +82,18 @@ def test_a_sound_one_is_gone_on_from(tiny, tmp_path):
     fit(tiny, 0, tmp_path, on_progress=lambda progress: seen.append(progress.step))
     assert min(seen) > 7
     assert not (tmp_path / "damaged.ckpt").exists()
+
+
+@pytest.mark.parametrize(("made", "usable"), [("ddp", True), ("fsdp", False)])
+def test_one_is_of_the_strategy_that_made_it(tiny, tmp_path, capfd, made, usable):
+    """FSDP numbers the moments by the order of weights, DDP by that of the optimiser."""
+    with pytest.raises(Interrupted):
+        fit(tiny, 0, tmp_path, stop=stopped_at(7))
+    path = tmp_path / CHECKPOINT
+    held = torch.load(path, weights_only=True)
+    AtomicCheckpoints(Execution(devices=2, strategy=made)).save_checkpoint(held, path)
+    assert resumable(path, tiny.build(0), Execution(devices=2)) == (path if usable else None)
+    assert usable or "it is of 2 devices (fsdp), and this training has 2 devices (ddp)" in capfd.readouterr().err
 
 
 def test_a_fine_tuning_starts_anew_and_ends_the_same(tiny, tmp_path, monkeypatch):

@@ -16,17 +16,19 @@ from tests.faults.support import attempts, contents, family, gone, kill, wait_fo
 TWO = Execution(devices=2)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The grid whose run the tests below disturb, and what its record says if nothing does."""
+@pytest.fixture(scope="module", params=["ddp", "fsdp"])
+def undisturbed(tmp_path_factory, request):
+    """The grid whose run the tests below disturb, what its record says if nothing does, and how devices share it."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
         records = Records(folder / "results")
         grid = tiny.grid(folder, rates="[0.15]", steps=300, seeds=1)
-        summary = execute(plan(grids.read(grid), "smoke", records=records), records, execution=TWO)
+        summary = execute(
+            plan(grids.read(grid), "smoke", records=records), records, execution=Execution(2, request.param)
+        )
         assert summary.outcomes == {"done": 1}, str(summary)
-        return grid, contents(records)
+        return grid, contents(records), request.param
 
 
 def ranks_of(launcher):
@@ -37,9 +39,9 @@ def ranks_of(launcher):
 
 def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undisturbed):
     """To the bit, dropout on: a checkpoint has the noise and the losses of both."""
-    (grid, expected), records = undisturbed, Records(cached / "results")
+    (grid, expected, strategy), records = undisturbed, Records(cached / "results")
     (run_id,) = expected
-    process = launch(grid, devices=2)
+    process = launch(grid, devices=2, strategy=strategy)
     wait_for(process, "progress")
     below = family(process.pid)
     process.send_signal(signal.SIGINT)
@@ -47,16 +49,17 @@ def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undistur
     assert gone(below) == []
     assert (records.work_folder(run_id) / "last.ckpt").exists()
 
-    process = launch(grid, devices=2)
+    process = launch(grid, devices=2, strategy=strategy)
     wait_for(process, "progress")
     assert kill(process) == []
 
-    process = launch(grid, devices=2)
+    process = launch(grid, devices=2, strategy=strategy)
     wait_for(process, "executed 1")
     assert process.wait(timeout=60) == 0
     assert contents(records) == expected
 
 
+@pytest.mark.parametrize("undisturbed", ["ddp"], indirect=True)  # who notices a dead process is the same
 @pytest.mark.parametrize(
     ("rank", "detail", "said"),
     [
@@ -67,9 +70,9 @@ def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undistur
 def test_one_of_the_two_killed_alone_ends_the_other_and_the_retry_makes_the_run(
     cached, launch, undisturbed, rank, detail, said
 ):
-    (grid, expected), records = undisturbed, Records(cached / "results")
+    (grid, expected, strategy), records = undisturbed, Records(cached / "results")
     (run_id,) = expected
-    process = launch(grid, devices=2)
+    process = launch(grid, devices=2, strategy=strategy)
     wait_for(process, "progress")
     ranks = ranks_of(process)
     ranks[rank].kill()

@@ -125,6 +125,10 @@ def test_what_spares_memory_does():
     several = footprint(BERT_BASE, Execution(devices=8))
     assert several.activations == pytest.approx(base.activations / 8, rel=0.05)
     assert several.parameters == base.parameters
+    divided = footprint(BERT_BASE, Execution(devices=8, strategy="fsdp"))
+    assert divided.activations == several.activations
+    assert (divided.parameters, divided.optimizer) == (base.parameters // 8, 2 * (base.parameters // 8))
+    assert divided.total < several.total
     micro = footprint(BERT_BASE.but(**{"training.micro_batch_size": 32}))
     assert micro.activations == several.activations
     exact = footprint(BERT_BASE.but(**{"training.precision": "fp32"}))
@@ -143,8 +147,26 @@ def test_logits_and_memory_count():
 def test_what_no_trace_can_follow_is_not_told():
     lstm = SYSTEMS["gpt"].but(**{"model.kind": "lstm", "model.hidden_size": 64, "objectives.lm.transform": "bert"})
     assert footprint(lstm) is None
+    (problem,) = Execution(devices=2, strategy="fsdp").problems(lstm.model, lstm.training)
+    assert "weights of model.kind lstm cannot be divided" in str(problem)
 
 
 def test_an_execution_without_devices_is_refused():
     with pytest.raises(ConfigError, match="devices"):
         Execution(devices=0)
+    with pytest.raises(ConfigError, match=r"strategy: .*Did you mean 'fsdp'"):
+        Execution(devices=2, strategy="fspd")
+    with pytest.raises(ConfigError, match="strategy: fsdp .* --devices"):
+        Execution(strategy="fsdp")
+
+
+def test_what_is_gathered_is_the_largest_unit_and_what_is_none():
+    """Counted by hand for three layers of width 32, whose feed-forward is 128 wide: its norm is of the unit."""
+    system = small("bert_base")
+    total = sum(p.numel() for p in system.build(0).parameters())
+    feed_forward = 2 * 32 * 128 + 128 + 32 + 2 * 32
+    attention = 4 * (32 * 32 + 32) + 2 * 32
+    rest = total - 3 * (feed_forward + attention)
+    told = footprint(system, Execution(devices=2, strategy="fsdp"))
+    assert told.gathered == 8 * rest + 12 * feed_forward
+    assert footprint(system, Execution(devices=2)).gathered == 0

@@ -24,21 +24,15 @@ def check(runs: Iterable[Run], execution: Execution) -> None:
         raise ConfigError(dict.fromkeys(wrong))
 
 
-def check_way(strategy: str, nodes: int) -> None:
-    """Checks that trainings can be shared in this way.
+def check_nodes(nodes: int) -> None:
+    """Checks how many machines are to share a training.
 
     Raises:
-        ConfigError: For shards of weights, and for several machines, which no executor has yet.
+        ConfigError: For several, which no executor has yet.
     """
-    wrong = []
-    if strategy != "ddp":
-        text = f"'{strategy}' is not there: every device holds all weights (ddp). To need less memory, use"
-        wrong.append(Problem("strategy", f"{text} --activation-checkpointing or training.micro_batch_size"))
     if nodes != 1:
         text = f"{nodes} machines cannot share a run: the executors start processes on one machine; use --devices"
-        wrong.append(Problem("num-nodes", text))
-    if wrong:
-        raise ConfigError(wrong)
+        raise ConfigError([Problem("num-nodes", text)])
 
 
 def shared(slots: Sequence[dict[str, str]], devices: int) -> list[dict[str, str]]:
