@@ -78,9 +78,8 @@ def fit(
     """
     checkpoint = folder / CHECKPOINT
     module, data = system.build(seed), system.data_module(seed)
-    _check(system, execution)
-    recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     _begin(module, system, start, execution)
+    recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     lightning = trainer(recorder, folder, execution)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
@@ -100,6 +99,7 @@ def fit(
 
 
 def _begin(module: Pretrain, system: System, start: Path | None, execution: Execution) -> None:
+    _check(system, execution)
     if execution.activation_checkpointing:
         recompute_layers(module)
     if (ancestor := system.ancestor()) is not None:

@@ -21,7 +21,10 @@ from ablations.measurements.sides import Compared, comparable, one_text, side_of
 from ablations.measurements.variances import samples
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
+from ablations.schema.grid import Grid
 from ablations.schema.run import Run
+from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _LOST = ("diverged", "invalid")  # outcomes without a result
 _NO_RUNS = Sample((), ())
@@ -76,16 +79,39 @@ class Sides:
         return bool(self.sample.scores)
 
 
-def collect(table: Measurements, claim: Claim) -> Sides:
-    """The sides of a claim among the cells of a scale, with the measurements of their finished runs."""
-    cells: list[Cell] = []
+def asked_cells(claim: Claim, grid: Grid, cells: Sequence[Cell]) -> tuple[list[Cell], str]:
+    """The cell of each side of a claim, and why these cells cannot test it; empty if they can."""
+    found: list[Cell] = []
     for letter, side in zip(ascii_lowercase, claim.asked, strict=False):
-        fitting = side_of(table.grid, table.cells, side)
+        fitting = side_of(grid, cells, side)
         if len(fitting) != 1:
             fault = "is not among the cells" if not fitting else f"fits {len(fitting)} cells"
-            missing = f"side {letter} ({cell_text(side)}) {fault} of this scale"
-            return Sides(names(claim, ()), missing=missing)
-        cells.append(fitting[0])
+            return [], f"side {letter} ({cell_text(side)}) {fault} of this scale"
+        found.append(fitting[0])
+    missing = unmeasured(claim, cells)
+    return ([], missing) if missing else (found, "")
+
+
+def unmeasured(claim: Claim, cells: Sequence[Cell]) -> str:
+    """Why no cell of a scale measures what a claim asks; empty if one does. Which cells were chosen does not matter."""
+    task = claim.metric.partition(".")[0]
+    if (task in TASKS or task in ZERO_SHOT) and not any(task in cell.tasks for cell in cells):
+        return f"no model is {'asked' if task in ZERO_SHOT else 'fine-tuned on'} {task} at this scale"
+    return ""
+
+
+def official(claim: Claim, cells: Sequence[Cell]) -> Claim:
+    """The claim with the metric on official data if the cells are fine-tuned on it."""
+    task = claim.official.partition(".")[0]
+    is_official = any(task in cell.tasks for cell in cells) and bool(task)
+    return claim.model_copy(update={"metric": claim.official}) if is_official else claim
+
+
+def collect(table: Measurements, claim: Claim) -> Sides:
+    """The sides of a claim among the cells of a scale, with the measurements of their finished runs."""
+    cells, missing = asked_cells(claim, table.grid, table.cells)
+    if missing:
+        return Sides(names(claim, ()), missing=missing)
     measuring = [_measuring(cell, claim.metric) for cell in cells]
     within = claim.metric not in EXACT and trunks.are_shared(measuring)
     compared = comparable([_rows(table, claim, cell) for cell in cells], within)

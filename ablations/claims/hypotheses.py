@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ablations.claims.contrasts import asked_cells
 from ablations.claims.judging import verdicts
 from ablations.claims.margins import source
 from ablations.claims.verdict import Verdict
-from ablations.core.formatting import cell_text, markdown_text
+from ablations.core.formatting import markdown_text
 from ablations.core.metrics import EXACT
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.sides import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
-from lightning_modules.tasks import TASKS
-from lightning_modules.zero_shot.table import ZERO_SHOT
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,9 @@ class Hypothesis:
 def hypotheses(grid: Grid, cells: Sequence[Cell]) -> list[Hypothesis]:
     """Every claim of a grid, in its order, as the cells of a scale test it."""
     undecided = verdicts(Measurements(grid, cells, {}))
-    return [Hypothesis(verdict, _agreement(verdict), _open(grid, cells, verdict)) for verdict in undecided]
+    return [
+        Hypothesis(verdict, _agreement(verdict), asked_cells(verdict.claim, grid, cells)[1]) for verdict in undecided
+    ]
 
 
 def text(stated: Sequence[Hypothesis]) -> str:
@@ -126,15 +126,3 @@ def _agreement(verdict: Verdict) -> str:
         "interaction": f"the whole interval shows that {a} beats {b} by more than {c} beats {d}",
         "spread": f"the whole interval of the distances from the median favours {first}",
     }[claim.relation]
-
-
-def _open(grid: Grid, cells: Sequence[Cell], verdict: Verdict) -> str:
-    for side in verdict.claim.asked:
-        if len(side_of(grid, cells, side)) != 1:
-            return f"'{cell_text(side)}' is not one of the cells"
-    task = verdict.claim.metric.partition(".")[0]
-    if task in TASKS and not any(task in cell.tasks for cell in cells):
-        return f"no model is fine-tuned on {task}"
-    if task in ZERO_SHOT and not any(task in cell.tasks for cell in cells):
-        return f"no model is asked {task}"
-    return ""

@@ -17,15 +17,16 @@ For a ratio the claimed ratio is the margin; for a trend, also no step may go th
 
 A grid is judged at fixed numbers of seeds (its looks). A verdict that is reached at the first is final and is computed
 from the seeds of that look alone; claims that are open may be judged once more. The correction (``core.looks``) is
-Holm's over the distinct tests among the claims of the grid, within looks, measured or not: the family is fixed before
-there are results. Claims about one contrast of cells on one metric are one test, however they bracket it. A metric
-without noise, such as a number of parameters, is compared directly and is no test.
+Holm's over the distinct tests among the claims of the grid, within looks, measured or not, without those on tasks that
+the scale leaves out: the family is fixed before there are results. Claims about one contrast of cells on one metric are
+one test, however they bracket it. A metric without noise, such as a number of parameters, is compared directly and is
+no test.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ablations.claims.contrasts import Sides, collect, computing
+from ablations.claims.contrasts import Sides, collect, computing, official, unmeasured
 from ablations.claims.floors import floored, floors, unlearned
 from ablations.claims.margins import margin
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason, Size
@@ -103,10 +104,13 @@ class _Case:
 
 
 def tests(claims: Sequence[Claim], grid: Grid, cells: Sequence[Cell]) -> dict[tuple[object, ...], list[Claim]]:
-    """The claims of each distinct test, in order: the same weights of the same cells, metric and question of size."""
+    """The claims of each distinct test, in order: the same weights of the same cells, metric and question of size.
+
+    Claims about tasks that the scale leaves out are not among them.
+    """
     by_test: dict[tuple[object, ...], list[Claim]] = {}
     for claim in claims:
-        if claim.metric not in EXACT:
+        if claim.metric not in EXACT and not unmeasured(claim, cells):
             by_test.setdefault(_test(claim, grid, cells), []).append(claim)
     return by_test
 
@@ -256,7 +260,7 @@ def _root(variance: float | None) -> float | None:
 def _judged(measured: Measurements, looks: int | None = None) -> list[_Judged]:
     """Every claim at the look that decides, or at the last that it has reached, of the first ``looks``."""
     numbers = measured.looks
-    claims = [_official(claim, measured.cells) for claim in measured.grid.claims]
+    claims = [official(claim, measured.cells) for claim in measured.grid.claims]
     cases = [[_case(claim, at) for claim in claims]
              for at in (measured.at_look(look) for look in range(1, (looks or len(numbers)) + 1))]  # fmt: skip
     reached = _reached(cases, numbers)
@@ -287,13 +291,6 @@ def _reached(cases: Sequence[Sequence[_Case]], numbers: Sequence[int]) -> list[i
             count = look + 1
         counts.append(count)
     return counts
-
-
-def _official(claim: Claim, cells: Sequence[Cell]) -> Claim:
-    """The claim with the metric on official data if the cells are fine-tuned on it."""
-    task = claim.official.partition(".")[0]
-    is_official = any(task in cell.tasks for cell in cells) and bool(task)
-    return claim.model_copy(update={"metric": claim.official}) if is_official else claim
 
 
 def _case(claim: Claim, measured: Measurements) -> _Case:

@@ -8,7 +8,7 @@ first step, its strictest, at each look. The numbers of seeds are the grid's: no
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from ablations.claims.contrasts import Sides, collect
+from ablations.claims.contrasts import Sides, collect, official
 from ablations.claims.judging import tests
 from ablations.claims.margins import margin, source
 from ablations.claims.published_claims import RELATIONS as IN_WORDS
@@ -86,10 +86,11 @@ def prospects(grid: Grid, scale: str, measured: Mapping[str, Measurements]) -> l
         measured: Scale -> measurements of its cells; pilots are tried in this order, after ``scale`` itself.
     """
     here = measured[scale]
-    looks, family = Looks(here.looks), len(tests(grid.claims, grid, here.cells))
+    looks, family = Looks(here.looks), len(tests([official(c, here.cells) for c in grid.claims], grid, here.cells))
     level = 1 - nominal_alpha((1 - LEVEL) / max(1, family), looks)
     pilots = {scale: here, **measured}
-    return [_prospect(claim, look, here, pilots, level) for claim in grid.claims for look in range(1, len(looks.n) + 1)]
+    claims = [official(claim, here.cells) for claim in grid.claims]
+    return [_prospect(claim, look, here, pilots, level) for claim in claims for look in range(1, len(looks.n) + 1)]
 
 
 def _prospect(

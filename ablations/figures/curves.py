@@ -59,18 +59,20 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
             ends.append((float(tokens[-1]), float(losses[-1]), colour, name))
         axes.set_xscale("log")
         levels = reference_losses(measured, [cell for cell, _ in drawn], metric)
-        _limits(
-            axes, [curve for _, seeds in drawn for curve in (seeds if with_seeds else [_mean_curve(seeds)])], levels
-        )
+        _limits(axes, [c for _, seeds in drawn for c in (seeds if with_seeds else [_mean_curve(seeds)])], levels)
         for name, value in levels.items():
             if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
                 draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
         name_ends(axes, ends, ", ".join(map(path_text, paths)))
         axes.set_xlabel("training tokens (logarithmic)")
-        what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
-        axes.set_ylabel(f"held-out loss {f'of {what} tokens ' if what else ''}(nats)\nlower is better")
+        axes.set_ylabel(_label(metric))
         titles(figure, measured.grid.question, subtitle)
     return figure
+
+
+def _label(metric: str) -> str:
+    what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
+    return f"held-out loss {f'of {what} tokens ' if what else ''}(nats)\nlower is better"
 
 
 def _distinct(cells: Sequence[Cell]) -> list[Cell]:

@@ -156,7 +156,7 @@ def test_an_execution_without_devices_is_refused():
         Execution(devices=0)
     with pytest.raises(ConfigError, match=r"strategy: .*Did you mean 'fsdp'"):
         Execution(devices=2, strategy="fspd")
-    with pytest.raises(ConfigError, match="strategy: fsdp .* --devices"):
+    with pytest.raises(ConfigError, match=r"strategy: fsdp .* --devices"):
         Execution(strategy="fsdp")
 
 

@@ -66,8 +66,9 @@ def test_a_hypothesis_that_no_paper_claims_is_named_as_ones_own():
 
 
 def test_what_a_scale_leaves_open_is_said():
-    assert asked(a={RATE: 0.6}).open == "'masking rate 60 %' is not one of the cells"
-    assert asked(metric="rte.accuracy", better="higher").open == "no model is fine-tuned on rte"
+    assert asked(a={RATE: 0.6}).open == "side a (masking rate 60 %) is not among the cells of this scale"
+    assert asked(metric="rte.accuracy", better="higher").open == "no model is fine-tuned on rte at this scale"
+    assert asked(metric="lambada.accuracy", better="higher").open == "no model is asked lambada at this scale"
     assert asked().open == ""
 
 

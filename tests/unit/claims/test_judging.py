@@ -213,6 +213,8 @@ def test_a_borderline_effect_does_not_survive_many_claims():
     more = [make_claim(id=f"c{i}", a={RATE: 0.4 + i / 10}) for i in range(1, 7)]
     assert verdict(a, b).outcome == REPLICATES
     assert verdict(a, b, extra=more).outcome == NOT_RESOLVED
+    absent = [make_claim(id=f"c{task}", metric=f"{task}.accuracy", better="higher") for task in ("rte", "sst2", "snli")]
+    assert verdict(a, b, extra=absent).outcome == REPLICATES  # the scale has no task, so they were never to be tested
 
 
 def test_published_values_stay_in_their_metric():
