@@ -11,14 +11,15 @@ from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
 from ablations.running.engines.ray import Ray
 from ablations.running.engines.slurm import Slurm
+from ablations.running.executor import Executor
 from ablations.running.inline import Inline
-from ablations.running.launch import Event, Executor, Launch, OnEvent, Summary
+from ablations.running.launch import Event, Launch, OnEvent, Summary
 from ablations.running.launchers import registered
 from ablations.running.local import Local
 from ablations.running.ranks import devices
 from ablations.running.signals import ending
 from ablations.schema.kinds import KINDS
-from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
 from lightning_modules.probing.table import PROBES
 from lightning_modules.training.execution import ALONE, Execution
@@ -78,11 +79,9 @@ def execute(
         SystemExit: After SIGTERM (143) or SIGHUP (129), likewise.
     """
     engine = chosen(executor)
-    if execution.devices > 1 and not engine.shares:
-        able = ", ".join(name for name, kind in EXECUTORS.items() if kind.shares)
-        text = f"this executor makes runs in one process each, which no other shares; use --executor {able}"
-        raise ConfigError([Problem("devices", text)])
-    devices.check(plan.pending, execution)
+    wrong = dict.fromkeys([*engine.problems(execution), *devices.problems(plan.pending, execution)])
+    if wrong:
+        raise ConfigError(wrong)
     launch = Launch(plan, records, retries, deadline, on_event, execution)
     _check_writable(plan, records)
     if plan.pending:

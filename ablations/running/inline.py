@@ -3,7 +3,8 @@
 import time
 
 from ablations.running import exit_codes, worker
-from ablations.running.launch import Executor, Launch
+from ablations.running.executor import Executor
+from ablations.running.launch import Launch
 from ablations.running.signals import patient
 from ablations.schema.record import Record
 

@@ -3,12 +3,11 @@
 import contextlib
 import json
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from filelock import Timeout
 
@@ -20,7 +19,6 @@ from ablations.running import exit_codes, worker
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
-from lightning_modules.config import ConfigError, Problem
 from lightning_modules.files import is_full
 from lightning_modules.places import cache
 from lightning_modules.training.execution import ALONE, Execution
@@ -366,33 +364,3 @@ class Launch:
         self.summary.outcomes = dict(Counter(names.values()))
         self.summary.seconds = time.monotonic() - self.started
         return self.summary
-
-
-class Executor(ABC):
-    """A way to make runs. All state is in the store, so an executor may die at any moment.
-
-    Attributes:
-        shares: Whether each run has a process of its own, which may start others that share it.
-    """
-
-    shares: ClassVar[bool] = False
-
-    @classmethod
-    def configured(cls, options: Mapping[str, Any]) -> "Executor":
-        """The executor with options from a user.
-
-        Raises:
-            ConfigError: For options that it does not have.
-        """
-        if options:
-            raise ConfigError(Problem(f"executor option {name}", "this executor has no options") for name in options)
-        return cls()
-
-    @abstractmethod
-    def run(self, launch: Launch) -> None:
-        """Makes every run of ``launch.todo`` and reports to ``launch`` how each ends.
-
-        Raises:
-            KeyboardInterrupt: After Ctrl-C, once the active runs have written checkpoints.
-            SystemExit: After SIGTERM or SIGHUP, likewise.
-        """

@@ -19,12 +19,15 @@ from multiprocessing.process import BaseProcess
 
 from ablations.core.machine import cores
 from ablations.core.provenance import gpus
-from ablations.running.launch import Executor, Launch
+from ablations.running.executor import Executor
+from ablations.running.launch import Launch
 from ablations.running.ranks import devices
 from ablations.running.signals import ENDING
 from ablations.running.worker_process import bare_main, main
 from ablations.schema.run import Run
 from lightning_modules import speed
+from lightning_modules.config import Problem
+from lightning_modules.training.execution import Execution
 
 _PRELOADED = ["torch", "pytorch_lightning"]
 _POLL = 0.25  # seconds between checks of progress
@@ -50,8 +53,6 @@ class Local(Executor):
     A slot has several of them where pretrainings are shared by several devices.
     """
 
-    shares = True
-
     def __init__(self, slots: int | None = None) -> None:
         names = list(gpus())
         self.slots: list[dict[str, str]] = [{"CUDA_VISIBLE_DEVICES": name} for name in names]
@@ -60,6 +61,10 @@ class Local(Executor):
         self.slots = self.slots[:slots]
         self.threads = max(1, cores() // len(self.slots)) if names else 1
         self.active: list[_Active] = []
+
+    def problems(self, execution: Execution) -> Iterator[Problem]:
+        """See `Executor.problems`."""
+        return devices.too_many(execution)
 
     def run(self, launch: Launch) -> None:
         """See `Executor.run`. The first signal waits for checkpoints, the second kills."""

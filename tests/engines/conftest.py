@@ -43,14 +43,14 @@ def planned(grid: Path, records: Records) -> Plan:
     return plan(grids.read(grid), "smoke", records=records)
 
 
-def in_the_middle(act):
-    """An ``on_event`` that acts once, when both runs have begun."""
+def in_the_middle(act, runs=2):
+    """An ``on_event`` that acts once, when so many runs have begun."""
     begun, acted = set(), []
 
     def tell(event):
         if event.kind == "progress":
             begun.add(event.run_id)
-        if len(begun) == 2 and not acted:
+        if len(begun) == runs and not acted:
             acted.append(True)
             act()
 

@@ -11,6 +11,7 @@ from ablations.running.engines import ray
 from ablations.running.execute import execute
 from ablations.study import Study
 from lightning_modules.config import ConfigError
+from lightning_modules.training.execution import Execution
 from tests import tiny
 from tests.engines.conftest import in_the_middle, interrupt, planned, published
 from tests.faults.support import attempts, contents, until
@@ -146,3 +147,15 @@ def test_code_that_a_node_cannot_import_is_refused(records, one_core, tmp_path, 
     with pytest.raises(ConfigError, match=r"a node cannot make runs with the code it was sent: .*a_module_of_another"):
         execute(planned(tiny.grid(tmp_path), records), records, {"kind": "ray", "address": one_core.address})
     assert list(records.all()) == []
+
+
+def test_processes_of_one_node_share_a_run(records, cluster, tmp_path):
+    grid = tiny.grid(tmp_path, rates="[0.15]", seeds=1)
+    node, asked = cluster.add_node(num_cpus=2), {"kind": "ray", "address": cluster.address}
+    with pytest.raises(ConfigError, match="no node can hold a run that needs CPU 4"):
+        execute(planned(grid, records), records, asked, execution=Execution(devices=4))
+    summary = execute(planned(grid, records), records, asked, execution=Execution(devices=2))
+    cluster.remove_node(node)
+    assert summary.outcomes == {"done": 1}, str(summary)
+    (record,) = records.all()
+    assert record.provenance["devices"] == 2

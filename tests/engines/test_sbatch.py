@@ -10,6 +10,7 @@ from ablations.running.execute import chosen, execute
 from ablations.running.exit_codes import INTERRUPTED
 from ablations.running.launch import Launch
 from lightning_modules.config import ConfigError
+from lightning_modules.training.execution import ALONE, Execution
 from tests import tiny
 from tests.engines.conftest import planned
 
@@ -44,10 +45,10 @@ def cluster(tmp_path, monkeypatch):
 def submitted(cluster, records, tmp_path):
     """Submits two runs; returns the executor and their jobs."""
 
-    def start(**options):
+    def start(execution=ALONE, **options):
         found = planned(tiny.grid(tmp_path, seeds=1), records)
         (records.folder / "records").mkdir(parents=True)
-        launch = Launch(found, records, 1, None, lambda event: None)
+        launch = Launch(found, records, 1, None, lambda event: None, execution)
         engine = chosen({"kind": "slurm", **options})
         engine.open(launch)
         return engine, engine.submit([launch.prepare(run, 1, {}) for run in found.runs])
@@ -62,6 +63,12 @@ def test_an_array_is_submitted_with_what_was_asked(cluster, submitted):
     assert asked >= {"partition=gpu", "account=lab", "gpus-per-node=1", "cpus-per-task=4", "mem=1500M", "array=0-1%2"}
     assert asked >= {"requeue", "signal=USR2@120", "time=30", "open-mode=append"}
     assert "module load cuda" in script
+
+
+def test_each_device_of_a_run_has_what_was_asked(cluster, submitted):
+    submitted(Execution(devices=2), gpus=1, cpus=4)
+    script = (cluster / "script").read_text().splitlines()
+    assert {"#SBATCH --gpus-per-node=2", "#SBATCH --cpus-per-task=8"} <= set(script)
 
 
 def test_what_is_not_asked_is_left_to_the_cluster(cluster, submitted):

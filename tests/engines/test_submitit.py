@@ -6,7 +6,10 @@ import signal
 import psutil
 import pytest
 
+from ablations.core.store import Records
 from ablations.running.execute import execute
+from lightning_modules.training.execution import Execution
+from tests import tiny
 from tests.engines.conftest import in_the_middle, interrupt, planned
 from tests.faults.support import attempts, contents, gone
 
@@ -62,3 +65,18 @@ def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturb
     }
     assert execute(planned(grid, records), records, "local").outcomes == {"done": 2}
     assert contents(records) == expected
+
+
+def test_processes_that_share_a_run_are_pre_empted_together(records, tmp_path):
+    """All of them get the signal; the job goes on to the bits of an undisturbed run of the local executor."""
+    grid, two = tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=400), Execution(devices=2)
+    undisturbed = Records(tmp_path / "undisturbed")
+    execute(planned(grid, undisturbed), undisturbed, execution=two)
+    summary = execute(
+        planned(grid, records), records, STAND_IN, retries=0, on_event=in_the_middle(warn, runs=1), execution=two
+    )
+    assert summary.outcomes == {"done": 1}, str(summary)
+    assert contents(records) == contents(undisturbed)
+    (told,) = attempts(records).values()
+    assert [line.split(";")[0] for line in told] == ["1 started", "1 interrupted", "1 started", "1 done"]
+    assert gone(jobs()) == []

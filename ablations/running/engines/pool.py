@@ -4,7 +4,7 @@ import json
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -13,11 +13,13 @@ from pydantic import BeforeValidator, ValidationError
 
 from ablations.core import provenance
 from ablations.running.engines.node import Ending
+from ablations.running.executor import Executor
 from ablations.running.exit_codes import UNFIT
-from ablations.running.launch import Executor, Launch
+from ablations.running.launch import Launch
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem, Settings, problems
 from lightning_modules.places import cache, data_home
+from lightning_modules.training.execution import Execution
 
 _POLL = 0.5  # seconds between looks at all jobs
 _GRACE = 30.0  # seconds for a run past its deadline to stop by itself
@@ -41,7 +43,8 @@ class Pool(Executor):
 
     Attributes:
         Options: The settings that users may give as ``--executor-option``.
-        threads: Threads of torch in a run.
+        threads: Threads of torch in each process of a run.
+        devices: Processes that share each pretraining; each has the cores and GPUs that are asked for a run.
         patience: Seconds that interrupted runs have to write their checkpoints.
         active: The runs that the engine has.
     """
@@ -51,7 +54,7 @@ class Pool(Executor):
     patience: float = 60.0
 
     def __init__(self, options: Any) -> None:
-        self.options = options
+        self.options, self.devices = options, 1
         self.active: list[_Active] = []
 
     @classmethod
@@ -64,6 +67,10 @@ class Pool(Executor):
             raise ConfigError(
                 Problem(f"executor option {problem.path}", problem.message) for problem in found
             ) from None
+
+    def problems(self, execution: Execution) -> Iterator[Problem]:
+        """See `Executor.problems`. How many devices there are, the engine knows."""
+        return iter(())
 
     @abstractmethod
     def open(self, launch: Launch) -> None:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ from ablations.running.launch import Launch
 from ablations.running.signals import ENDING
 from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.places import project
+from lightning_modules.training.execution import Execution
 
 _NOTICED = 20.0  # seconds until a cluster knows that a node is gone, whose tasks it lost
 _BEREFT = 300.0  # seconds that a cluster may be without a node that can hold a run
@@ -43,8 +44,13 @@ class RayOptions(Settings):
     """The cluster, and what is asked of it for each run."""
 
     address: Name | None = knob(None, "host:port of a cluster, or auto; by default one is started on this machine.")
-    cpus: int = knob(1, "Cores of a run, and threads of torch.", ge=1)
-    gpus: float | None = knob(None, "GPUs of a run, such as 0.5; by default 1 if the cluster has any.", ge=0, le=1)
+    cpus: int = knob(1, "Cores of a run, or of each device that shares it; threads of torch.", ge=1)
+    gpus: float | None = knob(
+        None,
+        "GPUs of a run, such as 0.5, or of each device that shares it; by default 1 if there are any.",
+        ge=0,
+        le=1,
+    )
     memory: float | None = knob(None, "GB of a run; by default Ray does not count memory.", gt=0)
     answer: float = knob(30.0, "Seconds in which the cluster has to answer.", gt=0)
 
@@ -73,8 +79,15 @@ class Ray(Pool):
         self._bereft: float | None = None  # since when no node can hold a run
         self._crashed: dict[Any, float] = {}  # task that was lost -> when we learned of it
 
+    def problems(self, execution: Execution) -> Iterator[Problem]:
+        """See `Executor.problems`."""
+        if execution.devices > 1 and (self.options.gpus or 1) % 1:
+            text = f"{self.options.gpus} of a GPU is no device that shares a run; ask for 1, or for none"
+            yield Problem("executor option gpus", text)
+
     def open(self, launch: Launch) -> None:
         """See `Pool.open`."""
+        self.devices = launch.execution.devices
         ray = _imported()
         if ray.is_initialized():
             raise ConfigError(["this process is connected to Ray already: call ray.shutdown() first"])
@@ -95,10 +108,10 @@ class Ray(Pool):
         with contextlib.suppress(ValueError):  # not in the main thread
             for number, handler in handlers.items():  # Ray has replaced them by its own
                 signal.signal(number, handler)
-        self._needs = needs(self.options, self._nodes().values())
+        self._needs = needs(self.options, self._nodes().values(), self.devices)
         if not self.room():
             raise ConfigError([impossible(self._needs, self._nodes().values())])
-        asked = {"num_cpus": self.options.cpus, "num_gpus": self._needs.get("GPU", 0), "max_retries": 0}
+        asked = {"num_cpus": self._needs["CPU"], "num_gpus": self._needs.get("GPU", 0), "max_retries": 0}
         asked |= {"memory": int(self._needs["memory"])} if "memory" in self._needs else {}
         self._task = ray.remote(**asked)(attempt)
 
@@ -179,10 +192,14 @@ def attempt(folder: str, patience: float, config_path: str) -> tuple[int, str]:
     return node.Attempt(folder, patience)(config_path)
 
 
-def needs(options: RayOptions, nodes: Any) -> dict[str, float]:
-    """What a run takes of a node, by Ray's names: CPU, GPU, and memory in bytes."""
+def needs(options: RayOptions, nodes: Any, devices: int = 1) -> dict[str, float]:
+    """What a run takes of a node, by Ray's names: CPU, GPU, and memory in bytes.
+
+    >>> needs(RayOptions(cpus=4, memory=2), [{"CPU": 64, "GPU": 8}], devices=2)
+    {'CPU': 8, 'GPU': 2.0, 'memory': 2000000000.0}
+    """
     gpus = options.gpus if options.gpus is not None else float(any(have.get("GPU", 0) >= 1 for have in nodes))
-    asked = {"CPU": options.cpus, "GPU": gpus, "memory": (options.memory or 0) * 1e9}
+    asked = {"CPU": options.cpus * devices, "GPU": gpus * devices, "memory": (options.memory or 0) * 1e9}
     return {name: amount for name, amount in asked.items() if amount}
 
 

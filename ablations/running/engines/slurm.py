@@ -43,8 +43,8 @@ class SlurmOptions(Settings):
     account: Name | None = knob(None, "The account that is charged.")
     qos: Name | None = knob(None, "The quality of service.")
     constraint: Name | None = knob(None, "Features that nodes must have.")
-    gpus: int = knob(0, "GPUs of a run; a run computes on one.", ge=0, le=1)
-    cpus: int = knob(1, "Cores of a run, and threads of torch.", ge=1)
+    gpus: int = knob(0, "GPUs of a run, or of each device that shares it.", ge=0, le=1)
+    cpus: int = knob(1, "Cores of a run, or of each device that shares it; threads of torch.", ge=1)
     memory: float | None = knob(None, "GB of a run; by default the cluster's.", gt=0)
     time: int | None = knob(None, "Minutes until a job is stopped; by default from the plan's estimate.", ge=1)
     timeouts: int = knob(3, "How often a job that reached its time goes on from its checkpoint.", ge=0)
@@ -69,6 +69,7 @@ class Slurm(Pool):
 
     def open(self, launch: Launch) -> None:
         """See `Pool.open`."""
+        self.devices = launch.execution.devices
         os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", _SIGNAL)
         submitit = _submitit()
         local = self.options.cluster == "local"
@@ -83,14 +84,15 @@ class Slurm(Pool):
 
     def _of_processes(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
-        asked = {"timeout_min": minutes, "signal_delay_s": chosen.grace, "gpus_per_node": chosen.gpus}
+        asked = {"timeout_min": minutes, "signal_delay_s": chosen.grace, "gpus_per_node": chosen.gpus * self.devices}
         return {**asked, "setup": list(chosen.setup)}
 
     def _of_sbatch(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
         asked = {name: getattr(chosen, name) for name in ("partition", "account", "qos", "constraint")}
         asked |= {"job_name": "ablations", "time": minutes, "signal_delay_s": chosen.grace, "nodes": 1}
-        asked |= {"cpus_per_task": chosen.cpus, "ntasks_per_node": 1, "gpus_per_node": chosen.gpus or None}
+        asked |= {"cpus_per_task": chosen.cpus * self.devices, "ntasks_per_node": 1}
+        asked |= {"gpus_per_node": chosen.gpus * self.devices or None}
         asked |= {"mem": f"{math.ceil(chosen.memory * 1000)}M" if chosen.memory else None}
         asked |= {"setup": list(chosen.setup) or None, "array_parallelism": chosen.parallel or _LARGEST_ARRAY}
         asked |= {"additional_parameters": {"requeue": True}}
@@ -99,7 +101,7 @@ class Slurm(Pool):
     def room(self) -> int:
         """See `Pool.room`."""
         if self.options.cluster == "local":
-            return min(self.options.parallel or cores(), cores())
+            return max(1, min(self.options.parallel or cores(), cores() // self.devices))
         return _LARGEST_ARRAY
 
     def submit(self, configs: Sequence[Path]) -> Sequence[Any]:

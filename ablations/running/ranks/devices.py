@@ -1,6 +1,6 @@
-"""Which devices runs may have here, and what is refused before anything trains."""
+"""Which devices may share runs, and what is refused before anything trains."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ablations.core.machine import cores
 from ablations.core.provenance import gpus
@@ -9,19 +9,17 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.training.execution import Execution
 
 
-def check(runs: Iterable[Run], execution: Execution) -> None:
-    """Checks that this machine has the devices, and that every pretraining can share them.
-
-    Raises:
-        ConfigError: With every problem, each once.
-    """
-    wrong, (count, noun) = [], _present()
-    if execution.devices > count:
-        wrong.append(Problem("devices", f"{execution.devices} are asked for, and this machine has {count} {noun}"))
+def problems(runs: Iterable[Run], execution: Execution) -> Iterator[Problem]:
+    """Why devices cannot share these pretrainings."""
     for system in {id(run.system): run.system for run in runs if run.kind == "pretrain"}.values():
-        wrong += execution.problems(system.model, system.training)
-    if wrong:
-        raise ConfigError(dict.fromkeys(wrong))
+        yield from execution.problems(system.model, system.training)
+
+
+def too_many(execution: Execution) -> Iterator[Problem]:
+    """The problem if this machine has fewer devices."""
+    count, noun = _present()
+    if execution.devices > count:
+        yield Problem("devices", f"{execution.devices} are asked for, and this machine has {count} {noun}")
 
 
 def check_nodes(nodes: int) -> None:

@@ -26,7 +26,7 @@ def main(told: dict[str, Any], answer: Connection) -> None:
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR2})
     follow_parent()
     sys.exit(_take_part(told, answer))
 

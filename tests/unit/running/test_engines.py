@@ -16,6 +16,7 @@ from ablations.running.engines.slurm import SlurmOptions, limit
 from ablations.running.execute import EXECUTORS, chosen, execute
 from ablations.running.exit_codes import INTERRUPTED
 from lightning_modules.config import ConfigError
+from lightning_modules.training.execution import Execution
 from tests import tiny
 
 
@@ -99,6 +100,27 @@ def test_a_time_limit_in_which_no_run_can_end_is_refused():
 def test_as_many_runs_as_a_node_can_hold(given, nodes, fit):
     needs = ray.needs(ray.RayOptions(**given), nodes)
     assert [ray.fitting(needs, resources) for resources in nodes] == fit
+
+
+def test_devices_that_share_a_run_are_on_one_node():
+    needs = ray.needs(ray.RayOptions(cpus=2), [{"CPU": 8.0, "GPU": 4.0}], devices=3)
+    assert ray.fitting(needs, {"CPU": 8.0, "GPU": 4.0}) == 1
+    assert ray.fitting(needs, {"CPU": 8.0, "GPU": 2.0}) == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"kind": "ray", "gpus": 0.5}, "executor option gpus: 0.5 of a GPU is no device"),
+        ("inline", "devices: this executor makes runs in one process each"),
+        ({"kind": "slurm", "cluster": "local"}, "devices: 3 devices cannot share training.batch_size 4"),
+    ],
+)
+def test_what_devices_cannot_share_is_refused_before_any_engine_is_asked(asked, said, tmp_path):
+    records = Records(tmp_path / "results")
+    found = plan(grids.read(tiny.grid(tmp_path, seeds=1)), "smoke", records=records)
+    with pytest.raises(ConfigError, match=said):
+        execute(found, records, asked, execution=Execution(devices=3))
 
 
 def test_an_impossible_request_names_what_there_is():
