@@ -18,9 +18,10 @@ class Inline(Executor):
         """See `Executor.run`. The first signal finishes the step and writes a checkpoint; the second raises at once."""
         with patient() as interrupted:
             while launch.todo:
-                run = next((run for run in list(launch.todo) if launch.ready(run)), None)
+                launch.drop_orphans()
+                run = next((run for run in launch.todo if launch.ready(run)), None)
                 if run is None:
-                    continue  # `ready` has removed runs whose parents failed
+                    continue  # those that were left were orphans
                 launch.todo.remove(run)
                 record = launch.records.examine(run.id)
                 if isinstance(record, Record) and record.final:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -187,6 +187,7 @@ class Launch:
 
         It settles those that others have finished; those that others make are looked at again later.
         """
+        self.drop_orphans()
         for run in list(self.todo):
             if self._held.get(run.id, 0.0) > time.monotonic() or not self.ready(run):
                 continue
@@ -277,17 +278,23 @@ class Launch:
         self.emit("finished", run, record.outcome)
 
     def ready(self, run: Run) -> bool:
-        """Whether the parent of a run is done; a run whose parent ended otherwise is given up."""
-        pending = {other.id for other in self.todo} | self.shares.keys()
-        if not pending.isdisjoint(run.parents):
-            return False
-        parents = [self.records.get(parent) for parent in run.parents]
-        if all(record is not None and record.outcome == "done" for record in parents):
-            return True
-        self.todo.remove(run)
-        self.settled += 1
-        self.emit("finished", run, "orphaned")
-        return False
+        """Whether the parents of a run are done."""
+        return self._have_ended(run.parents) and self._are_done(run.parents)
+
+    def drop_orphans(self) -> None:
+        """Gives up the runs whose parents have ended otherwise than done."""
+        for run in list(self.todo):
+            if run.parents and self._have_ended(run.parents) and not self._are_done(run.parents):
+                self.todo.remove(run)
+                self.settled += 1
+                self.emit("finished", run, "orphaned")
+
+    def _have_ended(self, parents: Sequence[str]) -> bool:
+        return not any(run.id in parents for run in self.todo) and self.shares.keys().isdisjoint(parents)
+
+    def _are_done(self, parents: Sequence[str]) -> bool:
+        records = [self.records.get(parent) for parent in parents]
+        return all(record is not None and record.outcome == "done" for record in records)
 
     def conclude(self, run: Run, code: int, forced: Outcome | None = None, detail: str = "") -> None:
         """Handles the end of a worker: settles the run, puts it back, retries it, or gives it up.
