@@ -8,6 +8,7 @@
 >>> runs = ablations.frame("masking_ratio", "embedding_size", scale="laptop")  # doctest: +SKIP
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from ablations.study import Study
 
 __version__ = "0.1.0"
+
+
+class NoRunsWarning(UserWarning):
+    """A grid has no finished run, so it has no rows."""
+
 
 environment()  # OpenMP and tokenizers read it when torch is first imported, which is after this line
 
@@ -47,7 +53,7 @@ def open(
 def frame(*grids: str | Path, scale: str, results_dir: str | Path | None = None) -> "pd.DataFrame":
     """Every measurement of several grids at a scale, one a row; ``docs/records.md`` has the columns.
 
-    A run that several grids share has its rows once for each of them.
+    A run that several grids share has its rows once for each of them. It warns of grids without a finished run.
 
     Args:
         *grids: Names from ``ablations list``, or paths of YAML files.
@@ -63,4 +69,8 @@ def frame(*grids: str | Path, scale: str, results_dir: str | Path | None = None)
 
     if not grids:
         raise ConfigError(["name at least one grid, for example ablations.frame('masking_ratio', scale='laptop')"])
-    return pd.concat([open(grid, scale, results_dir=results_dir).frame() for grid in grids], ignore_index=True)
+    frames = {grid: open(grid, scale, results_dir=results_dir).frame() for grid in grids}
+    for grid in (grid for grid, found in frames.items() if found.empty):
+        text = f"{grid} has no finished run at scale '{scale}': ablations run {grid} --scale {scale}"
+        warnings.warn(text, NoRunsWarning, stacklevel=2)
+    return pd.concat([frames[grid] for grid in grids], ignore_index=True)

@@ -103,8 +103,9 @@ def test_a_frame_of_no_grid_or_an_unknown_one_is_refused():
         ablations.frame("masking_ration", scale="laptop")
 
 
-def test_a_study_without_runs_has_an_empty_frame(tmp_path):
-    found = ablations.frame("masking_ratio", scale="smoke", results_dir=tmp_path)
+def test_a_study_without_runs_has_an_empty_frame_and_says_how_to_fill_it(tmp_path):
+    with pytest.warns(ablations.NoRunsWarning, match="ablations run masking_ratio --scale smoke"):
+        found = ablations.frame("masking_ratio", scale="smoke", results_dir=tmp_path)
     assert found.empty
     assert list(found.columns) == list(runs_table.Row._fields)
 
