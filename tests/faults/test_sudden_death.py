@@ -61,7 +61,7 @@ def test_two_launchers_make_each_run_once(cached, launch):
 
 def test_a_program_from_stdin_runs_and_is_not_run_again_by_its_workers(cached):
     grid = tiny.grid(cached, rates="[0.15]", seeds=1)
-    arguments = ["-", str(grid), str(cached / "results"), "local", "1"]
+    arguments = ["-", str(grid), str(cached / "results"), "local", "1", "ddp"]
     program = f"import sys; sys.argv = {arguments!r}\n{LAUNCHER.read_text()}"
     done = subprocess.run(
         [sys.executable, "-"],
