@@ -31,7 +31,7 @@ demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table
 test: $(VENV)/.installed ## the whole suite
 	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal
 
-quick: $(VENV)/.installed ## the tests that neither train nor start processes, in a minute
+quick: $(VENV)/.installed ## the tests that neither train nor start processes, in three minutes
 	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there is none they are skipped and say so
