@@ -139,15 +139,18 @@ class Study:
             return Shown("*This grid tests no claim.*")
         return Shown(hypotheses.text(stated), pd.DataFrame([hypothesis.to_dict() for hypothesis in stated]))
 
-    def plan(self, devices: int = 1, strategy: Strategy = "ddp", activation_checkpointing: bool = False) -> Shown:
+    def plan(
+        self, devices: int = 1, num_nodes: int = 1, strategy: Strategy = "ddp", activation_checkpointing: bool = False
+    ) -> Shown:
         """The cells and their cost, before any run.
 
         Args:
             devices: As in `run`: the memory of each is told.
+            num_nodes: As in `run`.
             strategy: As in `run`.
             activation_checkpointing: As in `run`.
         """
-        execution = Execution(devices, strategy, activation_checkpointing)
+        execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
         planned = self.resolve()
         rows = planned.table()
         shown = pd.DataFrame({"cell": rows["cell"]})
@@ -205,6 +208,7 @@ class Study:
         executor: Asked = "local",
         retries: int = 1,
         devices: int = 1,
+        num_nodes: int = 1,
         strategy: Strategy = "ddp",
         activation_checkpointing: bool = False,
     ) -> Summary:
@@ -217,11 +221,12 @@ class Study:
                 ``ray``: jobs on a cluster. With options a mapping: ``{"kind": "slurm", "partition": "gpu"}``.
             retries: How often to retry a run that failed or was killed.
             devices: GPUs, or processes on a machine without them, that share each pretraining. Its id stays the same.
+            num_nodes: Machines with so many devices each that share them (``slurm``).
             strategy: What each of several devices has: ``ddp``, all weights; ``fsdp``, its part of them.
             activation_checkpointing: Whether layers of pretrainings keep their input alone and are computed again in
                 the backward pass: the same numbers, less memory, a third more time.
         """
-        execution = Execution(devices, strategy, activation_checkpointing)
+        execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
         how = {"retries": retries, "watch": display, "execution": execution}
         return execute_phases(self.resolve, self.records, executor, **how)
 

@@ -105,7 +105,7 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     """
     if not traced(system):
         return None
-    rows = max(1, system.training.batch_size // execution.devices)
+    rows = max(1, system.training.batch_size // execution.ranks)
     micro = min(system.training.micro_batch_size or rows, rows)
     kept = _kept(system, micro, recompute=False)
     saved = kept.saved
@@ -113,7 +113,7 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
         outside = _kept(system, micro, recompute=True).saved
         saved = outside + (saved - outside) // system.model.num_layers
     is_divided = execution.strategy == "fsdp"
-    weights = _WEIGHT * system.parameters() // (execution.devices if is_divided else 1)
+    weights = _WEIGHT * system.parameters() // (execution.ranks if is_divided else 1)
     return Footprint(
         parameters=weights,
         gradients=weights,

@@ -68,7 +68,7 @@ def fit(
             or of one that is continued.
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
-        execution: How it is executed; there must be as many processes as it has devices.
+        execution: How it is executed; there must be as many processes as it has ranks.
 
     Raises:
         ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit; when it cannot
@@ -117,8 +117,8 @@ def _finish(
 
 def _check(system: System, execution: Execution) -> None:
     wrong = list(execution.problems(system.model, system.training))
-    if execution.devices != ranks.size():
-        text = f"{execution.devices} devices need as many processes that share the training, and there are"
+    if execution.ranks != ranks.size():
+        text = f"{execution.ranks} devices need as many processes that share the training, and there are"
         wrong.append(Problem("devices", f"{text} {ranks.size()}: let `ablations run` start them"))
     if wrong:
         raise ConfigError(wrong)

@@ -42,6 +42,7 @@ from ablations.commands.terminal import (
     Format,
     Grid,
     Look,
+    Nodes,
     Parameter,
     Results,
     Scale,
@@ -86,6 +87,7 @@ def plan(  # noqa: PLR0913, a command's options
     filter: Filter = None,
     look: Look = None,
     devices: Devices = 1,
+    num_nodes: Nodes = 1,
     strategy: Sharing = "ddp",
     activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
@@ -97,7 +99,7 @@ def plan(  # noqa: PLR0913, a command's options
     with reporting_errors():
         filters = values(filter, "--filter")
         study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
-        planned = study.plan(devices, strategy, activation_checkpointing)
+        planned = study.plan(devices, num_nodes, strategy, activation_checkpointing)
         if form is Format.table:
             show(study.about(), planned, study.power())
         else:
@@ -118,8 +120,8 @@ def run(  # noqa: PLR0913, a command's options
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
     retries: Annotated[int, typer.Option(help="How often to retry a failed run.", min=0)] = 1,
     devices: Devices = 1,
+    num_nodes: Nodes = 1,
     strategy: Sharing = "ddp",
-    num_nodes: Annotated[int, typer.Option(help="Machines that share a run; there must be one.", min=1)] = 1,
     activation_checkpointing: Checkpointing = False,
     results_dir: Results = None,
     form: As = Format.table,
@@ -129,11 +131,9 @@ def run(  # noqa: PLR0913, a command's options
     Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
     """
     from ablations.core import notebooks
-    from ablations.running.ranks.devices import check_nodes
     from ablations.study import Study
 
     with reporting_errors():
-        check_nodes(num_nodes)
         filters, parameters = values(filter, "--filter"), _not_given(values(parameter, "--parameter"))
         asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
@@ -147,7 +147,7 @@ def run(  # noqa: PLR0913, a command's options
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         with aside(form):
             _tell_cost(study)
-            summary = study.run(asked, retries, devices, strategy, activation_checkpointing)
+            summary = study.run(asked, retries, devices, num_nodes, strategy, activation_checkpointing)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")

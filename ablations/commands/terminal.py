@@ -71,6 +71,7 @@ Parameter = Annotated[
 Devices = Annotated[
     int, typer.Option(help="GPUs that share each step of a pretraining (processes where there are none).", min=1)
 ]
+Nodes = Annotated[int, typer.Option(help="Machines, with so many devices each, that share them (slurm).", min=1)]
 Sharing = Annotated[
     Literal["ddp", "fsdp"],
     typer.Option(help="What each of several devices has: ddp, all weights; fsdp, its part of them."),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ablations.running.launch import Launch
+from ablations.running.ranks.devices import one_node
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.training.execution import Execution
 
@@ -25,6 +26,7 @@ class Executor(ABC):
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """What is in the way of executing runs like this, told before any begins."""
+        yield from one_node(execution)
         if execution.devices > 1:
             text = "this executor makes runs in one process each, which no other shares; use --executor local"
             yield Problem("devices", text)

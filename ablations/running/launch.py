@@ -16,6 +16,7 @@ from ablations.core.provenance import now
 from ablations.core.store import Damage, Records
 from ablations.planning.plan import Plan
 from ablations.running import exit_codes, worker
+from ablations.running.job import FILE, Job
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
@@ -217,15 +218,13 @@ class Launch:
             self.conclude(run, exit_codes.DISK_FULL)
             return None
 
-    def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> worker.Job:
+    def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> Job:
         """The job of a run."""
         folder = cached.folder(self.records.work_folder(run.id))
-        for name in (worker.CONFIG, worker.PROGRESS, worker.LOG):
+        for name in (FILE, worker.PROGRESS, worker.LOG):
             if (folder / name).is_dir():
                 cached.vacate(folder / name)
-        return worker.Job(
-            run.to_dict(), str(self.records.folder), str(folder), threads, environment, execution=self.execution
-        )
+        return Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, execution=self.execution)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:
         """Sends an event to the watcher."""

@@ -64,7 +64,8 @@ class Local(Executor):
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
-        return devices.too_many(execution)
+        yield from devices.one_node(execution)
+        yield from devices.too_many(execution)
 
     def run(self, launch: Launch) -> None:
         """See `Executor.run`. The first signal waits for checkpoints, the second kills."""

@@ -8,15 +8,16 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import Timeout
 
 from ablations.core import provenance
-from ablations.core.store import Records, write
+from ablations.core.store import Records
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, LATE, RECORDED
+from ablations.running.job import Job
 from ablations.running.outcomes import LOG, log_to, outcome_of
 from ablations.running.ranks import beside
 from ablations.schema.kinds import KINDS, Watch
@@ -33,56 +34,19 @@ from lightning_modules.training.execution import ALONE, Execution
 if TYPE_CHECKING:
     from lightning_modules.training.recorder import Fitted
 
-PROGRESS, CONFIG = "progress.json", "run.json"
+PROGRESS = "progress.json"
 _PROGRESS_EVERY = 1.0  # seconds
 _TAKEN_OVER = "the run has a final record of another process, which stays; this work was done twice"
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 
 
-@dataclass(frozen=True)
-class Job:
-    """The task of a worker; the content of its file.
-
-    Attributes:
-        run: The run, ready for JSON.
-        results_dir: The folder for the record.
-        work_dir: The folder for log, progress and checkpoint.
-        threads: Threads of torch; None for its own choice.
-        environment: Variables to set before anything else.
-        code: The launcher's `provenance.fingerprint`, which a node compares with its own; None where both read the
-            same files.
-        execution: How pretrainings are executed.
-    """
-
-    run: dict[str, Any]
-    results_dir: str
-    work_dir: str
-    threads: int | None = None
-    environment: dict[str, str] | None = None
-    code: str | None = None
-    execution: Execution = ALONE
-
-    def save(self) -> Path:
-        """Writes the job into its work folder and returns the file."""
-        path = Path(self.work_dir) / CONFIG
-        own = path.with_name(f".{CONFIG}.{os.getpid()}")  # several launchers may write it before any has the lock
-        write(own, json.dumps(asdict(self)).encode())
-        os.replace(own, path)
-        return path
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Job":
-        """Reads what `save` wrote."""
-        told = json.loads(Path(path).read_bytes())
-        return cls(**told | {"execution": Execution(**told["execution"])})
-
-
-def work(config_path: str, stop: Callable[[], bool]) -> int:
+def work(config_path: str, stop: Callable[[], bool], nodes: Path | None = None) -> int:
     """Does the job of a file in this process, whose output and threads it takes over.
 
     Args:
         config_path: A file from `Job.save`.
         stop: See `attempt`.
+        nodes: See `Watch`.
 
     Returns:
         A code of `exit_codes`.
@@ -91,16 +55,22 @@ def work(config_path: str, stop: Callable[[], bool]) -> int:
     os.environ.update(job.environment or {})
     log_to(Path(job.work_dir) / LOG)
     speed.settle(job.threads)
-    return attempt(job, stop)
+    return attempt(job, stop, nodes=nodes)
 
 
-def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str, Any]], None] | None = None) -> int:
+def attempt(
+    job: Job,
+    stop: Callable[[], bool],
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+    nodes: Path | None = None,
+) -> int:
     """Makes one attempt at a run: takes its lock, checks for a final record, trains, writes the record.
 
     Args:
         job: The job.
         stop: Called after every step; True ends the attempt with a checkpoint and no record.
         on_progress: Receives the content of ``progress.json`` whenever it is written.
+        nodes: See `Watch`.
     """
     run, records = Run.read(job.run), Records(job.results_dir)
     lock = records.lock(run.id)
@@ -110,7 +80,7 @@ def attempt(job: Job, stop: Callable[[], bool], on_progress: Callable[[dict[str,
         return HELD
     try:
         report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
-        return _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution))
+        return _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution, nodes))
     except OSError as error:
         if not is_full(error):
             raise
@@ -167,7 +137,7 @@ def _made(run: Run, records: Records, watch: Watch) -> "Fitted":
     """Makes a run, from the weights of the parent if it has one; a pretraining may be shared by several devices."""
     start = weights_of(run.parent, records, watch) if run.parent else None
     watch = replace(watch, start=start)
-    is_shared = run.kind == "pretrain" and watch.execution.devices > 1
+    is_shared = run.kind == "pretrain" and watch.execution.ranks > 1
     with beside.others(run, watch) if is_shared else nullcontext():
         return KINDS[run.kind].make(run, watch)
 

@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from ablations.running.exit_codes import UNFIT
 from ablations.running.signals import follow_parent
@@ -18,13 +19,14 @@ from ablations.running.signals import follow_parent
 _STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
 
 
-def main(config_path: str, tell: Connection | None = None) -> None:
+def main(config_path: str, tell: Connection | None = None, nodes: str = "") -> None:
     """Entry point of a worker process: does the job of a file and exits with a code of `exit_codes`.
 
     Args:
-        config_path: A file from `ablations.running.worker.Job.save`.
+        config_path: A file from `ablations.running.job.Job.save`.
         tell: Where the reason goes if the code cannot be imported, as on a node without torch; the exit code is then
             `UNFIT`. Without it the error is raised.
+        nodes: The folder of `ablations.running.ranks.further.calling`, where further nodes wait.
     """
     stop = _take_over_signals()
     follow_parent()
@@ -36,7 +38,7 @@ def main(config_path: str, tell: Connection | None = None) -> None:
         tell.send(f"{type(error).__name__}: {error}")
         sys.exit(UNFIT)
 
-    sys.exit(worker.work(config_path, stop.is_set))
+    sys.exit(worker.work(config_path, stop.is_set, Path(nodes) if nodes else None))
 
 
 def _take_over_signals() -> threading.Event:

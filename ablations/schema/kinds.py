@@ -64,6 +64,7 @@ class Watch:
         on_progress: Called as the run goes on.
         stop: Called again and again; True ends the run with a checkpoint.
         execution: How pretrainings are executed.
+        nodes: The folder in which further nodes are called to trainings; None where there are none.
     """
 
     folder: Path
@@ -71,6 +72,7 @@ class Watch:
     on_progress: Callable[[Any], None]
     stop: Callable[[], bool]
     execution: Execution = ALONE
+    nodes: Path | None = None
 
 
 @dataclass(frozen=True)

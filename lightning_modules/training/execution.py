@@ -23,7 +23,9 @@ class Execution:
     """How trainings are executed.
 
     Attributes:
-        devices: GPUs, or processes on a machine without them, that share the rows of each step of a pretraining.
+        devices: GPUs, or processes on a machine without them, of each node that shares the rows of each step of a
+            pretraining.
+        nodes: Machines that share them.
         strategy: What each of several devices has: ``ddp``, all weights (distributed data parallel training: Li et al.
             2020); ``fsdp``, its part of weights, gradients and moments (see `shards`).
         activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
@@ -31,6 +33,7 @@ class Execution:
     """
 
     devices: int = 1
+    nodes: int = 1
     strategy: Strategy = "ddp"
     activation_checkpointing: bool = False
     checkpoint_seconds: float = 60.0
@@ -38,21 +41,28 @@ class Execution:
     def __post_init__(self) -> None:
         if self.devices < 1:
             raise ConfigError([Problem("devices", f"must be at least 1, not {self.devices}")])
+        if self.nodes < 1:
+            raise ConfigError([Problem("num-nodes", f"must be at least 1, not {self.nodes}")])
         if self.strategy not in (known := get_args(Strategy)):
             raise ConfigError([Problem("strategy", f"no '{self.strategy}'{did_you_mean(self.strategy, known)}")])
-        if self.strategy == "fsdp" and self.devices == 1:
+        if self.strategy == "fsdp" and self.ranks == 1:
             raise ConfigError([Problem("strategy", "fsdp divides weights among devices, and there is one: --devices")])
+
+    @property
+    def ranks(self) -> int:
+        """How many processes share a pretraining, each with a device."""
+        return self.devices * self.nodes
 
     def problems(self, model: Backbone, training: Training) -> Iterator[Problem]:
         """What is in the way of executing a pretraining like this."""
         batch = training.batch_size
-        rows, rest = divmod(batch, self.devices)
+        rows, rest = divmod(batch, self.ranks)
         if rest:
             fitting = ", ".join(str(count) for count in range(1, min(batch, 64) + 1) if not batch % count)
-            text = f"{self.devices} devices cannot share training.batch_size {batch} equally; {fitting} can"
+            text = f"{self.ranks} devices cannot share training.batch_size {batch} equally; {fitting} can"
             yield Problem("devices", text)
         elif (micro := min(training.micro_batch_size or rows, rows)) and rows % micro:
-            text = f"{self.devices} devices have {rows} rows each of training.batch_size {batch}, which is no multiple"
+            text = f"{self.ranks} devices have {rows} rows each of training.batch_size {batch}, which is no multiple"
             yield Problem("devices", f"{text} of training.micro_batch_size {micro}")
         if self.strategy == "fsdp" and not isinstance(model, Transformer):
             text = f"weights of model.kind {model.get('kind')} cannot be divided; choose ddp, or a transformer"
@@ -65,12 +75,13 @@ class Execution:
     @property
     def sharing(self) -> str:
         """Who shares a training, in words. A checkpoint is of one sharing: rows, noise and moments were divided so."""
-        return "1 device" if self.devices == 1 else f"{self.devices} devices ({self.strategy})"
+        return "1 device" if self.ranks == 1 else f"{self.ranks} devices ({self.strategy})"
 
     @property
     def provenance(self) -> dict[str, Any]:
         """What differs from one device without further means, for a record."""
-        told: dict[str, Any] = {"devices": self.devices, "strategy": self.strategy} if self.devices > 1 else {}
+        told: dict[str, Any] = {"devices": self.ranks, "strategy": self.strategy} if self.ranks > 1 else {}
+        told |= {"nodes": self.nodes} if self.nodes > 1 else {}
         return told | ({"activation_checkpointing": True} if self.activation_checkpointing else {})
 
 

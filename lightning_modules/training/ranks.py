@@ -16,17 +16,18 @@ _Value = TypeVar("_Value")
 _host: list[Any] = []  # the group for what is told on the host, where that of tensors is of devices
 
 
-def join(rank: int, size: int, meeting: Path) -> None:
+def join(rank: int, size: int, meeting: Path, device: int) -> None:
     """Joins the other processes; waits for all of them.
 
     Args:
         rank: The number of this one, from 0.
         size: How many there are.
         meeting: A file that does not exist yet, in which they find each other: no port is guessed.
+        device: The number of its GPU on its machine.
     """
     on_device = torch.cuda.is_available()
     if on_device:
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(device)
     backend, place = "nccl" if on_device else "gloo", meeting.absolute().as_uri()
     dist.init_process_group(backend, init_method=place, rank=rank, world_size=size)
     if on_device:
@@ -95,7 +96,14 @@ class Processes(LightningEnvironment):
 
     Within a job of Slurm it would otherwise count Slurm's tasks as ranks and ask on SIGUSR1 for the job to be queued
     again; that is the executor's affair.
+
+    Args:
+        devices: How many of them are on one machine.
     """
+
+    def __init__(self, devices: int) -> None:
+        super().__init__()
+        self._devices = devices
 
     @property
     def creates_processes_externally(self) -> bool:
@@ -103,9 +111,9 @@ class Processes(LightningEnvironment):
         return True
 
     def local_rank(self) -> int:
-        """The number of this process on this machine, which has all of them."""
-        return rank()
+        """The number of this process on this machine."""
+        return rank() % self._devices
 
     def node_rank(self) -> int:
         """The number of this machine."""
-        return 0
+        return rank() // self._devices

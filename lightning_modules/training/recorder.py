@@ -193,9 +193,10 @@ def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE) -> p
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         callbacks=[recorder, RandomState()],
-        plugins=[AtomicCheckpoints(execution), ranks.Processes()],
+        plugins=[AtomicCheckpoints(execution), ranks.Processes(execution.devices)],
         accelerator="auto",
-        devices=ranks.size(),
+        devices=execution.devices,
+        num_nodes=execution.nodes,
         strategy=_strategy(execution),
         default_root_dir=folder,
         logger=False,
@@ -206,8 +207,8 @@ def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE) -> p
 
 
 def _strategy(execution: Execution) -> Strategy | str:
-    if execution.devices == 1:
+    if execution.ranks == 1:
         return "auto"
     if execution.strategy == "ddp":
         return DDPStrategy(find_unused_parameters=True, gradient_as_bucket_view=True)
-    return ModelParallelStrategy(execution.devices, tensor_parallel_size=1, save_distributed_checkpoint=False)
+    return ModelParallelStrategy(execution.ranks, tensor_parallel_size=1, save_distributed_checkpoint=False)

@@ -1,13 +1,15 @@
 """What the executor asks of Slurm and makes of its answers; shell scripts stand for its commands."""
 
+import pickle
 import signal
 
 import pytest
 
 from ablations.running import worker
 from ablations.running.engines import slurm
+from ablations.running.engines.node import Ending
 from ablations.running.execute import chosen, execute
-from ablations.running.exit_codes import INTERRUPTED
+from ablations.running.exit_codes import INTERRUPTED, UNFIT
 from ablations.running.launch import Launch
 from lightning_modules.config import ConfigError
 from lightning_modules.training.execution import ALONE, Execution
@@ -69,6 +71,21 @@ def test_each_device_of_a_run_has_what_was_asked(cluster, submitted):
     submitted(Execution(devices=2), gpus=1, cpus=4)
     script = (cluster / "script").read_text().splitlines()
     assert {"#SBATCH --gpus-per-node=2", "#SBATCH --cpus-per-task=8"} <= set(script)
+
+
+def test_each_node_of_a_run_has_a_task_and_all_end_when_one_fails(cluster, submitted):
+    submitted(Execution(devices=2, nodes=3), gpus=1, cpus=4)
+    script = (cluster / "script").read_text().splitlines()
+    assert {"#SBATCH --nodes=3", "#SBATCH --ntasks-per-node=1", "#SBATCH --gpus-per-node=2"} <= set(script)
+    assert any("srun" in line and "--kill-on-bad-exit=1" in line for line in script)
+
+
+def test_a_further_node_that_cannot_take_part_ends_the_job_with_its_reason(cluster, submitted):
+    engine, (job, _) = submitted(Execution(nodes=2))
+    second = job[0].task(1).paths.result_pickle
+    second.write_bytes(pickle.dumps(("success", (UNFIT, "node b: the cache cannot be read"))))
+    assert engine.ending(job) == Ending(UNFIT, "node b: the cache cannot be read")
+    assert (cluster / "cancelled").read_text() == "--signal=KILL 42_0\n"
 
 
 def test_what_is_not_asked_is_left_to_the_cluster(cluster, submitted):

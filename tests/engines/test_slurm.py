@@ -1,4 +1,5 @@
-"""The executor of Slurm on a real one, which `slurm_cluster.sh start` makes on this machine; skipped where none runs.
+"""The executor of Slurm on a real one of two nodes, which `slurm_cluster.sh start` makes on this machine; skipped where
+none runs.
 
 Its partition `low` gives way to `high`: jobs are told to write their checkpoint, and are put back in the queue.
 """
@@ -11,6 +12,8 @@ import pytest
 
 from ablations.core.store import Records
 from ablations.running.execute import execute
+from lightning_modules.training.execution import Execution
+from tests import tiny
 from tests.engines.conftest import in_the_middle, interrupt, planned
 from tests.faults.support import attempts, contents
 
@@ -49,8 +52,8 @@ def left(seconds: float = 60.0) -> str:
 
 
 def pre_empt():
-    """Needs all cores for five seconds."""
-    answer("sbatch", "--partition=high", "--exclusive", "--output=/dev/null", "--wrap=sleep 5")
+    """Needs all cores of both nodes for five seconds."""
+    answer("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 5")
 
 
 def test_a_pre_empted_job_is_put_back_and_goes_on_to_the_same_bits(undisturbed, records):
@@ -60,6 +63,21 @@ def test_a_pre_empted_job_is_put_back_and_goes_on_to_the_same_bits(undisturbed, 
     assert contents(records) == expected
     for told in attempts(records).values():
         assert [line.split(";")[0] for line in told] == ["1 started", "1 interrupted", "1 started", "1 done"]
+
+
+def test_a_run_that_two_nodes_share_is_pre_empted_and_goes_on_to_the_same_bits(records, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # both nodes are this machine, whose name may be unknown to it
+    grid, undisturbed = tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=600), Records(tmp_path / "undisturbed")
+    execute(planned(grid, undisturbed), undisturbed, execution=Execution(devices=2))
+    two, warned = Execution(nodes=2), in_the_middle(pre_empt, runs=1)
+    summary = execute(planned(grid, records), records, LOW, retries=0, on_event=warned, execution=two)
+    assert summary.outcomes == {"done": 1}, str(summary)
+    assert contents(records) == contents(undisturbed)
+    (record,), (told,) = records.all(), attempts(records).values()
+    assert (record.provenance["devices"], record.provenance["nodes"]) == (2, 2)
+    assert [line.split(";")[0] for line in told] == ["1 started", "1 interrupted", "1 started", "1 done"]
+    assert (records.work_folder(record.id) / "log-node-1.txt").exists()
+    assert left() == ""
 
 
 def test_an_interrupted_command_leaves_no_job_and_goes_on_later(undisturbed, records):

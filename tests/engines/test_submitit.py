@@ -67,16 +67,18 @@ def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturb
     assert contents(records) == expected
 
 
-def test_processes_that_share_a_run_are_pre_empted_together(records, tmp_path):
+@pytest.mark.parametrize("execution", [Execution(devices=2), Execution(nodes=2)], ids=["one node", "two nodes"])
+def test_processes_that_share_a_run_are_pre_empted_together(records, tmp_path, monkeypatch, execution):
     """All of them get the signal; the job goes on to the bits of an undisturbed run of the local executor."""
-    grid, two = tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=400), Execution(devices=2)
-    undisturbed = Records(tmp_path / "undisturbed")
-    execute(planned(grid, undisturbed), undisturbed, execution=two)
-    summary = execute(
-        planned(grid, records), records, STAND_IN, retries=0, on_event=in_the_middle(warn, runs=1), execution=two
-    )
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # as a cluster's administrator says; this machine is all nodes
+    grid, undisturbed = tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=400), Records(tmp_path / "undisturbed")
+    execute(planned(grid, undisturbed), undisturbed, execution=Execution(devices=2))
+    warned = in_the_middle(warn, runs=1)
+    summary = execute(planned(grid, records), records, STAND_IN, retries=0, on_event=warned, execution=execution)
     assert summary.outcomes == {"done": 1}, str(summary)
     assert contents(records) == contents(undisturbed)
     (told,) = attempts(records).values()
     assert [line.split(";")[0] for line in told] == ["1 started", "1 interrupted", "1 started", "1 done"]
     assert gone(jobs()) == []
+    (record,) = records.all()
+    assert (record.provenance["devices"], record.provenance.get("nodes", 1)) == (2, execution.nodes)

@@ -27,7 +27,7 @@ def tell(event):
 
 print("launcher", flush=True)
 try:
-    found, execution = plan(grids.read(grid), "smoke", records=records), Execution(int(devices), strategy)
+    found, execution = plan(grids.read(grid), "smoke", records=records), Execution(int(devices), strategy=strategy)
     summary = execute(found, records, executor, on_event=tell, execution=execution)
 except KeyboardInterrupt:
     print("interrupted", flush=True)

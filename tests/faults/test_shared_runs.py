@@ -25,7 +25,7 @@ def undisturbed(tmp_path_factory, request):
         records = Records(folder / "results")
         grid = tiny.grid(folder, rates="[0.15]", steps=300, seeds=1)
         summary = execute(
-            plan(grids.read(grid), "smoke", records=records), records, execution=Execution(2, request.param)
+            plan(grids.read(grid), "smoke", records=records), records, execution=Execution(2, strategy=request.param)
         )
         assert summary.outcomes == {"done": 1}, str(summary)
         return grid, contents(records), request.param

@@ -125,6 +125,7 @@ def test_what_spares_memory_does():
     several = footprint(BERT_BASE, Execution(devices=8))
     assert several.activations == pytest.approx(base.activations / 8, rel=0.05)
     assert several.parameters == base.parameters
+    assert footprint(BERT_BASE, Execution(devices=4, nodes=2)) == several
     divided = footprint(BERT_BASE, Execution(devices=8, strategy="fsdp"))
     assert divided.activations == several.activations
     assert (divided.parameters, divided.optimizer) == (base.parameters // 8, 2 * (base.parameters // 8))
@@ -154,6 +155,8 @@ def test_what_no_trace_can_follow_is_not_told():
 def test_an_execution_without_devices_is_refused():
     with pytest.raises(ConfigError, match="devices"):
         Execution(devices=0)
+    with pytest.raises(ConfigError, match="num-nodes"):
+        Execution(nodes=0)
     with pytest.raises(ConfigError, match=r"strategy: .*Did you mean 'fsdp'"):
         Execution(devices=2, strategy="fspd")
     with pytest.raises(ConfigError, match=r"strategy: fsdp .* --devices"):

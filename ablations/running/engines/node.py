@@ -8,10 +8,11 @@ import contextlib
 import json
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -20,9 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from ablations.running.exit_codes import UNFIT
+from ablations.running.ranks import further
+from ablations.running.ranks.further import NODES
 from ablations.running.worker_process import bare_main, main
 
 _LOOK = 0.5  # seconds: an engine may interrupt Python code, but no system call
+_CONTEXT = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,12 @@ class Attempt:
     Args:
         folder: The folder that relative paths start from, if the node has it.
         patience: Seconds for a stopped run to write its checkpoint.
+        nodes: How many nodes make it together, each of which calls it: the first one makes the run.
     """
 
-    def __init__(self, folder: str, patience: float) -> None:
-        self.folder, self.patience = folder, patience
+    def __init__(self, folder: str, patience: float, nodes: int = 1) -> None:
+        self.folder, self.patience, self.nodes = folder, patience, nodes
+        self._token = secrets.token_hex(4)  # the same on all nodes of one attempt
         self._process: SpawnProcess | None = None
 
     def __call__(self, config_path: str) -> tuple[int, str]:
@@ -58,12 +64,30 @@ class Attempt:
             return UNFIT, f"node {socket.gethostname()}: {reason}"
         with contextlib.suppress(OSError):
             os.chdir(self.folder)
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe(duplex=False)
-        self._process = process = context.Process(target=main, args=(config_path, there), name="run")
+        if self.nodes == 1:
+            return self._make(config_path)
+        name = f"{NODES}{self._token}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+        folder = Path(config_path).with_name(name)
+        if node := _number():
+            return self._follow(further.main, (config_path, str(folder), node)), ""
+        with further.calling(folder):
+            return self._make(config_path, str(folder))
+
+    def _make(self, config_path: str, nodes: str = "") -> tuple[int, str]:
+        """Makes the run."""
+        here, there = _CONTEXT.Pipe(duplex=False)
+        code = self._follow(main, (config_path, there, nodes))
+        there.close()
+        if code != UNFIT:
+            return code, ""
+        said = here.recv() if here.poll() else "see its log"
+        return code, f"node {socket.gethostname()}: the code cannot be imported: {said}"
+
+    def _follow(self, target: Callable[..., None], args: tuple[Any, ...]) -> int:
+        """Starts a process and waits for its end; returns its exit code."""
+        self._process = process = _CONTEXT.Process(target=target, args=args, name="run")
         with bare_main():
             process.start()
-        there.close()
         try:
             with _passing_on(process):
                 while not wait([process.sentinel], timeout=_LOOK):
@@ -71,11 +95,7 @@ class Attempt:
         finally:  # an engine interrupts by an exception
             self.stop()
         process.join()
-        code = process.exitcode or 0
-        if code != UNFIT:
-            return code, ""
-        said = here.recv() if here.poll() else "see its log"
-        return code, f"node {socket.gethostname()}: the code cannot be imported: {said}"
+        return process.exitcode or 0
 
     def stop(self) -> None:
         """Tells the process to write its checkpoint and waits for its end; kills it if that takes too long."""
@@ -92,7 +112,14 @@ class Attempt:
         from submitit.helpers import DelayedSubmission  # pyright: ignore[reportMissingImports]
 
         self.stop()
-        return DelayedSubmission(Attempt(self.folder, self.patience), config_path)
+        return DelayedSubmission(Attempt(self.folder, self.patience, self.nodes), config_path)
+
+
+def _number() -> int:
+    """Which node of a job this is: the first is 0."""
+    from submitit import JobEnvironment  # pyright: ignore[reportMissingImports]
+
+    return JobEnvironment().global_rank  # one task a node
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class Pool(Executor):
     Attributes:
         Options: The settings that users may give as ``--executor-option``.
         threads: Threads of torch in each process of a run.
-        devices: Processes that share each pretraining; each has the cores and GPUs that are asked for a run.
+        devices: Processes of a node that share each pretraining; each has the cores and GPUs that are asked for a run.
         patience: Seconds that interrupted runs have to write their checkpoints.
         active: The runs that the engine has.
     """
@@ -69,7 +69,7 @@ class Pool(Executor):
             ) from None
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
-        """See `Executor.problems`. How many devices there are, the engine knows."""
+        """See `Executor.problems`. How many devices and nodes there are, the engine knows."""
         return iter(())
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Pool(Executor):
 
     @abstractmethod
     def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
-        """Submits a job for each file of `worker.Job.save`; returns what the engine knows them by.
+        """Submits a job for each file of `job.Job.save`; returns what the engine knows them by.
 
         Raises:
             ConfigError: If the engine refuses them.

@@ -29,6 +29,7 @@ from ablations.running.engines.node import Ending
 from ablations.running.engines.pool import Name, Pool
 from ablations.running.exit_codes import INTERRUPTED, UNFIT
 from ablations.running.launch import Launch
+from ablations.running.ranks.devices import one_node
 from ablations.running.signals import ENDING
 from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.places import project
@@ -81,6 +82,7 @@ class Ray(Pool):
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
+        yield from one_node(execution)
         if execution.devices > 1 and (self.options.gpus or 1) % 1:
             text = f"{self.options.gpus} of a GPU is no device that shares a run; ask for 1, or for none"
             yield Problem("executor option gpus", text)

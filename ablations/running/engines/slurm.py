@@ -20,7 +20,7 @@ from ablations.core.machine import cores
 from ablations.planning import cost as costing
 from ablations.running.engines.node import Attempt, Ending
 from ablations.running.engines.pool import Name, Pool
-from ablations.running.exit_codes import INTERRUPTED
+from ablations.running.exit_codes import INTERRUPTED, UNFIT
 from ablations.running.launch import Launch
 from ablations.running.worker import note
 from lightning_modules.config import ConfigError, Problem, Settings, knob
@@ -54,7 +54,7 @@ class SlurmOptions(Settings):
 
 
 class Slurm(Pool):
-    """Submits runs as arrays of jobs by submitit."""
+    """Submits runs as arrays of jobs by submitit; one that several nodes share has a task on each."""
 
     Options: ClassVar[type[Settings]] = SlurmOptions
     options: SlurmOptions
@@ -62,6 +62,7 @@ class Slurm(Pool):
     def __init__(self, options: SlurmOptions) -> None:
         super().__init__(options)
         self.threads = options.cpus
+        self._nodes = 1
         self._engine: Any = None
         self._queue: set[str] | None = None
         self._listed = -math.inf
@@ -69,7 +70,7 @@ class Slurm(Pool):
 
     def open(self, launch: Launch) -> None:
         """See `Pool.open`."""
-        self.devices = launch.execution.devices
+        self.devices, self._nodes = launch.execution.devices, launch.execution.nodes
         os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", _SIGNAL)
         submitit = _submitit()
         local = self.options.cluster == "local"
@@ -85,12 +86,13 @@ class Slurm(Pool):
     def _of_processes(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
         asked = {"timeout_min": minutes, "signal_delay_s": chosen.grace, "gpus_per_node": chosen.gpus * self.devices}
-        return {**asked, "setup": list(chosen.setup)}
+        return {**asked, "setup": list(chosen.setup), "tasks_per_node": self._nodes}  # processes stand for nodes too
 
     def _of_sbatch(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
         asked = {name: getattr(chosen, name) for name in ("partition", "account", "qos", "constraint")}
-        asked |= {"job_name": "ablations", "time": minutes, "signal_delay_s": chosen.grace, "nodes": 1}
+        asked |= {"job_name": "ablations", "time": minutes, "signal_delay_s": chosen.grace, "nodes": self._nodes}
+        asked |= {"srun_args": ["--kill-on-bad-exit=1"] if self._nodes > 1 else None}
         asked |= {"cpus_per_task": chosen.cpus * self.devices, "ntasks_per_node": 1}
         asked |= {"gpus_per_node": chosen.gpus * self.devices or None}
         asked |= {"mem": f"{math.ceil(chosen.memory * 1000)}M" if chosen.memory else None}
@@ -101,12 +103,12 @@ class Slurm(Pool):
     def room(self) -> int:
         """See `Pool.room`."""
         if self.options.cluster == "local":
-            return max(1, min(self.options.parallel or cores(), cores() // self.devices))
+            return max(1, min(self.options.parallel or cores(), cores() // (self.devices * self._nodes)))
         return _LARGEST_ARRAY
 
     def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
         """See `Pool.submit`."""
-        attempt = Attempt(str(project()), max(5.0, self.options.grace - 5.0))
+        attempt = Attempt(str(project()), max(5.0, self.options.grace - 5.0), self._nodes)
         try:
             jobs = self._engine.map_array(attempt, [str(path) for path in configs])
         except Exception as error:
@@ -124,8 +126,16 @@ class Slurm(Pool):
         return [(job, path) for job, path in zip(jobs, configs, strict=True)]
 
     def ending(self, job: Any) -> Ending | None:
-        """See `Pool.ending`."""
-        submitted, config = job
+        """See `Pool.ending`. The first node makes the run, and a further one is heard when it cannot take part."""
+        whole, config = job
+        first, *further = (whole.task(number) for number in range(self._nodes))
+        ended = (self._ending(task, config) for task in further if task.paths.result_pickle.exists())
+        ending = next((found for found in ended if found and found.code == UNFIT), None) or self._ending(first, config)
+        if ending and ending.code == UNFIT and further:
+            self.kill([job])  # the others would wait
+        return ending
+
+    def _ending(self, submitted: Any, config: Path) -> Ending | None:
         if submitted.paths.result_pickle.exists():
             return self._result(submitted, config)
         if self._is_queued(submitted):

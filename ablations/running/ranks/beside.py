@@ -1,41 +1,32 @@
 """Pretrainings that several devices share: a process for each, started by the worker, which is rank 0.
 
-The others do as rank 0 says, hold no lock, write no record, and end when it ends, for whatever reason.
+The others do as rank 0 says, hold no lock, write no record, and end when it ends, for whatever reason. Those of other
+nodes are started there by `further`.
 """
 
-import contextlib
 import os
 import shutil
-import signal
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
 
 from ablations.running.exit_codes import FAILED
 from ablations.running.outcomes import LOG, RankError
-from ablations.running.ranks import process as rank_process
+from ablations.running.ranks.further import NODES
+from ablations.running.ranks.group import Group
+from ablations.running.ranks.meeting import PREFIX, Meeting
 from ablations.schema.kinds import Watch
 from ablations.schema.run import Run
 
-_PREFIX = "ranks-"  # of the folders in which they meet
+_LOOK = 0.5  # seconds between looks at the other ranks
 _GRACE = 10.0  # seconds: from the end of one rank to that of a training which has not noticed
 _PARTING = 20.0  # seconds for the other ranks to end
-
-
-@dataclass(frozen=True)
-class _Other:
-    rank: int
-    process: BaseProcess
-    answer: Connection
 
 
 @contextmanager
@@ -47,48 +38,42 @@ def others(run: Run, watch: Watch) -> Iterator[None]:
     """
     from lightning_modules.training import ranks
 
-    for old in watch.folder.glob(f"{_PREFIX}*"):  # of attempts that were killed; their ranks died with them
-        shutil.rmtree(old, ignore_errors=True)
-    _stay_here()
-    over, started = threading.Event(), list[_Other]()
-    meeting = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=watch.folder))
+    _clear(watch)
+    if watch.execution.nodes == 1:
+        _stay_here()
+    meeting = Meeting(Path(tempfile.mkdtemp(prefix=PREFIX, dir=watch.nodes or watch.folder)))
+    group, follower = None, _Follower(meeting)
     try:
-        started += [_started(run, watch, meeting, rank) for rank in range(1, watch.execution.devices)]
-        threading.Thread(target=_follow, args=(started, over), name="follow the other ranks", daemon=True).start()
-        ranks.join(0, watch.execution.devices, meeting / "store")
+        meeting.call(_told(run, watch))
+        group = Group(meeting, range(1, watch.execution.devices), str(watch.folder / LOG))
+        follower.follow(group)
+        ranks.join(0, watch.execution.ranks, meeting.store, device=0)
         yield
     except Exception as error:
-        over.set()
-        if failed := _failed(started, error):
+        follower.stop()
+        if group and (failed := _failed(meeting, group, error)):
             raise failed from error
         raise
     finally:
-        over.set()
+        follower.stop()
         ranks.leave()
-        _end(started, _PARTING if sys.exc_info()[0] is None else 0.0)
-        shutil.rmtree(meeting, ignore_errors=True)
+        if group:
+            group.end(_PARTING if sys.exc_info()[0] is None else 0.0)
+        shutil.rmtree(meeting.folder, ignore_errors=True)
 
 
-def _started(run: Run, watch: Watch, meeting: Path, rank: int) -> _Other:
+def _clear(watch: Watch) -> None:
+    """Removes what is left of attempts that were killed, whose ranks died with them."""
+    for old in (*watch.folder.glob(f"{PREFIX}*"), *watch.folder.glob(f"{NODES}*")):
+        if old != watch.nodes:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _told(run: Run, watch: Watch) -> dict[str, object]:
     import torch
 
-    told = {
-        "run": run.to_dict(),
-        "rank": rank,
-        "folder": str(watch.folder),
-        "log": str(watch.folder / LOG),
-        "start": watch.start and str(watch.start),
-        "execution": asdict(watch.execution),
-        "meeting": str(meeting),
-        "threads": torch.get_num_threads(),
-        "environment": dict(os.environ),
-    }
-    context = get_context("spawn")  # a process that computes already is not to be forked
-    answer, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=rank_process.main, args=(told, theirs), name=f"rank {rank} of run {run.id}")
-    process.start()
-    theirs.close()
-    return _Other(rank, process, answer)
+    told: dict[str, object] = {"run": run.to_dict(), "folder": str(watch.folder), "threads": torch.get_num_threads()}
+    return told | {"start": watch.start and str(watch.start), "execution": asdict(watch.execution)}
 
 
 def _stay_here() -> None:
@@ -98,47 +83,45 @@ def _stay_here() -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
 
 
-def _follow(others: Sequence[_Other], over: threading.Event) -> None:
+class _Follower:
     """Ends this process some seconds after a rank has failed, unless the training has noticed: nothing waits for ever.
 
     Rank 0 may stand in an exchange that nobody answers, which no other thread can end.
     """
-    left = {other.process.sentinel: other for other in others}
-    while left and not over.is_set():
-        for sentinel in wait(list(left), timeout=1.0):
-            other = left.pop(cast(int, sentinel))
-            if not over.wait(_GRACE) and other.process.exitcode:
-                print(f"rank {other.rank} ended with code {other.process.exitcode}", file=sys.stderr, flush=True)
+
+    def __init__(self, meeting: Meeting) -> None:
+        self._meeting, self._over = meeting, threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, group: Group) -> None:
+        """Begins to look."""
+        self._thread = threading.Thread(target=self._follow, args=(group,), name="follow the other ranks", daemon=True)
+        self._thread.start()
+
+    def _follow(self, group: Group) -> None:
+        while not self._over.wait(_LOOK):
+            group.note_deaths()
+            if (failures := self._meeting.failures()) and not self._over.wait(_GRACE):
+                print(*failures, sep="\n", file=sys.stderr, flush=True)
                 os._exit(FAILED)
 
+    def stop(self) -> None:
+        """Looks no longer."""
+        self._over.set()
+        if self._thread:
+            self._thread.join()
 
-def _failed(others: Sequence[_Other], error: Exception) -> RankError | None:
+
+def _failed(meeting: Meeting, group: Group, error: Exception) -> RankError | None:
     """The failure of another rank, if there is one behind an error here."""
     from lightning_modules.training.recorder import Diverged, Interrupted
 
     if isinstance(error, (Diverged, Interrupted)):
         return None
-    wait([other.process.sentinel for other in others], timeout=_GRACE / 2)
-    died = {other.rank: -code for other in others if (code := other.process.exitcode) is not None and code < 0}
-    for rank, number in died.items():
-        if number == signal.SIGKILL:  # nobody here sends it: errors of further ranks follow from it
-            return _killed(rank, number)
-    for other in others:
-        with contextlib.suppress(EOFError):  # one that died without a word
-            if other.answer.poll():
-                outcome, detail = other.answer.recv()
-                return RankError(outcome, f"rank {other.rank}: {detail}")
-    return next((_killed(*found) for found in died.items()), None)
-
-
-def _killed(rank: int, number: int) -> RankError:
-    return RankError("killed", f"rank {rank}: the process died of signal {number}")
-
-
-def _end(others: Sequence[_Other], patience: float) -> None:
-    for other in others:
-        other.process.join(patience)
-        if other.process.exitcode is None:
-            other.process.kill()
-        other.process.join()
-        other.answer.close()
+    until = time.monotonic() + _GRACE / 2
+    while not meeting.failures() and time.monotonic() < until:
+        group.note_deaths()
+        time.sleep(_LOOK / 5)
+    time.sleep(2 * _LOOK)  # of several that failed, the one that was killed may be noted last
+    group.note_deaths()
+    return next((RankError(found.outcome, str(found)) for found in meeting.failures()), None)

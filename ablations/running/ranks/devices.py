@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ablations.core.machine import cores
 from ablations.core.provenance import gpus
 from ablations.schema.run import Run
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import Problem
 from lightning_modules.training.execution import Execution
 
 
@@ -22,15 +22,11 @@ def too_many(execution: Execution) -> Iterator[Problem]:
         yield Problem("devices", f"{execution.devices} are asked for, and this machine has {count} {noun}")
 
 
-def check_nodes(nodes: int) -> None:
-    """Checks how many machines are to share a training.
-
-    Raises:
-        ConfigError: For several, which no executor has yet.
-    """
-    if nodes != 1:
-        text = f"{nodes} machines cannot share a run: the executors start processes on one machine; use --devices"
-        raise ConfigError([Problem("num-nodes", text)])
+def one_node(execution: Execution) -> Iterator[Problem]:
+    """The problem if an executor is to make runs on several machines that makes each on one."""
+    if execution.nodes > 1:
+        text = f"{execution.nodes} machines share a run under --executor slurm alone; here use --devices"
+        yield Problem("num-nodes", text)
 
 
 def shared(slots: Sequence[dict[str, str]], devices: int) -> list[dict[str, str]]:

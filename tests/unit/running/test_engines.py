@@ -123,6 +123,14 @@ def test_what_devices_cannot_share_is_refused_before_any_engine_is_asked(asked, 
         execute(found, records, asked, execution=Execution(devices=3))
 
 
+@pytest.mark.parametrize("executor", ["inline", "local", "ray"])
+def test_several_nodes_share_a_run_under_slurm_alone(executor, tmp_path):
+    records = Records(tmp_path / "results")
+    found = plan(grids.read(tiny.grid(tmp_path, seeds=1)), "smoke", records=records)
+    with pytest.raises(ConfigError, match="num-nodes: 2 machines share a run under --executor slurm alone"):
+        execute(found, records, executor, execution=Execution(nodes=2))
+
+
 def test_an_impossible_request_names_what_there_is():
     said = ray.impossible({"CPU": 1, "GPU": 1}, [{"CPU": 8.0, "node:10.0.0.1": 1.0}, {"CPU": 4.0, "GPU": 0.0}])
     assert "CPU 1, GPU 1" in said

@@ -13,6 +13,7 @@ from ablations.running import worker
 from ablations.running.engines import node, pool
 from ablations.running.engines.node import Ending
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
+from ablations.running.job import Job
 from ablations.running.launch import Launch
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Settings, knob
@@ -45,7 +46,7 @@ class Made(pool.Pool):
         rest = self.script.get(run_id, [Ending(RECORDED)])
         ending = rest.pop(0) if len(rest) > 1 else rest[0]
         if ending is not None and ending.code == RECORDED and not ending.detail:
-            data = worker.Job.load(job)
+            data = Job.load(job)
             with self.records.lock(run_id):
                 worker.keep(Run.read(data.run), self.records, {"outcome": "done"}, "", 1)
         return ending

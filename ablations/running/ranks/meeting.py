@@ -1,0 +1,75 @@
+"""A folder in which the processes that share a training find each other, and say why one of them failed."""
+
+import contextlib
+import json
+import os
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ablations.schema.record import Outcome
+
+PREFIX = "ranks-"  # of the names of such folders
+_TOLD = "told.json"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a rank failed.
+
+    Attributes:
+        rank: Its number.
+        outcome: In the words of a record.
+        detail: What else is known.
+        signal: What its process died of; 0 if it could say a word.
+    """
+
+    rank: int
+    outcome: Outcome
+    detail: str
+    signal: int = 0
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Such a folder, on a file system that all of them see."""
+
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        """The file of `lightning_modules.training.ranks.join`."""
+        return self.folder / "store"
+
+    def call(self, told: dict[str, Any]) -> None:
+        """Says what is trained, to ranks of other nodes too."""
+        self._put(_TOLD, told)
+
+    def told(self) -> dict[str, Any]:
+        """What `call` said.
+
+        Raises:
+            OSError: If it has not yet.
+        """
+        return json.loads((self.folder / _TOLD).read_bytes())
+
+    def fail(self, failure: Failure) -> None:
+        """Says that a rank has failed; the first word about it stays, and none is needed when all is over."""
+        with contextlib.suppress(FileNotFoundError):
+            if not (self.folder / f"failed-{failure.rank}.json").exists():
+                self._put(f"failed-{failure.rank}.json", asdict(failure))
+
+    def failures(self) -> list[Failure]:
+        """Those known: first who was killed, which nobody here does and others follow from; then who said a word."""
+        found = [Failure(**json.loads(path.read_bytes())) for path in sorted(self.folder.glob("failed-*.json"))]
+        return sorted(found, key=lambda failure: (failure.signal != signal.SIGKILL, failure.signal))
+
+    def _put(self, name: str, content: dict[str, Any]) -> None:
+        """Writes a file that others see whole or not at all."""
+        own = self.folder / f".{name}.{os.getpid()}"
+        own.write_text(json.dumps(content))  # no folder is made: it may be over
+        os.replace(own, self.folder / name)
