@@ -42,21 +42,27 @@ class Sheet:
 
 
 def places(spread: float | None, value: float) -> int:
-    """Decimals to print: two digits of the uncertainty, or four digits of the value without one."""
+    """Decimals to print: two digits of the uncertainty, or four digits of the value without one.
+
+    Negative where digits before the point are left out.
+
+    >>> places(4491.0, 16475.0), places(None, 1.5)
+    (-2, 3)
+    """
     scale, digits = (spread, 2) if spread else (abs(value), 4)
     if not scale:
         return 2
-    return min(8, max(0, digits - 1 - math.floor(math.log10(scale))))
+    return min(8, digits - 1 - math.floor(math.log10(scale)))
 
 
 def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
-    """A number with fixed decimals, never ``-0.00``.
+    """A number with fixed decimals, never ``-0.00``; negative ones round before the point.
 
-    >>> fixed(-0.0004, 2), fixed(0.214, 2, sign=True)
-    ('0.00', '+0.21')
+    >>> fixed(-0.0004, 2), fixed(0.214, 2, sign=True), fixed(16475.3, -2)
+    ('0.00', '+0.21', '16,500')
     """
     rounded = round(value, decimals) + 0.0
-    return f"{rounded:{'+' if sign and rounded else ''}.{decimals}f}"
+    return f"{rounded:{'+' if sign and rounded else ''},.{max(0, decimals)}f}"
 
 
 def mean_text(interval: Interval) -> str:

@@ -1,12 +1,12 @@
 """Public checkpoints that were asked as the models of a grid are: shown on its page, judged by nothing."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ablations.core import store
-from ablations.core.formatting import Entry, Sheet, markdown, quantity
+from ablations.core.formatting import Entry, Sheet, fixed, markdown, places, quantity
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError
 from lightning_modules.zero_shot.table import ZERO_SHOT
@@ -43,14 +43,26 @@ def read(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def part(grid: Grid, scale: str, folder: Path) -> list[str]:
-    """The paragraphs of a page about public checkpoints; none for a grid that asks nothing."""
-    asked = [metric for metric in grid.metrics if metric.name.partition(".")[0] in ZERO_SHOT]
-    if not asked:
+def part(grid: Grid, scale: str, folder: Path, tasks: Collection[str]) -> list[str]:
+    """The paragraphs of a page about public checkpoints.
+
+    Args:
+        grid: The grid of the page.
+        scale: Its scale.
+        folder: Its folder.
+        tasks: What the grid asks at this scale.
+
+    Returns:
+        Nothing for a grid none of whose measurements a model alone can be asked: all are made from a run's own text.
+    """
+    asked = [metric for metric in grid.metrics if _task(metric.name) in ZERO_SHOT]
+    askable = [name for metric in asked if not ZERO_SHOT[name := _task(metric.name)].of_run]
+    if not askable:
         return []
     rows = read(folder)
     if not rows:
-        command = f"ablations measure FOLDER --beside {grid.name} --scale {scale}"
+        more = "" if {*askable} & {*tasks} else f" --task {askable[0]}"
+        command = f"ablations measure FOLDER --beside {grid.name} --scale {scale}{more}"
         return [
             "## Public checkpoints",
             f"None was at hand. A folder of GPT-2 is asked in the same way by `{command}`.",
@@ -69,6 +81,13 @@ def part(grid: Grid, scale: str, folder: Path) -> list[str]:
     return ["## Public checkpoints", markdown(sheet).rstrip("\n"), f"As a file: [json]({NAME})."]
 
 
+def _task(metric: str) -> str:
+    return metric.partition(".")[0]
+
+
 def _row(row: Mapping[str, Any], names: Sequence[str]) -> list[Entry]:
-    scores = [f"{row['metrics'][name]:.3f}" if name in row["metrics"] else "" for name in names]
+    scores = [
+        fixed(row["metrics"][name], places(None, row["metrics"][name])) if name in row["metrics"] else ""
+        for name in names
+    ]
     return [row["name"], quantity(row["parameters"]), row["positions"], *scores]

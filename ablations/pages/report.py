@@ -161,7 +161,8 @@ def _page(
     for name, title in _SECTIONS.items():
         if name in sheets:
             parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
-    parts += checkpoint_table.part(plan.grid, plan.scale, folder)
+    tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
+    parts += checkpoint_table.part(plan.grid, plan.scale, folder, tasks)
     parts += inference_page.part(folder)
     parts += [
         "## What is held equal",

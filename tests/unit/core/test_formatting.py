@@ -110,7 +110,7 @@ def test_a_latex_row_never_starts_with_an_argument():
 def test_digits_follow_the_interval():
     assert mean_text(Interval(4.21349, 4.19, 4.2369, 5)) == "4.213 ± 0.023"
     assert mean_text(Interval(0.41349, 0.41249, 0.41449, 5)) == "0.4135 ± 0.0010"
-    assert mean_text(Interval(1234.5, 1134.5, 1334.5, 3)) == "1234 ± 100"
+    assert mean_text(Interval(1234.5, 1134.5, 1334.5, 3)) == "1,230 ± 100"
     assert difference_text(Interval(0.214, 0.151, 0.277, 5)) == "+0.214 [0.151, 0.277]"
 
 
