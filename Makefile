@@ -38,7 +38,7 @@ test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there i
 	$(BIN)/python -m pytest tests/gpu -m gpu -n 0 -rs
 
 test-engines: $(VENV)/.engines ## the executors slurm and ray: on submitit's stand-in and a cluster of two nodes on this machine
-	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest tests/engines -m engines -n 0 -rs
+	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest tests/engines -m engines -n 2 --dist loadfile -rs --durations=12
 
 $(VENV)/.engines: $(VENV)/.installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[slurm,ray]'

@@ -67,16 +67,26 @@ def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturb
     assert contents(records) == expected
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The file of a grid of one run, and what the local executor records where two processes share it."""
+    folder = tmp_path_factory.mktemp("shared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+        grid, records = tiny.grid(folder, rates="[0.15]", steps=250, seeds=1), Records(folder / "results")
+        execute(planned(grid, records), records, execution=Execution(devices=2))
+        return grid, contents(records)
+
+
 @pytest.mark.parametrize("execution", [Execution(devices=2), Execution(nodes=2)], ids=["one node", "two nodes"])
-def test_processes_that_share_a_run_are_pre_empted_together(records, tmp_path, monkeypatch, execution):
+def test_processes_that_share_a_run_are_pre_empted_together(records, monkeypatch, shared, execution):
     """All of them get the signal; the job goes on to the bits of an undisturbed run of the local executor."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # as a cluster's administrator says; this machine is all nodes
-    grid, undisturbed = tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=400), Records(tmp_path / "undisturbed")
-    execute(planned(grid, undisturbed), undisturbed, execution=Execution(devices=2))
+    grid, expected = shared
     warned = in_the_middle(warn, runs=1)
     summary = execute(planned(grid, records), records, STAND_IN, retries=0, on_event=warned, execution=execution)
     assert summary.outcomes == {"done": 1}, str(summary)
-    assert contents(records) == contents(undisturbed)
+    assert contents(records) == expected
     (told,) = attempts(records).values()
     assert [line.split(";")[0] for line in told] == ["1 started", "1 interrupted", "1 started", "1 done"]
     assert gone(jobs()) == []
