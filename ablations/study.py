@@ -207,6 +207,7 @@ class Study:
         self,
         executor: Asked = "local",
         retries: int = 1,
+        *,
         devices: int = 1,
         num_nodes: int = 1,
         strategy: Strategy = "ddp",

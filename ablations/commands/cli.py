@@ -147,7 +147,8 @@ def run(  # noqa: PLR0913, a command's options
         study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         with aside(form):
             _tell_cost(study)
-            summary = study.run(asked, retries, devices, num_nodes, strategy, activation_checkpointing)
+            sharing = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
+            summary = study.run(asked, retries, **sharing, activation_checkpointing=activation_checkpointing)
             study.publish()
             if source is not None:
                 notebooks.execute(source, parameters, study.folder / "notebook.ipynb")

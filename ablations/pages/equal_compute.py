@@ -327,7 +327,7 @@ def _notes(by_unit: Sequence[EqualCompute]) -> list[str]:
         0,
         "Held-out loss in nats, mean ± half-width of the 95 % t interval over seeds, at the largest amount that every "
         "finished run with a curve has reached. Before its end a run has not finished its learning-rate schedule; a "
-        "run planned for that amount would reach a lower loss.",
+        "run planned for that amount would end at another loss.",
     )
     if any(trunks.of_cells([at.cell]) for equal in comparable[:1] for at in equal.cells):
         notes.append(f"These are runs of {trunks.WORD}: amounts are their own, without those of their trunks.")

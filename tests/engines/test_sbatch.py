@@ -9,7 +9,7 @@ from ablations.running import worker
 from ablations.running.engines import slurm
 from ablations.running.engines.node import Ending
 from ablations.running.execute import chosen, execute
-from ablations.running.exit_codes import INTERRUPTED, UNFIT
+from ablations.running.exit_codes import FAILED, INTERRUPTED, UNFIT
 from ablations.running.launch import Launch
 from lightning_modules.config import ConfigError
 from lightning_modules.training.execution import ALONE, Execution
@@ -85,6 +85,14 @@ def test_a_further_node_that_cannot_take_part_ends_the_job_with_its_reason(clust
     second = job[0].task(1).paths.result_pickle
     second.write_bytes(pickle.dumps(("success", (UNFIT, "node b: the cache cannot be read"))))
     assert engine.ending(job) == Ending(UNFIT, "node b: the cache cannot be read")
+    assert (cluster / "cancelled").read_text() == "--signal=KILL 42_0\n"
+
+
+def test_a_further_node_that_fails_ends_the_job_and_its_reason_is_told_once(cluster, submitted):
+    engine, (job, _) = submitted(Execution(nodes=2))
+    second = job[0].task(1).paths.result_pickle
+    second.write_bytes(pickle.dumps(("success", (-9, "node b: what takes part there ended with code -9"))))
+    assert engine.ending(job) == Ending(FAILED, "node b: what takes part there ended with code -9")
     assert (cluster / "cancelled").read_text() == "--signal=KILL 42_0\n"
 
 

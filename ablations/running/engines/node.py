@@ -69,7 +69,8 @@ class Attempt:
         name = f"{NODES}{self._token}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
         folder = Path(config_path).with_name(name)
         if node := _number():
-            return self._follow(further.main, (config_path, str(folder), node)), ""
+            code = self._follow(further.main, (config_path, str(folder), node))
+            return code, f"node {socket.gethostname()}: what takes part there ended with code {code}" if code else ""
         with further.calling(folder):
             return self._make(config_path, str(folder))
 

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,11 +20,12 @@ from ablations.core.machine import cores
 from ablations.planning import cost as costing
 from ablations.running.engines.node import Attempt, Ending
 from ablations.running.engines.pool import Name, Pool
-from ablations.running.exit_codes import INTERRUPTED, UNFIT
+from ablations.running.exit_codes import FAILED, INTERRUPTED, RECORDED, UNFIT
 from ablations.running.launch import Launch
 from ablations.running.worker import note
 from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.places import project
+from lightning_modules.training.execution import Execution
 
 _SIGNAL = "USR2"  # NCCL may take USR1
 _SHORTEST = 30  # minutes; submitit takes a pre-emption in the last ten minutes for the end of the time limit
@@ -67,6 +68,12 @@ class Slurm(Pool):
         self._queue: set[str] | None = None
         self._listed = -math.inf
         self._missed: dict[str, float] = {}  # job -> when it was first missed in the queue
+
+    def problems(self, execution: Execution) -> Iterator[Problem]:
+        """See `Executor.problems`."""
+        if execution.nodes > 1 and self.options.gpus and self.options.cluster == "local":
+            text = "processes that stand for nodes would have the same GPUs; leave it out with cluster=local"
+            yield Problem("executor option gpus", text)
 
     def open(self, launch: Launch) -> None:
         """See `Pool.open`."""
@@ -126,13 +133,16 @@ class Slurm(Pool):
         return [(job, path) for job, path in zip(jobs, configs, strict=True)]
 
     def ending(self, job: Any) -> Ending | None:
-        """See `Pool.ending`. The first node makes the run, and a further one is heard when it cannot take part."""
+        """See `Pool.ending`. The first node makes the run, and a further one is heard when it takes no part."""
         whole, config = job
         first, *further = (whole.task(number) for number in range(self._nodes))
-        ended = (self._ending(task, config) for task in further if task.paths.result_pickle.exists())
-        ending = next((found for found in ended if found and found.code == UNFIT), None) or self._ending(first, config)
+        for task in () if first.paths.result_pickle.exists() else further:
+            if task.paths.result_pickle.exists() and (ending := self._result(task, config)).code != RECORDED:
+                self.kill([job])  # the others would wait
+                return ending if ending.code == UNFIT else Ending(FAILED, ending.detail)
+        ending = self._ending(first, config)
         if ending and ending.code == UNFIT and further:
-            self.kill([job])  # the others would wait
+            self.kill([job])
         return ending
 
     def _ending(self, submitted: Any, config: Path) -> Ending | None:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from ablations.running.exit_codes import FAILED
 from ablations.running.outcomes import LOG, RankError
-from ablations.running.ranks.further import NODES
 from ablations.running.ranks.group import Group
 from ablations.running.ranks.meeting import PREFIX, Meeting
 from ablations.schema.kinds import Watch
@@ -64,9 +63,8 @@ def others(run: Run, watch: Watch) -> Iterator[None]:
 
 def _clear(watch: Watch) -> None:
     """Removes what is left of attempts that were killed, whose ranks died with them."""
-    for old in (*watch.folder.glob(f"{PREFIX}*"), *watch.folder.glob(f"{NODES}*")):
-        if old != watch.nodes:
-            shutil.rmtree(old, ignore_errors=True)
+    for old in watch.folder.glob(f"{PREFIX}*"):
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _told(run: Run, watch: Watch) -> dict[str, object]:

@@ -48,7 +48,8 @@ def calling(folder: Path) -> Iterator[None]:
         yield
     finally:
         over.set()
-        (folder / _OVER).touch()
+        with contextlib.suppress(OSError):  # what the run came to is not to be lost for it
+            (folder / _OVER).touch()
 
 
 def main(config_path: str, folder: str, node: int) -> None:
@@ -79,8 +80,8 @@ class _First:
                 yield told.parent
 
     def is_over(self) -> bool:
-        """Whether it has ended."""
-        return (self._folder / _OVER).exists()
+        """Whether it has ended; its next attempt may have removed the folder."""
+        return (self._folder / _OVER).exists() or (self._touched > 0 and not self._folder.exists())
 
     def is_silent(self) -> bool:
         """Whether nothing was heard of it for too long, by this machine's clock: nodes' clocks differ."""
@@ -113,7 +114,10 @@ def _take_part(folder: Path, node: int, log: Path, first: _First) -> None:
     from ablations.running.ranks.meeting import Meeting
 
     meeting = Meeting(folder)
-    devices = meeting.told()["execution"]["devices"]
+    try:
+        devices = meeting.told()["execution"]["devices"]
+    except OSError:
+        return  # it is over already
     group = Group(meeting, range(node * devices, (node + 1) * devices), str(log))
     try:
         while not group.are_over() and folder.exists() and not (first.is_over() or first.is_silent()):

@@ -64,9 +64,13 @@ class Meeting:
                 self._put(f"failed-{failure.rank}.json", asdict(failure))
 
     def failures(self) -> list[Failure]:
-        """Those known: first who was killed, which nobody here does and others follow from; then who said a word."""
-        found = [Failure(**json.loads(path.read_bytes())) for path in sorted(self.folder.glob("failed-*.json"))]
-        return sorted(found, key=lambda failure: (failure.signal != signal.SIGKILL, failure.signal))
+        """Those known: first who was killed, which nobody here does, or had no memory; then in the order of time.
+
+        The others follow from it.
+        """
+        paths = sorted(self.folder.glob("failed-*.json"), key=lambda path: path.stat().st_mtime_ns)
+        found = [Failure(**json.loads(path.read_bytes())) for path in paths]
+        return sorted(found, key=lambda failure: (failure.signal != signal.SIGKILL, failure.outcome != "oom"))
 
     def _put(self, name: str, content: dict[str, Any]) -> None:
         """Writes a file that others see whole or not at all."""

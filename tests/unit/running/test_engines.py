@@ -131,6 +131,12 @@ def test_several_nodes_share_a_run_under_slurm_alone(executor, tmp_path):
         execute(found, records, executor, execution=Execution(nodes=2))
 
 
+def test_processes_that_stand_for_nodes_have_no_gpus_of_their_own():
+    (problem,) = chosen({"kind": "slurm", "cluster": "local", "gpus": 1}).problems(Execution(nodes=2))
+    assert "the same GPUs" in str(problem)
+    assert list(chosen({"kind": "slurm", "gpus": 1}).problems(Execution(nodes=2))) == []
+
+
 def test_an_impossible_request_names_what_there_is():
     said = ray.impossible({"CPU": 1, "GPU": 1}, [{"CPU": 8.0, "node:10.0.0.1": 1.0}, {"CPU": 4.0, "GPU": 0.0}])
     assert "CPU 1, GPU 1" in said

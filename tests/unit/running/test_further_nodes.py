@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import time
 
 import pytest
 
@@ -18,9 +19,10 @@ def meeting(tmp_path):
 
 def test_of_several_failures_the_one_that_others_follow_from_comes_first(meeting):
     lost, killed = Failure(1, "failed", "connection lost"), Failure(3, "killed", "signal 9", signal.SIGKILL)
-    for failure in (lost, Failure(2, "killed", "signal 11", signal.SIGSEGV), killed):
+    for failure in (lost, Failure(2, "oom", "no memory"), Failure(10, "killed", "signal 6", signal.SIGABRT), killed):
         meeting.fail(failure)
-    assert [failure.rank for failure in meeting.failures()] == [3, 1, 2]
+        time.sleep(0.01)  # files tell the order
+    assert [failure.rank for failure in meeting.failures()] == [3, 2, 1, 10]
     assert str(killed) == "rank 3: signal 9"
 
 
@@ -53,6 +55,16 @@ def test_a_further_node_ends_with_the_first_also_when_it_comes_late(tmp_path, se
     assert serve(folder) == (RECORDED, "")
     with further.calling(tmp_path / f"{further.NODES}two"):
         assert not folder.exists(), "what an earlier attempt left is removed"
+
+
+def test_a_further_node_ends_when_the_next_attempt_has_removed_the_folder(tmp_path):
+    folder = tmp_path / f"{further.NODES}one"
+    with further.calling(folder):
+        first = further._First(folder)
+        assert not first.is_silent()
+        assert not first.is_over()
+        shutil.rmtree(folder)
+    assert first.is_over()
 
 
 @pytest.mark.parametrize(("limit", "begun"), [("_BEGIN", False), ("_SILENT", True)])
