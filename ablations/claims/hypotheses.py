@@ -63,17 +63,21 @@ def hypotheses(grid: Grid, cells: Sequence[Cell]) -> list[Hypothesis]:
 
 def text(stated: Sequence[Hypothesis]) -> str:
     """The hypotheses as a list in Markdown; below it the rule of decision and remarks."""
-    family = stated[0].verdict.family
+    rule = _rule(stated[0].verdict.family, stated[0].verdict.looks)
+    lines = [f"{n}. {_sentences(hypothesis)}" for n, hypothesis in enumerate(stated, start=1)]
+    return "\n".join(lines) + f"\n\n{rule}\n" + "".join(f"\n* {line}" for line in _remarks(stated))
+
+
+def _rule(family: int, looks: Sequence[int]) -> str:
+    if not family:
+        return "No claim of this grid is tested at this scale."
     tests = f"the {family} tests" if family > 1 else "the one test"
-    looks = stated[0].verdict.looks
     seeds = f"{looks[0]} seeds" + "".join(f", then {more} for what is open" for more in looks[1:])
-    rule = (
+    return (
         f"Claims are judged at {seeds}. The interval counts the noise of runs, pooled over cells, and that of "
         f"held-out examples where their scores are kept; it is adjusted for {tests} of this grid and for the looks "
         "(Holm). If the whole interval shows the opposite, the claim is contradicted; otherwise it is not resolved."
     )
-    lines = [f"{n}. {_sentences(hypothesis)}" for n, hypothesis in enumerate(stated, start=1)]
-    return "\n".join(lines) + f"\n\n{rule}\n" + "".join(f"\n* {line}" for line in _remarks(stated))
 
 
 def _sentences(hypothesis: Hypothesis) -> str:

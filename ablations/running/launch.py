@@ -17,6 +17,7 @@ from ablations.core.store import Damage, Records
 from ablations.planning.plan import Plan
 from ablations.running import exit_codes, worker
 from ablations.running.job import FILE, Job
+from ablations.running.ranks.meeting import Meeting
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
@@ -335,14 +336,15 @@ class Launch:
         """Records the attempt of a worker that died without a record, and returns a code of `exit_codes`."""
         died = f"the process died of signal {-code}" if code < 0 else f"the process ended with code {code}"
         stopped = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else ""
-        detail = detail or stopped or died
+        rank = Meeting.left(self.records.work_folder(run.id)) if code == exit_codes.FAILED else None
+        detail = detail or stopped or (str(rank) if rank else died)
         try:
             with self.records.lock(run.id).acquire(timeout=5):
                 earlier = self.records.get(run.id)
                 if earlier is not None and earlier.final:
                     return exit_codes.RECORDED
                 attempts = 1 + worker.attempts_of(earlier)
-                outcome: Outcome = forced or ("killed" if code < 0 else "failed")
+                outcome: Outcome = forced or ("killed" if code < 0 else rank.outcome if rank else "failed")
                 worker.keep(run, self.records, {"outcome": outcome, "detail": detail}, now(), attempts, here=False)
         except Timeout:
             return exit_codes.RECORDED  # another launcher already makes the run

@@ -45,9 +45,9 @@ class AtomicCheckpoints(TorchCheckpointIO):
 def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALONE) -> Path | None:
     """The checkpoint to go on from; None if there is none.
 
-    One that is damaged, or of another network, is renamed to ``damaged.ckpt`` with a word on standard error: the
-    training starts anew and ends in the same numbers. PyTorch alone reads altered weights without a word. A
-    checkpoint of other devices is no use either: see `Execution.sharing`.
+    One that is damaged, or of another network, is renamed to ``unusable.ckpt`` with a word on standard error, and the
+    training starts anew; it ends in the same numbers. PyTorch alone reads altered weights without a word. So is a
+    checkpoint of other devices: see `Execution.sharing`.
 
     Args:
         path: The file of the last checkpoint.
@@ -65,7 +65,7 @@ def _usable(path: Path, module: pl.LightningModule, execution: Execution) -> Pat
     except MemoryError:
         raise
     except Exception as error:  # a file of any content: zip, pickle and torch have errors of many kinds
-        aside = path.with_name("damaged.ckpt")
+        aside = path.with_name("unusable.ckpt")
         os.replace(path, aside)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         print(

@@ -1,4 +1,4 @@
-"""Stores united over ssh, with a server on this machine. Needs `pip install sshfs`."""
+"""Stores united over ssh, with a server on this machine. Needs the extra `sync`, which `make test-engines` installs."""
 
 import socket
 import subprocess

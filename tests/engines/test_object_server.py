@@ -1,4 +1,7 @@
-"""Stores united over a local object server, which speaks S3 as moto does. Needs `pip install s3fs 'moto[server]'`."""
+"""Stores united over a local object server, which speaks S3 as moto does.
+
+Needs the extras `sync` and `object-server`, which `make test-engines` installs.
+"""
 
 import errno
 import socket

@@ -71,7 +71,7 @@ def test_a_pretraining_starts_anew_and_ends_the_same(tiny, tmp_path, straight, c
         fit(tiny, 0, folder, stop=stopped_at(7))
     DAMAGES[damage](folder / CHECKPOINT)
     assert measured(fit(tiny, 0, folder)) == straight[""]
-    assert (folder / "damaged.ckpt").exists()
+    assert (folder / "unusable.ckpt").exists()
     assert "last.ckpt cannot be used" in capfd.readouterr().err
 
 
@@ -81,7 +81,7 @@ def test_a_sound_one_is_gone_on_from(tiny, tmp_path):
     seen = []
     fit(tiny, 0, tmp_path, on_progress=lambda progress: seen.append(progress.step))
     assert min(seen) > 7
-    assert not (tmp_path / "damaged.ckpt").exists()
+    assert not (tmp_path / "unusable.ckpt").exists()
 
 
 @pytest.mark.parametrize(("made", "usable"), [("ddp", True), ("fsdp", False)])
@@ -107,4 +107,4 @@ def test_a_fine_tuning_starts_anew_and_ends_the_same(tiny, tmp_path, monkeypatch
         finetune(tuning, tmp_path / "resumed", stop=stopped_at(3))
     flipped(tmp_path / "resumed" / CHECKPOINT)
     assert measured(finetune(tuning, tmp_path / "resumed")) == straight
-    assert (tmp_path / "resumed" / "damaged.ckpt").exists()
+    assert (tmp_path / "resumed" / "unusable.ckpt").exists()

@@ -6,7 +6,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from ablations.running.ranks import process as rank_process
-from ablations.running.ranks.meeting import Failure, Meeting
+from ablations.running.ranks.meeting import Meeting, RankFailure
 
 
 class Group:
@@ -46,7 +46,7 @@ class Group:
                 continue
             killed = code < 0
             detail = f"the process died of signal {-code}" if killed else f"the process ended with code {code}"
-            failure = Failure(rank, "killed" if killed else "failed", detail, max(0, -code))
+            failure = RankFailure(rank, "killed" if killed else "failed", detail, max(0, -code))
             self._meeting.fail(failure)
 
     def end(self, patience: float) -> None:

@@ -15,7 +15,7 @@ _TOLD = "told.json"
 
 
 @dataclass(frozen=True)
-class Failure:
+class RankFailure:
     """How a rank failed.
 
     Attributes:
@@ -57,20 +57,25 @@ class Meeting:
         """
         return json.loads((self.folder / _TOLD).read_bytes())
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, failure: RankFailure) -> None:
         """Says that a rank has failed; the first word about it stays, and none is needed when all is over."""
         with contextlib.suppress(FileNotFoundError):
             if not (self.folder / f"failed-{failure.rank}.json").exists():
                 self._put(f"failed-{failure.rank}.json", asdict(failure))
 
-    def failures(self) -> list[Failure]:
+    def failures(self) -> list[RankFailure]:
         """Those known: first who was killed, which nobody here does, or had no memory; then in the order of time.
 
         The others follow from it.
         """
         paths = sorted(self.folder.glob("failed-*.json"), key=lambda path: path.stat().st_mtime_ns)
-        found = [Failure(**json.loads(path.read_bytes())) for path in paths]
+        found = [RankFailure(**json.loads(path.read_bytes())) for path in paths]
         return sorted(found, key=lambda failure: (failure.signal != signal.SIGKILL, failure.outcome != "oom"))
+
+    @staticmethod
+    def left(folder: Path) -> RankFailure | None:
+        """The failure that an attempt in this work folder could not record, because rank 0 hung in an exchange."""
+        return next((found for old in folder.glob(f"{PREFIX}*") for found in Meeting(old).failures()), None)
 
     def _put(self, name: str, content: dict[str, Any]) -> None:
         """Writes a file that others see whole or not at all."""

@@ -35,7 +35,7 @@ def leave_signals() -> None:
 
 def _take_part(told: dict[str, Any]) -> int:
     from ablations.running import outcomes
-    from ablations.running.ranks.meeting import Failure, Meeting
+    from ablations.running.ranks.meeting import Meeting, RankFailure
     from ablations.schema.kinds import KINDS, Watch
     from ablations.schema.run import Run
     from lightning_modules import speed
@@ -57,7 +57,7 @@ def _take_part(told: dict[str, Any]) -> int:
         return RECORDED  # rank 0 says so
     except Exception as error:
         traceback.print_exc()
-        meeting.fail(Failure(rank, *outcomes.outcome_of(error)))
+        meeting.fail(RankFailure(rank, *outcomes.outcome_of(error)))
         return FAILED
     finally:
         ranks.leave()

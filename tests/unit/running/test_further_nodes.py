@@ -9,7 +9,7 @@ import pytest
 from ablations.running.exit_codes import FAILED, RECORDED
 from ablations.running.job import Job
 from ablations.running.ranks import further
-from ablations.running.ranks.meeting import Failure, Meeting
+from ablations.running.ranks.meeting import Meeting, RankFailure
 
 
 @pytest.fixture
@@ -18,8 +18,13 @@ def meeting(tmp_path):
 
 
 def test_of_several_failures_the_one_that_others_follow_from_comes_first(meeting):
-    lost, killed = Failure(1, "failed", "connection lost"), Failure(3, "killed", "signal 9", signal.SIGKILL)
-    for failure in (lost, Failure(2, "oom", "no memory"), Failure(10, "killed", "signal 6", signal.SIGABRT), killed):
+    lost, killed = RankFailure(1, "failed", "connection lost"), RankFailure(3, "killed", "signal 9", signal.SIGKILL)
+    for failure in (
+        lost,
+        RankFailure(2, "oom", "no memory"),
+        RankFailure(10, "killed", "signal 6", signal.SIGABRT),
+        killed,
+    ):
         meeting.fail(failure)
         time.sleep(0.01)  # files tell the order
     assert [failure.rank for failure in meeting.failures()] == [3, 2, 1, 10]
@@ -27,11 +32,11 @@ def test_of_several_failures_the_one_that_others_follow_from_comes_first(meeting
 
 
 def test_the_first_word_about_a_rank_stays_and_none_is_needed_when_all_is_over(meeting, tmp_path):
-    meeting.fail(Failure(1, "oom", "no memory"))
-    meeting.fail(Failure(1, "failed", "the process ended with code 1"))
-    assert meeting.failures() == [Failure(1, "oom", "no memory")]
+    meeting.fail(RankFailure(1, "oom", "no memory"))
+    meeting.fail(RankFailure(1, "failed", "the process ended with code 1"))
+    assert meeting.failures() == [RankFailure(1, "oom", "no memory")]
     shutil.rmtree(tmp_path)
-    meeting.fail(Failure(2, "failed", "too late"))
+    meeting.fail(RankFailure(2, "failed", "too late"))
     assert not tmp_path.exists()
 
 

@@ -6,7 +6,9 @@ from ablations.core import machine
 from ablations.core.store import Records
 from ablations.running import estimate, worker
 from ablations.running.execute import execute
+from ablations.running.exit_codes import FAILED
 from ablations.running.launch import Launch
+from ablations.running.ranks.meeting import Meeting, RankFailure
 from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.finetuning import run as tuning
@@ -135,6 +137,21 @@ def test_a_run_is_ready_when_its_parent_is_done(tmp_path, trainings):
     assert launch.todo == [child]  # it waits
     launch.settle(parent, put(records, parent), here=True)
     assert launch.ready(child)
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "detail"),
+    [(FAILED, "oom", "rank 1: no memory"), (-9, "killed", "the process died of signal 9")],
+)
+def test_what_hung_a_shared_run_is_recorded_unless_its_own_process_was_killed(tmp_path, code, outcome, detail):
+    records = Records(tmp_path / "results")
+    launch = Launch(planned(tmp_path, records), records, 0, None, lambda event: None)
+    run = launch.todo.pop()
+    launch.begin(run)
+    (meeting := records.work_folder(run.id) / "ranks-1").mkdir(parents=True)
+    Meeting(meeting).fail(RankFailure(1, "oom", "no memory"))
+    launch.conclude(run, code)
+    assert (records.get(run.id).outcome, records.get(run.id).detail) == (outcome, detail)
 
 
 def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
