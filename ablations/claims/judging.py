@@ -248,8 +248,9 @@ class _Judged:
         if silent := case.sides.silent:
             counted = "counted" if case.relation.counts_silent else "not counted"
             marks.append(f"{silent} fine-tuning{'s' * (silent > 1)} with all outputs equal, {counted}")
-        if isinstance(case.relation, Trend) and (wrong := case.relation.wrong(case.estimates)):
-            marks.append(f"step {', '.join(map(str, wrong))} goes the other way")
+        if isinstance(case.relation, Trend):
+            steps, names = case.relation.wrong(case.estimates), case.sides.names
+            marks += [f"from {names[n]} to {names[n - 1]} it gets worse" for n in reversed(steps)]
         return marks
 
 

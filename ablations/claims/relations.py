@@ -289,7 +289,7 @@ class Trend(Ordering):
         return [way for way in super().ways(claim, None, estimates) if not (goes_back and way.outcome == REPLICATES)]
 
     def wrong(self, estimates: Sequence[Estimate]) -> list[int]:
-        """The steps whose means go the other way, from 1."""
+        """The steps whose means go the other way; step 1 is from the second side to the first."""
         return [n for n, step in enumerate(estimates[1:], start=1) if step.value < 0]
 
     tested = Better.tested

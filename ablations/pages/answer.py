@@ -6,7 +6,7 @@ from ablations.claims import judging
 from ablations.claims.outcomes import CONTRADICTS, REPLICATES
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import finding
-from ablations.core.formatting import cell_text, markdown_text, mean_text, quantity
+from ablations.core.formatting import cell_text, markdown_text, mean_text, path_text, quantity, value_text
 from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
@@ -20,17 +20,17 @@ Means = Sequence[tuple[Cell, Interval]]
 
 _WORDS = {REPLICATES: "Yes", CONTRADICTS: "No"}
 _MOST = 3  # decided claims in the answer; all are under Verdicts
+_MOST_MEANS = 8  # cells whose means are told; of more the best and the worst
 
 
 def lead(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
     """The answer as a line and a short list of Markdown; empty without claims and without two cells to compare."""
     decided = sorted((verdict for verdict in verdicts if verdict.outcome in _WORDS), key=_is_control)
-    items = [_decided(verdict) for verdict in decided[:_MOST]]
-    for metric in _shown(measured):
-        items += _comparison(measured, metric)
-    told = f"of {_claims(len(verdicts))}, {judging.tally(verdicts)}." if verdicts else "no claims are tested here."
+    found = [line for metric in _shown(measured) for line in _comparison(measured, metric)]
+    tally = f"Of {_claims(len(verdicts))}, {judging.tally(verdicts)}." if verdicts else "No claims are tested here."
+    items = [_decided(verdict) for verdict in decided[:_MOST]] + found[1:]
     listed = "\n".join(f"* {item}" for item in items)
-    return f"**Answer:** {told}\n\n{listed}".strip() if verdicts or items else ""
+    return f"**Answer:** {' '.join([*found[:1], tally])}\n\n{listed}".strip() if verdicts or found else ""
 
 
 def holds(measured: Measurements) -> str:
@@ -82,21 +82,53 @@ def _claims(count: int) -> str:
 
 
 def _comparison(measured: Measurements, metric: Metric) -> list[str]:
-    """The best and the worst cell by their means, the baseline of the best, and what simple methods reach.
+    """The means along the axis of the figure, or of many cells the best and the worst; and what simple methods reach.
 
-    A cell with one seed has no interval, and is neither best nor worst.
+    A cell with one seed has no interval, and is not told of.
     """
     intervals = [(cell, mean_interval(list(measured.values(cell, metric.name).values()))) for cell in measured.cells]
-    means = sorted(((c, i) for c, i in intervals if i.half is not None), key=lambda pair: pair[1].mean or 0.0)
+    means = [(cell, interval) for cell, interval in intervals if interval.half is not None]
     if len(means) < 2:
         return []
-    best, worst = (means[0], means[-1]) if metric.better == "lower" else (means[-1], means[0])
+    ordered = sorted(means, key=lambda pair: pair[1].mean or 0.0, reverse=metric.better == "higher")
+    told = _along(measured, means) if (short := len(means) <= _MOST_MEANS) else _ends(measured, ordered)
+    heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
+    heading += f", by {markdown_text(path_text(x))}" if short and "." in (x := _axis(measured)) else ""
+    beaten = _to_beat(measured, metric, ordered[0][0])
+    return [" ".join([f"{heading}: {'; '.join([*told, *beaten])}.", *_plateau(measured, metric, means)])]
+
+
+def _along(measured: Measurements, means: Means) -> list[str]:
+    """The means of each line of the figure: ``own: 4.31 ± 0.02 (1), 4.21 ± 0.06 (2)``."""
+    x = _axis(measured)
+    if all(isinstance(cell.values.get(x), int | float) for cell, _ in means):
+        means = sorted(means, key=lambda pair: pair[0].values[x])  # the baseline is the first of the cells
+    lines: dict[str, list[str]] = {}
+    for cell, interval in means:
+        name = cell_text({path: value for path, value in cell.values.items() if path != x} if x else {})
+        here = cell_text(cell.values) if x not in cell.values else _value(x, cell.values[x])
+        lines.setdefault(name * (len(cell.values) > 1), []).append(f"{mean_text(interval)} ({markdown_text(here)})")
+    return [
+        ", ".join(line) if not name else f"{markdown_text(name)}: {', '.join(line)}" for name, line in lines.items()
+    ]
+
+
+def _axis(measured: Measurements) -> str:
+    """The axis of the figure; empty without one."""
+    return measured.grid.figure.x if measured.grid.figure else ""
+
+
+def _value(path: str, value: object) -> str:
+    return value_text(path, value) if "." in path else str(value)
+
+
+def _ends(measured: Measurements, ordered: Means) -> list[str]:
+    """The best and the worst cell by their means, and the baseline of the best."""
+    best, worst = ordered[0], ordered[-1]
     baseline = baseline_of(measured.grid, measured.cells, best[0])
     shown = [f"best {_mean(*best, baseline)}"]
-    shown += [f"baseline {_mean(*pair)}" for pair in means[1:-1] if pair[0] is baseline]
-    shown += [f"worst {_mean(*worst, baseline)}", *_to_beat(measured, metric, best[0])]
-    heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
-    return [" ".join([f"{heading}: {'; '.join(shown)}.", *_plateau(measured, metric, means)])]
+    shown += [f"baseline {_mean(*pair)}" for pair in ordered[1:-1] if pair[0] is baseline]
+    return [*shown, f"worst {_mean(*worst, baseline)}"]
 
 
 def _capital(text: str) -> str:

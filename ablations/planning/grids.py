@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.core import strict_yaml
-from ablations.core.strict_yaml import Document
+from ablations.core.strict_yaml import Document, State
 from ablations.planning import asked_claims, ladder, scales
 from ablations.planning.checks import grid_checks, search_checks, variant_checks
 from ablations.planning.shapes import keyed, shaped
@@ -61,7 +61,8 @@ def read(grid: str | Path) -> Grid:
         ConfigError: With every problem as ``file:line: path: what is wrong``.
     """
     file = locate(grid)
-    return _read(file.resolve(), tuple(map(_state, (file, *scales.available().values()))))
+    files = (file, *scales.available().values())
+    return _read(file.resolve(), tuple((one, strict_yaml.state(one)) for one in files))
 
 
 def readable() -> tuple[dict[str, Grid], list[Problem]]:
@@ -76,15 +77,9 @@ def readable() -> tuple[dict[str, Grid], list[Problem]]:
     return found, problems
 
 
-def _state(file: Path) -> tuple[Path, int, int]:
-    """Identifies a file in its present state."""
-    status = file.stat()
-    return file, status.st_mtime_ns, status.st_size
-
-
 @lru_cache(maxsize=128)
-def _read(file: Path, state: tuple[tuple[Path, int, int], ...]) -> Grid:
-    """Reads a file, cached by its ``state`` and the scales': every page reads all grids for the scoreboard."""
+def _read(file: Path, states: tuple[tuple[Path, State], ...]) -> Grid:
+    """Reads a file, cached by its state and the scales': every page reads all grids for the scoreboard."""
     document = strict_yaml.load(file)
     if not isinstance(document.data, dict):
         if not document.problems:

@@ -12,11 +12,12 @@ entry's.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ablations.core import strict_yaml
-from ablations.core.strict_yaml import Document
+from ablations.core.strict_yaml import Document, State, state
 from ablations.planning import trunks
 from ablations.planning.afterwards import finetuning, measuring
 from ablations.planning.cells import has_part, varied
@@ -52,7 +53,7 @@ def read(name: str) -> ScaleFile:
         ConfigError: With the nearest name, if there is no such scale; else with every problem as ``file:line: path:
             problem``.
     """
-    return lineage(name)[0][0]
+    return lineage(name)[0]
 
 
 def caveat(name: str) -> str:
@@ -60,12 +61,18 @@ def caveat(name: str) -> str:
     return read(name).caveat if name in available() else ""
 
 
-def lineage(name: str) -> list[tuple[ScaleFile, Document]]:
+def lineage(name: str) -> tuple[ScaleFile, ...]:
     """The file of a scale, of the scale that it is like, and so on, all checked.
 
     Raises:
         ConfigError: As `read`, and for scales that are like each other.
     """
+    return _lineage(name, tuple((file, state(file)) for file in available().values()))
+
+
+@lru_cache(maxsize=64)
+def _lineage(name: str, states: tuple[tuple[Path, State], ...]) -> tuple[ScaleFile, ...]:
+    """Those files, cached by the present ``states`` of all: every grid reads them."""
     line = [_read(name)]
     while like := line[-1][0].like:
         if like in (names := [file.name for file, _ in line]):
@@ -73,8 +80,9 @@ def lineage(name: str) -> list[tuple[ScaleFile, Document]]:
             document.complain(("like",), f"is circular: {' -> '.join([*names[names.index(like) :], like])}")
             document.check()
         line.append(_read(like))
-    _check_values(*line[0], _merged([file for file, _ in line]))
-    return line
+    files = tuple(file for file, _ in line)
+    _check_values(*line[0], _merged(files))
+    return files
 
 
 def bert(name: str) -> System:
@@ -83,7 +91,7 @@ def bert(name: str) -> System:
     Raises:
         ConfigError: As `lineage`.
     """
-    return _bert(_merged([file for file, _ in lineage(name)]))
+    return _bert(_merged(lineage(name)))
 
 
 def _bert(knobs: Mapping[str, Any]) -> System:
@@ -96,12 +104,10 @@ def checkpoints(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: For problems of its file, and if neither it nor a scale that it is like has ``checkpoints:``.
     """
-    sections = (file.checkpoints for file, _ in lineage(name))
+    sections = (file.checkpoints for file in lineage(name))
     section = next((knobs for knobs in sections if knobs is not None), None)
     if section is None:
-        able = ", ".join(
-            other for other in available() if any(file.checkpoints is not None for file, _ in lineage(other))
-        )
+        able = ", ".join(other for other in available() if any(file.checkpoints is not None for file in lineage(other)))
         text = f"the file of '{name}' has no 'checkpoints:' section. Allowed: {able}."
         raise ConfigError([Problem("--scale", text)])
     return section
@@ -205,10 +211,7 @@ def filled(grid: Grid) -> Grid:
         ConfigError: For problems of the scales' files.
     """
     known = available()
-    entries = {
-        name: _entry(grid, [file for file, _ in lineage(name)]) if name in known else entry
-        for name, entry in grid.scales.items()
-    }
+    entries = {name: _entry(grid, lineage(name)) if name in known else entry for name, entry in grid.scales.items()}
     return grid.model_copy(update={"scales": entries})
 
 
@@ -220,11 +223,11 @@ def added(grid: Grid, name: str) -> Grid:
     """
     if name in grid.scales or name not in available():
         return grid
-    entry = _entry(grid, [file for file, _ in lineage(name)])
+    entry = _entry(grid, lineage(name))
     return grid.model_copy(update={"scales": {**grid.scales, name: entry}})
 
 
-def _entry(grid: Grid, files: list[ScaleFile]) -> Scale:
+def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
     """A grid's entry for a scale, or for the nearest scale in the line, completed from the files."""
     place = next((n for n, file in enumerate(files) if file.name in grid.scales), len(files))
     taken = grid.scales[files[place].name] if place < len(files) else Scale()
@@ -237,7 +240,7 @@ def _entry(grid: Grid, files: list[ScaleFile]) -> Scale:
     return own.model_copy(update={"base": _base(grid, own, _merged(files, pinned=SYSTEM_AXIS not in grid.axes))})
 
 
-def _start(grid: Grid, entry: Scale, files: list[ScaleFile]) -> dict[str, Any]:
+def _start(grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, Any]:
     """What describes the trunk of a scale to the cells of a grid.
 
     Raises:
@@ -245,7 +248,7 @@ def _start(grid: Grid, entry: Scale, files: list[ScaleFile]) -> dict[str, Any]:
     """
     described = next((file.trunk for file in files if file.trunk), None)
     if described is None:
-        able = ", ".join(name for name in available() if any(file.trunk for file, _ in lineage(name)))
+        able = ", ".join(name for name in available() if any(file.trunk for file in lineage(name)))
         text = f"the file of '{files[0].name}' has no 'trunk:'; scales with one: {able}. Or describe it here."
         raise ConfigError([Problem(f"scales.{files[0].name}.set.{START}", text)])
     system = SYSTEMS.get(grid.base, SYSTEMS[_TRIED])

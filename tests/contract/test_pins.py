@@ -10,7 +10,7 @@ from lightning_modules.config import has_knob, is_kind
 from lightning_modules.system import System
 from tests.contract.test_cell_identities import identities
 
-LAPTOP = [name for name in scales.available() if "laptop" in (file.name for file, _ in scales.lineage(name))]
+LAPTOP = [name for name in scales.available() if "laptop" in (file.name for file in scales.lineage(name))]
 CASES = [
     (name, scale)
     for name in grids.available()

@@ -23,7 +23,7 @@ REFERENCE = "learned"  # its reach is 1 by definition
 
 def encoder(scale):
     """BERT's encoder at a scale, without training, and the length of its sequences."""
-    files = [file for file, _ in scales.lineage(scale)]
+    files = scales.lineage(scale)
     knobs = {path: value for file in reversed(files) for path, value in (file.pins | file.set).items()}
     system = BERT_BASE.but(**{path: value for path, value in knobs.items() if not path.startswith("finetuning.")})
     return system.model, system.format.sequence_length

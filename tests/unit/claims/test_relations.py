@@ -127,6 +127,12 @@ def test_a_trend_is_the_slope_of_the_means():
     assert found.effect == pytest.approx(stats.linregress([1, 2, 3, 4], values.mean(axis=1)).slope)
 
 
+def test_a_trend_names_the_step_that_goes_back():
+    found = verdict(asked("trend"), measured((4.0, 4.5, 4.3, 4.4)))
+    assert found.remarks.endswith("from 40 % to 30 % it gets worse")
+    assert "gets worse" not in verdict(asked("trend"), measured((4.0, 4.1, 4.2, 4.3))).remarks
+
+
 def test_a_ratio_is_a_geometric_mean():
     values = np.array(measured((4.0, 4.2, 4.0, 4.0)))
     found = verdict(asked("ratio"), values)

@@ -131,7 +131,8 @@ def test_alias_bombs_are_refused_at_once(load, bomb):
 
 
 def test_files_too_deep_or_too_large_are_refused(load):
-    assert "nested too deeply" in problems(load("a: " + "[" * 3000 + "]" * 3000))[0]
+    for opening, count in (("[", 3000), ("[", 500_000), ("- ", 300_000), ("? ", 300_000), ("{a: ", 200_000)):
+        assert "nested too deeply" in problems(load("a: " * (opening == "[") + opening * count))[0]
     assert "at most 1,048,576 are allowed" in problems(load("a: " + "x" * (1 << 20)))[0]
 
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from ablations.claims import judging
@@ -20,23 +22,48 @@ def _lead(grid, cells, records):
     return answer.lead(measured, judging.verdicts(measured))
 
 
-def test_a_page_begins_with_what_became_of_the_claims_and_with_the_best_cell(tmp_path):
+def test_a_page_begins_with_the_means_along_the_axis_and_with_what_became_of_the_claims(tmp_path):
     grid, cells, records = make_study()
     publish_page(make_plan(grid, cells), records, tmp_path)
-    title, told, line = (tmp_path / "README.md").read_text().split("\n\n")[:3]
+    title, told = (tmp_path / "README.md").read_text().split("\n\n")[:2]
     assert title.startswith("# ")
-    assert "of 1 claim, 1 contradicts" in told
     measured = Measurements(grid, cells, records)
     means = {cell.values[RATE]: sum(measured.values(cell, "heldout.loss").values()) / 5 for cell in cells}
-    best, worst = min(means, key=means.get), max(means, key=means.get)
-    assert f"best {means[best]:.3f}" in line
-    assert f"({100 * best:g} %" in line.replace("masking rate ", "").partition("best")[2]
-    assert f"worst {means[worst]:.2f}" in line
-    assert line.index("best") < line.index("worst")
+    pairs = re.findall(r"([\d.]+) ± [\d.]+ \((\d+) %\)", told)
+    assert [(float(mean), int(rate)) for mean, rate in pairs] == [
+        (pytest.approx(means[rate], abs=0.006), 100 * rate) for rate in sorted(means)
+    ]
+    assert told.endswith("Of 1 claim, 1 contradicts.")
+
+
+def test_cells_on_two_axes_are_told_line_by_line():
+    cells = [make_cell({RATE: rate, "model.sharing": how}, 2) for how in ("none", "all") for rate in (0.4, 0.15)]
+    axes = {RATE: [0.15, 0.4], "model.sharing": ["none", "all"]}
+    records = {}
+    for n, cell in enumerate(cells):
+        records |= losses(cell, [4.0 + n, 4.1 + n])
+    line = _lead(make_grid(axes=axes, baseline={RATE: 0.15}, claims=[]), cells, records)
+    own, shared = line.partition("sharing none: ")[2].split("sharing all: ")
+    assert [re.findall(r"(\d)\.\d+ ± [^(]*\((\d+) %\)", part) for part in (own, shared)] == [
+        [("5", "15"), ("4", "40")],
+        [("7", "15"), ("6", "40")],
+    ]
+
+
+def test_of_many_cells_the_best_and_the_worst_are_told():
+    cells = [make_cell({RATE: rate / 100}, 2) for rate in range(10, 100, 10)]
+    records = {}
+    for n, cell in enumerate(cells):
+        records |= losses(cell, [5.0 + n, 5.1 + n])
+    line = _lead(make_grid(axes={RATE: [n / 100 for n in range(10, 100, 10)]}, claims=[]), cells, records)
+    assert line.partition("best ")[2].startswith("5.05")
+    assert "(masking rate 10 %)" in line.partition("worst")[0]
+    assert line.partition("worst ")[2].startswith("13.05")
 
 
 @pytest.mark.parametrize(("better", "first"), [("lower", "4.0"), ("higher", "5.0")])
-def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once(better, first):
+def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once(monkeypatch, better, first):
+    monkeypatch.setattr(answer, "_MOST_MEANS", 1)
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4)]
     records = losses(cells[0], [4.0, 4.01]) | losses(cells[1], [5.0, 5.01])
     metrics = [{"name": "heldout.loss", "better": better, "label": "loss"}]
@@ -89,7 +116,8 @@ def test_nothing_to_compare_is_no_answer():
     assert _lead(grid, cells, losses(cells[0], [4.0, 4.1])) == ""
 
 
-def test_a_cell_with_one_seed_is_neither_best_nor_worst():
+def test_a_cell_with_one_seed_is_not_told_of(monkeypatch):
+    monkeypatch.setattr(answer, "_MOST_MEANS", 1)
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4, 0.6)]
     records = losses(cells[0], [5.0, 5.1]) | losses(cells[1], [6.0, 6.1]) | losses(cells[2], [1.0])
     line = _lead(make_grid(claims=[]), cells, records)

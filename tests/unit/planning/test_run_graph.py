@@ -81,6 +81,7 @@ def test_a_cell_may_start_from_another_cell(tmp_path):
 
 def test_costs_of_a_fine_tuning_are_its_own(tmp_path):
     knobs = {"finetuning.epochs": 2, "finetuning.max_length": 8, "finetuning.batch_size": 32}
+    knobs["finetuning.train_examples"] = "null"
     found = planned(tmp_path, extra="tasks: [cola]\n", knobs=knobs)
     pretrained, tuned = (found.costs[run.id] for run in found.runs)
     assert tuned.steps == 2 * -(-8551 // 32)

@@ -199,7 +199,7 @@ def test_bert_at_a_scale_has_its_text_and_size():
     found = {name: scales.bert(name) for name in scales.available()}
     assert found["smoke"].data.corpora == ("wikipedia-mini",)
     for name, system in found.items():
-        (knobs,) = [file.set for file, _ in scales.lineage(name)][:1]
+        knobs = scales.lineage(name)[0].set
         for path, value in knobs.items():
             if path.startswith("data.tokenizer.") or path == "format.sequence_length":
                 assert system.get(path) == value
