@@ -337,15 +337,31 @@ def _notes(by_unit: Sequence[EqualCompute]) -> list[str]:
         notes.append("Within a run, FLOPs and time are assumed to grow in proportion to tokens.")
     if any(equal.unit == "seconds" for equal in comparable):
         notes.append("Time is measured on the machine of each run, under whatever load it had.")
+    if differ := _ranks_differ(by_unit):
+        notes.append(differ)
+    shown = [at.cell.system.evaluation for equal in comparable for at in equal.cells if at.values]
+    sizes = {(evaluation.sequences, evaluation.sequences_at_end) for evaluation in shown}
+    if any(during != end for during, end in sizes):
+        told = " or ".join(f"{during:,} sequences, there on {end:,}" for during, end in sorted(sizes))
+        notes.append(f"Not the text of the results above, but its beginning: curves are measured on {told}.")
+    return notes
+
+
+def in_short(measured: Measurements) -> str:
+    """Which cell is best at equal amounts of what, as a sentence; empty where it is the same cell everywhere."""
+    return _ranks_differ([compare(measured, unit) for unit in UNITS]) if heldout_metric(measured.grid) else ""
+
+
+def _ranks_differ(by_unit: Sequence[EqualCompute]) -> str:
     best = {
         equal.unit: min((at for at in equal.cells if at.values), key=_mean_loss).cell.label
-        for equal in comparable
-        if _has_common_seeds(equal)
+        for equal in by_unit
+        if equal.amount is not None and _has_common_seeds(equal)
     }
-    if len(set(best.values())) > 1:
-        listed = "; ".join(f"at equal {_NAMES[unit]} {name}" for unit, name in best.items())
-        notes.append(f"The lowest mean loss depends on what is equal: {listed}.")
-    return notes
+    if len(set(best.values())) < 2:
+        return ""
+    listed = "; ".join(f"at equal {_NAMES[unit]} {name}" for unit, name in best.items())
+    return f"The lowest mean loss depends on what is equal: {listed}."
 
 
 def _has_common_seeds(equal: EqualCompute) -> bool:

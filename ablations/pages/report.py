@@ -144,7 +144,8 @@ def _page(
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
     pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
-    answered = [overridden(plan), answer.lead(measured, verdicts), answer.holds(measured), _caveat(plan)]
+    equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
+    answered = [overridden(plan), answer.lead(measured, verdicts), equal, answer.holds(measured), _caveat(plan)]
     lead = [
         *filter(None, [*answered, *pictures[:1]]),
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",

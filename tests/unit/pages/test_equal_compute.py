@@ -186,6 +186,25 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
+def test_the_answer_says_where_another_cell_is_best(tmp_path):
+    publish_page(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
+    said = (tmp_path / "README.md").read_text().partition("**Holds for**")[0]
+    assert "at equal steps num_layers=12" in said
+    assert "at equal time num_layers=2" in said
+    publish_page(make_plan(GRID, [SMALL, LARGE]), study(large_seconds=100.0), tmp_path)
+    assert "**Equal compute:**" not in (tmp_path / "README.md").read_text()
+
+
+def test_curves_on_less_text_than_the_results_say_so():
+    def text(**sizes):
+        knobs = {f"evaluation.{name}": size for name, size in sizes.items()}
+        cells = [cell.model_copy(update={"system": cell.system.but(**knobs)}) for cell in (SMALL, LARGE)]
+        return markdown(equal_compute.sheets(Measurements(GRID, cells, study()))[0])
+
+    assert "256 sequences, there on 1,024" in text(sequences=256, final_sequences=1024)
+    assert "there on" not in text(sequences=256, final_sequences=None)
+
+
 def test_where_cells_are_asked_for_different_shares_of_the_text_the_table_says_how_many():
     """At 40 % a step learns from eight thirds of the answers of one at 15 %, from the same tokens."""
     rate = "objectives.mlm.masking.rate"
