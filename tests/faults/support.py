@@ -54,7 +54,8 @@ def attempts(records: Records) -> dict[str, list[str]]:
     """The logs' own account of each run: what became of its attempts, in order."""
     told = {}
     for folder in records.work_folders():
-        lines = (folder / "log.txt").read_text(encoding="utf-8").splitlines()
+        log = folder / "log.txt"  # absent when a kill came between the folder and its first line
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
         told[folder.name] = [line.split(" ", 4)[4] for line in lines if f"run {folder.name} attempt" in line]
     return told
 

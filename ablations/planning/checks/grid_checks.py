@@ -226,15 +226,15 @@ def known_metrics() -> dict[str, str]:
 
 def known_knobs() -> dict[str, Any]:
     """Every knob that a grid may vary or set: of systems, of fine-tuning and of measurements, for all tasks or one."""
-    return {**_trained_knobs(tuple(TASKS), tuple(PROTOCOLS)), **asking_checks.known_knobs()}
+    return {**_trained_knobs(System, tuple(TASKS), tuple(PROTOCOLS)), **asking_checks.known_knobs()}
 
 
 @lru_cache(maxsize=8)
-def _trained_knobs(tasks: tuple[str, ...], protocols: tuple[str, ...]) -> dict[str, Any]:
+def _trained_knobs(system: type[System], tasks: tuple[str, ...], protocols: tuple[str, ...]) -> dict[str, Any]:
     protocol = knob("", f"Published settings to start from, task by task: {', '.join(protocols)}.")
     for_all = {FINETUNING + path: info for path, info in paths(FineTuning).items()}
     for_one = {f"{FINETUNING}{task}.{path}": info for task in tasks for path, info in paths(FineTuning).items()}
-    return {**paths(System), **for_all, **for_one, FINETUNING + PROTOCOL: protocol}
+    return {**paths(system), **for_all, **for_one, FINETUNING + PROTOCOL: protocol}
 
 
 def _check_measured(grid: Grid, where: Path_, name: str, document: Document) -> None:
