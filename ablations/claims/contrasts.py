@@ -12,13 +12,12 @@ from ablations.core.estimates import NO_EXAMPLES
 from ablations.core.formatting import cell_text, value_text
 from ablations.core.metrics import EXACT
 from ablations.literature.published_values import same
-from ablations.measurements import trunks
+from ablations.measurements import trunks, variances
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
 from ablations.measurements.measurements import BySeed, Measurements, lineage
 from ablations.measurements.references import references
 from ablations.measurements.sides import Compared, comparable, one_text, side_of
-from ablations.measurements.variances import samples
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
@@ -149,10 +148,11 @@ def _rows(table: Measurements, claim: Claim, cell: Cell) -> BySeed:
 
 def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: Compared, within: bool) -> Sample:
     values = tuple(tuple(side.values()) for side in compared.values)
-    keys = tuple(cell.label for cell in cells)
+    named = variances.names(table.cells, lambda cell: _rows(table, claim, cell))
+    keys = tuple(named[cell.label] for cell in cells)
     if claim.metric in EXACT:
         return Sample(keys, values, known=dict.fromkeys(keys, NO_EXAMPLES))
-    groups = samples(table, cells, lambda cell: [row.value for row in _rows(table, claim, cell).values()])
+    groups = variances.samples(table, cells, lambda cell: _rows(table, claim, cell))
     by_example = scores(compared.runs, claim.metric, table, claim.against)
     return Sample(keys, values, groups, scores=by_example, blocked=within)
 
@@ -189,11 +189,13 @@ def _behind(measuring: Sequence[Sequence[Run]], compared: Compared) -> tuple[str
 
 
 def _apart(claim: Claim, cells: Sequence[Cell], measuring: Sequence[Sequence[Run]]) -> tuple[Reason, str]:
-    """Why these cells do not compare: their losses are of different texts, or they ask different questions.
+    """Why these cells do not compare: they are one model, their losses are of different texts, or questions differ.
 
     An interaction subtracts differences, each of which is within one text: text with a property and its control.
     """
     pairs = [] if claim.against else RELATIONS[claim.relation].compared(len(cells))
+    if any(measuring[a] and measuring[a] == measuring[b] for a, b in pairs):
+        return Reason.UNTESTABLE, "two sides are the same runs"
     if not all(one_text((cells[a], cells[b]), claim.metric) for a, b in pairs):
         return Reason.TEXT, "the held-out texts of the sides differ, so their losses do not compare"
     if claim.metric not in EXACT and trunks.ask_different_questions(measuring):

@@ -12,6 +12,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
 Samples = Mapping[str, Sequence[float]]
+Rows = Callable[[Cell], BySeed]
 
 
 def group_of(grid: Grid, cell: Cell) -> int:
@@ -20,22 +21,32 @@ def group_of(grid: Grid, cell: Cell) -> int:
     return next((n for n, when in enumerate(grid.variance_groups) if agrees(printed, when)), 0)
 
 
-def samples(
-    measured: Measurements, cells: Iterable[Cell], values: Callable[[Cell], Sequence[float]]
-) -> dict[int, dict[str, Sequence[float]]]:
-    """The values of each cell of the groups that some cells belong to: group -> cell -> a value for each run.
+def names(cells: Iterable[Cell], rows: Rows) -> dict[str, str]:
+    """The name of each cell's sample, which is that of the first cell with the same runs.
+
+    Cells may be one model, such as one layer of its own and one that is shared. Their runs are one sample: they count
+    once among the variances of a group, and a difference between them is no comparison of two draws.
+    """
+    first: dict[tuple[str, ...], str] = {}
+    measured = {cell.label: tuple(row.run for row in rows(cell).values()) for cell in cells}
+    return {label: first.setdefault(runs, label) if runs else label for label, runs in measured.items()}
+
+
+def samples(measured: Measurements, cells: Iterable[Cell], rows: Rows) -> dict[int, dict[str, Sequence[float]]]:
+    """The values of each sample of the groups that some cells belong to: group -> sample -> a value for each run.
 
     Args:
         measured: The measurements of all cells of the grid.
         cells: The cells that are compared.
-        values: Gives the values of a cell.
+        rows: Gives what is compared of a cell, by seed.
     """
     wanted = {group_of(measured.grid, cell) for cell in cells}
     grouped: dict[int, dict[str, Sequence[float]]] = {group: {} for group in sorted(wanted)}
+    named = names(measured.cells, rows)
     for cell in measured.cells:
         group = group_of(measured.grid, cell)
-        if group in wanted and (found := values(cell)):
-            grouped[group][cell.label] = found
+        if group in wanted and (found := rows(cell)):
+            grouped[group][named[cell.label]] = [row.value for row in found.values()]
     return grouped
 
 
@@ -47,26 +58,26 @@ def pooled(groups: Mapping[int, Samples]) -> dict[str, Variance]:
 Difference = Callable[[Cell, Cell], tuple[Compared, Estimate | None]]
 
 
-def differences(measured: Measurements, rows: Callable[[Cell], BySeed]) -> Difference:
+def differences(measured: Measurements, rows: Rows) -> Difference:
     """The function that compares two cells of a grid: the runs it compares, and the first mean minus the second.
 
     Args:
         measured: The measurements of all cells.
         rows: Gives what is compared of a cell, by seed.
     """
-    values = {cell.label: [row.value for row in rows(cell).values()] for cell in measured.cells}
+    named = names(measured.cells, rows)
     runs = {run.id: run for cell in measured.cells for run in cell.work}
-    noise = pooled(samples(measured, measured.cells, lambda cell: values[cell.label]))
+    noise = pooled(samples(measured, measured.cells, rows))
 
     def difference(a: Cell, b: Cell) -> tuple[Compared, Estimate | None]:
         both = [[runs[row.run] for row in rows(cell).values()] for cell in (a, b)]
         within = trunks.are_shared(both)
         compared = comparable([rows(a), rows(b)], within)
-        if not compared.n or trunks.ask_different_questions(both):
+        if not compared.n or named[a.label] == named[b.label] or trunks.ask_different_questions(both):
             return compared, None
-        names = (a.label, b.label)
-        sides = {name: list(side.values()) for name, side in zip(names, compared.values, strict=True)}
-        terms = list(zip(names, (1.0, -1.0), strict=True))
+        keys = (named[a.label], named[b.label])
+        sides = {key: list(side.values()) for key, side in zip(keys, compared.values, strict=True)}
+        terms = list(zip(keys, (1.0, -1.0), strict=True))
         return compared, blocked(terms, sides) if within else linear(terms, sides, noise)
 
     return difference
@@ -80,7 +91,9 @@ def about(grid: Grid, cells: Sequence[Cell]) -> str:
             "over trunks is their noise."
         )
     if not grid.variance_groups:
-        return f"Variances of runs are pooled by moderation over all {len(cells)} cells, for each metric."
+        count = len({tuple(run.id for run in cell.work) or cell.label for cell in cells})
+        once = "" if count == len(cells) else "; cells of the same runs count once"
+        return f"Variances of runs are pooled by moderation over all {count} cells, for each metric{once}."
     groups = "; ".join(_text(when) for when in grid.variance_groups)
     return f"Variances of runs are pooled by moderation within groups of cells, for each metric: {groups}."
 
