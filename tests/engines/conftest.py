@@ -14,7 +14,7 @@ from tests import tiny
 from tests.faults.support import contents
 
 HERE = Path(__file__).parent
-STEPS = 1600  # so many that a run can be disturbed in its middle
+STEPS = 1000  # so many that a run can be disturbed in its middle
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
