@@ -140,11 +140,11 @@ def value_text(path: str, value: Any) -> str:
 def path_text(path: str) -> str:
     """A short name of a knob: its last word, with the word before if the last alone is unclear.
 
-    >>> path_text("objectives.mlm.masking.rate"), path_text("model.num_layers"), path_text("system")
-    ('masking rate', 'num_layers', 'system')
+    >>> path_text("objectives.mlm.masking.rate"), path_text("model.num_layers"), path_text("model.sharing")
+    ('masking rate', 'num_layers', 'sharing')
     """
     *_, leaf = words = path.split(".")
-    return leaf if "_" in leaf else " ".join(words[-2:])
+    return leaf if "_" in leaf else " ".join(words[-2:]).removeprefix("model ")
 
 
 def cell_text(values: dict[str, Any]) -> str:

@@ -45,9 +45,9 @@ class _KnobAxis:
         self.is_log = self.is_numeric and self._is_geometric()
 
     def _is_geometric(self) -> bool:
-        """Whether the steps are more even as ratios than as differences, over a factor of eight or more."""
+        """Whether the steps are more even as ratios than as differences, over a factor of four or more."""
         low, high = self.values[0], self.values[-1]
-        if is_share(self.path) or low <= 0 or high < 8 * low or len(self.values) < 3:
+        if is_share(self.path) or low <= 0 or high < 4 * low or len(self.values) < 3:
             return False
         unevenness = [np.std(gaps) / np.mean(gaps) for gaps in (np.diff(self.values), np.diff(np.log(self.values)))]
         return bool(unevenness[1] < unevenness[0])

@@ -4,11 +4,13 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ablations.claims import judging
 from ablations.core import store
+from ablations.core.disk.publishing import turn, unwritten
 from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
@@ -23,6 +25,8 @@ from lightning_modules.tasks import pins as task_pins
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _REQUESTED = {"axes": dict, "set": dict, "seeds": int, "filters": dict}  # what a request may override
+
+_PATIENCE = 300.0  # seconds for another process that writes pages of the same folder: some minutes, if it has many
 
 
 class GridWarning(UserWarning):
@@ -48,12 +52,23 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
 
     Other pages stay as they are. A grid that cannot be read is left out of the scoreboard with a `GridWarning`.
     """
-    snapshot = records.snapshot()
-    measured = Measurements(found.grid, found.cells, snapshot)
-    written = _publish(source, found, measured, snapshot.folder)
-    for problem in grids.readable()[1]:
-        warnings.warn(f"a grid is left out of the scoreboard: {problem}", GridWarning, stacklevel=2)
-    return written | _overviews(snapshot)
+    with _snapshot(records) as snapshot:
+        measured = Measurements(found.grid, found.cells, snapshot)
+        written = _publish(source, found, measured, snapshot.folder)
+        for problem in grids.readable()[1]:
+            warnings.warn(f"a grid is left out of the scoreboard: {problem}", GridWarning, stacklevel=2)
+        return written | _overviews(snapshot)
+
+
+@contextmanager
+def _snapshot(records: Records) -> Iterator[Snapshot]:
+    """The records as they are once no other process writes pages: the last to write has seen the runs of all."""
+    try:
+        records.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritten(error, records.folder, "pages") from error
+    with turn(records.folder, _PATIENCE):
+        yield records.snapshot()
 
 
 def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
@@ -90,7 +105,11 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
         ConfigError: For grids that cannot be read and pages that cannot be planned, once everything else is written.
             These pages stay as they were.
     """
-    snapshot = Records(results_dir).snapshot()
+    with _snapshot(Records(results_dir)) as snapshot:
+        return _republish(snapshot)
+
+
+def _republish(snapshot: Snapshot) -> list[Path]:
     known, problems = grids.readable()
     folders: list[Path] = []
     parameters_page.publish(snapshot.folder)

@@ -41,7 +41,7 @@ def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
     The caller's lock is not needed for that: the content is written under a name of this call's own and then linked to
     its place, which fails where there is a file. What is there and does not stand is moved aside first, looked at once
     more, and put back if it has become one that does; while it is away a third writer may find the place free, so
-    writers of a folder take turns (`_turn`). On a file system without hard links the two locks alone protect.
+    writers of a folder take turns (`turn`). On a file system without hard links the two locks alone protect.
 
     Args:
         path: The file.
@@ -56,7 +56,7 @@ def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _turn(path.parent):
+        with turn(path.parent):
             _sweep(path, stands)
             for _ in range(_TRIES):
                 if (created := _attempt(path, content, stands)) is not None:
@@ -67,14 +67,14 @@ def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
 
 
 @contextmanager
-def _turn(folder: Path) -> Iterator[None]:
+def turn(folder: Path, patience: float = _PATIENCE) -> Iterator[None]:
     """Lets the writers of a folder go one after the other, by a lock of the folder itself, which leaves no file.
 
-    Where folders cannot be locked, and behind a writer that is stopped, it goes on without.
+    Where folders cannot be locked, and after ``patience`` seconds behind a writer that is stopped, it goes on without.
     """
     import fcntl  # not on Windows, where records are only read
 
-    place, until = os.open(folder, os.O_RDONLY), time.monotonic() + _PATIENCE
+    place, until = os.open(folder, os.O_RDONLY), time.monotonic() + patience
     try:
         while True:
             try:

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import threading
 
 import pytest
 
+from ablations.core.disk.publishing import turn
 from ablations.pages import publishing, runs_table
 from ablations.pages.cards import cards
 from ablations.planning import grids
@@ -129,3 +131,22 @@ def test_publishing_a_study_leaves_the_runs_of_its_page_as_rebuilding_does(folde
     pages[0].write_text("not, a table\n1,2\n")
     Study("tiny", "smoke", results_dir=results).publish()
     assert pages[0].read_bytes() == at_once[0]
+
+
+def test_of_two_that_publish_at_once_the_second_waits_and_shows_the_runs_of_both(folder, tmp_path):
+    study = finished("tiny", "smoke", tmp_path / "results")
+    held = [study.records.path(run.id) for run in study.resolve().runs][:1]
+    content = held[0].read_bytes()
+    held[0].unlink()
+    second = threading.Thread(target=publishing.republish, args=(study.records.folder,))
+    with turn(study.records.folder):
+        second.start()
+        second.join(timeout=1)
+        assert second.is_alive()
+        assert not study.folder.exists()
+        held[0].write_bytes(content)
+    second.join()
+    assert (
+        f"**{len(study.resolve().runs)} of {len(study.resolve().runs)} runs finished.**"
+        in (study.folder / "README.md").read_text()
+    )

@@ -54,7 +54,7 @@ def test_rows_ascend_and_names_keep_the_order_of_the_plan():
     pairs = [("sinusoidal", 4), ("sinusoidal", 2), ("learned", 4), ("learned", 2)]
     cells = [make_cell({"model.positions": name, LAYERS: n}, 1) for name, n in pairs]
     rows = rows_of(make_grid(baseline={}, published=[]), cells, {})
-    assert [(row["model positions"], row["num_layers"]) for row in rows] == [
+    assert [(row["positions"], row["num_layers"]) for row in rows] == [
         ("sinusoidal", "2"),
         ("sinusoidal", "4"),
         ("learned", "2"),
