@@ -8,6 +8,7 @@ from ablations.measurements.probe_metrics import GAIN, probe_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
+from lightning_modules.tasks.measured_baselines import SAME_LABELS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 BIGRAM = "bigram baseline"
@@ -40,8 +41,15 @@ def references(metric: str) -> dict[str, str]:
         return {} if metric.endswith(GAIN) else {text: f"probes.{probe}_{name}" for text, name in controls.items()}
     if kind in ZERO_SHOT and name != ZERO_SHOT[kind].main:
         return {}
-    methods = ZERO_SHOT[kind].methods if kind in ZERO_SHOT else TASKS[kind].shape.methods if kind in TASKS else {}
+    methods = ZERO_SHOT[kind].methods if kind in ZERO_SHOT else _of_task(kind) if kind in TASKS else {}
     return {method: f"{metric}.{name}" for name, method in methods.items()}
+
+
+def _of_task(task: str) -> dict[str, str]:
+    """The simple methods of a task, and those that learn from no more labels than a fine-tuning on few examples."""
+    methods = TASKS[task].shape.methods
+    few = {f"{name}{SAME_LABELS}": f"{text}, same labels" for name, text in methods.items() if name != "majority"}
+    return {**methods, **few}
 
 
 def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> tuple[float, float] | None:

@@ -24,7 +24,7 @@ from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fitting, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
-from lightning_modules.tasks.measured_baselines import baselines
+from lightning_modules.tasks.measured_baselines import SAME_LABELS, baselines, with_same_labels
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.shape import Head, Scored
@@ -316,5 +316,8 @@ def _named(name: str, task: str) -> str:
 
 
 def _baselines(run: FinetuningRun) -> dict[str, float]:
-    main, scores = task_named(run.task).main, baselines(run.task, run.settings.validation_share)
+    main, settings = task_named(run.task).main, run.settings
+    scores = baselines(run.task, settings.validation_share)
+    few = with_same_labels(run.task, settings.validation_share, settings.train_examples, run.seed)
+    scores = scores | {f"{name}{SAME_LABELS}": metrics for name, metrics in few.items()}
     return {f"{run.task}.{main}.{name}": metrics[main] for name, metrics in scores.items()}

@@ -19,11 +19,11 @@ from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.draws import permutation
 from lightning_modules.objectives import LanguageModel
+from lightning_modules.tasks import validation
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Inputs, Scored
 from lightning_modules.tasks.task import Split, Task
-from lightning_modules.tasks.validation import examples as examples_for
 
 _WINDOW = 32  # batches sorted by length together
 
@@ -171,10 +171,11 @@ class TaskData(pl.LightningDataModule):
         return self._inputs("dev")
 
     def _inputs(self, split: Split) -> Inputs:
-        examples = examples_for(self.task.name, split, self.settings.validation_share)
-        limit = self.settings.train_examples
-        if split == "train" and limit is not None and limit < len(examples):
-            examples = examples.take(permutation(self.seed, "few examples", 0, len(examples))[:limit])
+        name, share = self.task.name, self.settings.validation_share
+        if split == "train":
+            examples = validation.drawn(name, share, self.settings.train_examples, self.seed)
+        else:
+            examples = validation.examples(name, split, share)
         pieces = Pieces.of(examples.texts(), self.encoder)
         return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)
 

@@ -8,8 +8,9 @@ from lightning_modules.places import cache
 from lightning_modules.tasks.pins import fingerprint
 from lightning_modules.tasks.table import task_named
 from lightning_modules.tasks.validation import RECIPE as DIVISION
-from lightning_modules.tasks.validation import examples
+from lightning_modules.tasks.validation import drawn, examples
 
+SAME_LABELS = "_same_labels"  # ends the name of a method that learned from no more labels than the fine-tuning
 _RECIPE = 1  # raise when the same examples would give different scores
 
 
@@ -33,3 +34,32 @@ def baselines(name: str, share: float | None = None) -> dict[str, dict[str, floa
         cached.put_json(file, {name: task.score(values, dev).metrics for name, values in answers.items()})
 
     return cached.kept(path, measure, cached.get_json)
+
+
+def with_same_labels(name: str, share: float | None, count: int | None, seed: int) -> dict[str, dict[str, float]]:
+    """The metrics of the same methods, majority class aside, after no more labels than a fine-tuning has.
+
+    Beside 1,000 labels, the score of a method that learned from all 67,349 says little.
+
+    Args:
+        name: The task.
+        share: See `baselines`.
+        count: The number of labels; None for all.
+        seed: That of the fine-tuning, so that both learn from the same examples.
+
+    Returns:
+        Nothing where the fine-tuning sees all training examples: then `baselines` has these scores.
+    """
+    train = drawn(name, share, count, seed)
+    if len(train) == len(examples(name, "train", share)):
+        return {}
+    part = [] if share is None else [share, DIVISION]
+    key = identity([fingerprint(name), _RECIPE, *part, "labels", count, seed])[:24]
+
+    def measure(file: BinaryIO) -> None:
+        task, dev = task_named(name), examples(name, "dev", share)
+        answers = task.shape.baselines(train, dev)
+        answers.pop("majority", None)
+        cached.put_json(file, {name: task.score(values, dev).metrics for name, values in answers.items()})
+
+    return cached.kept(cache() / "task-baselines" / f"{key}.json", measure, cached.get_json)

@@ -49,6 +49,25 @@ def examples(name: str, role: Split, share: float | None) -> Examples:
     return train.take(np.array(cached.kept(path, divide, cached.get_json)[role]))
 
 
+def drawn(name: str, share: float | None, count: int | None, seed: int) -> Examples:
+    """The training examples that a fine-tuning sees: all, or with ``count`` so many of them, drawn by the seed.
+
+    Args:
+        name: The task.
+        share: See `examples`.
+        count: Their number; None, or more than there are, for all.
+        seed: That of the fine-tuning.
+
+    Raises:
+        ConfigError: See `examples`.
+        DataMismatch: See `examples`.
+    """
+    train = examples(name, "train", share)
+    if count is None or count >= len(train):
+        return train
+    return train.take(permutation(seed, "few examples", 0, len(train))[:count])
+
+
 def size(count: int, share: float) -> int:
     """How many of so many training examples are scored, at most."""
     return min(MOST, round(share * count))
@@ -72,8 +91,8 @@ def divided(about: Sequence[tuple[str, ...]], share: float, name: str) -> tuple[
     for n in permutation(0, f"validation part of {name}", 0, len(whole)).tolist():
         if len(whole[n]) <= room - len(scored):
             scored += whole[n]
-    drawn = set(scored)
-    kept = [n for n in range(len(about)) if n not in drawn and not inner.get(n, set()) & drawn]
+    taken = set(scored)
+    kept = [n for n in range(len(about)) if n not in taken and not inner.get(n, set()) & taken]
     if not scored or not kept:
         text = (
             f"a share {share:g} of the {len(about):,} training examples of '{name}' cannot be scored apart: examples "

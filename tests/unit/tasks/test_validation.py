@@ -6,7 +6,7 @@ import pytest
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins, validation
-from lightning_modules.tasks.measured_baselines import baselines
+from lightning_modules.tasks.measured_baselines import baselines, with_same_labels
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.validation import divided, examples
@@ -147,6 +147,38 @@ def test_simple_methods_do_not_learn_from_the_part(monkeypatch):
     monkeypatch.setattr("lightning_modules.tasks.shapes.texts.Texts.baselines", by_words)
     baselines("toy", 0.25)
     assert seen == {"train": items(examples("toy", "train", 0.25)), "dev": items(examples("toy", "dev", 0.25))}
+
+
+def test_with_few_labels_a_simple_method_has_the_same_few(monkeypatch, tiny):
+    seen = []
+
+    def by_words(self, train, dev):
+        seen.append(items(train))
+        return {"majority": np.zeros(len(dev), dtype=int), "tfidf": np.ones(len(dev), dtype=int)}
+
+    monkeypatch.setattr("lightning_modules.tasks.shapes.texts.Texts.baselines", by_words)
+    trained = {
+        seed: items(FinetuningRun(tiny, "toy", SETTINGS.but(train_examples=10), seed, None).data.train.examples)
+        for seed in (0, 1)
+    }
+    found = {seed: with_same_labels("toy", 0.25, 10, seed) for seed in (0, 1)}
+    assert seen == [trained[0], trained[1]]
+    assert len(trained[0]) == 10
+    assert trained[0] != trained[1]
+    assert found[0].keys() == {"tfidf"}
+
+
+@pytest.mark.parametrize("count", [None, 48, 64])
+def test_with_all_labels_no_second_score_stands_beside_it(count):
+    assert with_same_labels("toy", 0.25, count, 0) == {}
+
+
+def test_a_fine_tuning_on_few_examples_keeps_both_scores(tiny, tmp_path):
+    settings = SETTINGS.but(train_examples=10)
+    metrics = finetune(FinetuningRun(tiny, "toy", settings, 0, None), tmp_path).metrics
+    assert metrics["toy.accuracy.tfidf"] == baselines("toy", 0.25)["tfidf"]["accuracy"]
+    few = with_same_labels("toy", 0.25, 10, 0)["tfidf"]["accuracy"]
+    assert metrics["toy.accuracy.tfidf_same_labels"] == few
 
 
 def test_the_planned_work_is_that_of_what_is_left(tiny):
