@@ -1,6 +1,7 @@
 """The executor that makes runs one by one in this process: for tests, debugging and Windows."""
 
 import time
+from typing import Any
 
 from ablations.running import exit_codes, worker
 from ablations.running.executor import Executor
@@ -29,7 +30,7 @@ class Inline(Executor):
                     continue
                 launch.begin(run)
 
-                def tell(progress: dict[str, float], run=run) -> None:
+                def tell(progress: dict[str, Any], run=run) -> None:
                     launch.emit("progress", run, progress=progress)
 
                 try:

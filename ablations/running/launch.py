@@ -54,7 +54,7 @@ class Event:
     running: int = 0
     seconds_left: float | None = None
     outcome: str = ""
-    progress: dict[str, float] | None = None
+    progress: dict[str, Any] | None = None
 
 
 OnEvent = Callable[[Event], None]
@@ -149,6 +149,27 @@ class Summary:
         return not self.problems and set(self.outcomes) <= {"done", "diverged", "invalid", "orphaned"}
 
 
+class _Again:
+    """Finished runs that are trained a second time here, because others need their weights."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.shares: dict[str, float] = {}  # such a run -> the share that is trained
+        self.waiting: dict[str, str] = {}  # active run -> the one whose weights it waits for
+
+    def follow(self, run_id: str, again: str, share: float) -> None:
+        """Takes note of the progress of an active run: in one that is trained again, or at last in its own."""
+        if again:
+            self.waiting[run_id], self.shares[again] = again, share
+        elif before := self.waiting.pop(run_id, ""):
+            self.shares[before] = 1.0
+
+    def flops(self) -> tuple[float, float]:
+        """FLOPs of these trainings: those done, and those in all."""
+        costs = {run_id: self.plan.costs[run_id].flops for run_id in self.shares}
+        return sum(costs[run_id] * share for run_id, share in self.shares.items()), sum(costs.values())
+
+
 class Launch:
     """One execution of a plan: settled runs, active runs, the time left.
 
@@ -177,6 +198,7 @@ class Launch:
         self.settled = len(plan.runs) - len(self.todo)
         self.attempts: Counter[str] = Counter()
         self.shares: dict[str, float] = {}  # active run -> the share that is trained
+        self.again = _Again(plan)
         self.trained = 0.0  # FLOPs of runs finished here
         self.started = time.monotonic()
         self.first = 0.0  # when the first run began
@@ -227,11 +249,14 @@ class Launch:
                 cached.vacate(folder / name)
         return Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, execution=self.execution)
 
-    def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, float] | None = None) -> None:
+    def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, Any] | None = None) -> None:
         """Sends an event to the watcher."""
-        if progress:
-            self.shares[run.id] = progress["step"] / progress["steps"]
         label, total = self.plan.label(run.id), len(self.plan.runs)
+        if progress:
+            again, share = progress.get("again", ""), progress["step"] / progress["steps"]
+            self.again.follow(run.id, again, share)
+            self.shares[run.id] = 0.0 if again else share
+            label = f"{self.plan.label(again)}, again for its weights" if again else label
         event = Event(
             kind, run.id, label, self.settled, total, len(self.shares), self.seconds_left(), outcome, progress
         )
@@ -263,9 +288,10 @@ class Launch:
         costs = self.plan.costs
         going = sum(costs[run_id].flops * share for run_id, share in self.shares.items())
         waiting = sum(costs[run.id].flops for run in self.todo)
-        left = waiting + sum(costs[run_id].flops for run_id in self.shares) - going
-        elapsed = time.monotonic() - self.first
-        return left * elapsed / (self.trained + going) if self.trained + going > 0 else None
+        again, all_again = self.again.flops()
+        left = waiting + sum(costs[run_id].flops for run_id in self.shares) - going + all_again - again
+        done, elapsed = self.trained + going + again, time.monotonic() - self.first
+        return left * elapsed / done if done > 0 else None
 
     def settle(self, run: Run, record: Record, here: bool) -> None:
         """Registers the end of a run, for good or for this launch."""

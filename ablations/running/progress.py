@@ -8,7 +8,7 @@ import contextlib
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ablations.core.formatting import duration
 from ablations.planning.plan import Plan
@@ -23,7 +23,7 @@ class Display:
 
     def __init__(self) -> None:
         self.last: Event | None = None
-        self.active: dict[str, tuple[str, dict[str, float]]] = {}  # run -> label and progress
+        self.active: dict[str, tuple[str, dict[str, Any]]] = {}  # run -> label and progress
         self.ended: dict[str, int] = {}
         self.began = time.monotonic()
 
@@ -128,7 +128,7 @@ class Terminal(Display):
         """Updates the bar."""
         if self.last is None:
             return
-        parts = sum(p["step"] / p["steps"] for _, p in self.active.values())
+        parts = sum(p["step"] / p["steps"] for _, p in self.active.values() if not p.get("again"))
         self.bar.update(
             self.task,
             total=self.last.total,

@@ -29,12 +29,21 @@ class Trained(Protocol):
 
 @dataclass
 class Progress:
-    """The progress of a training."""
+    """The progress of a training.
+
+    Attributes:
+        step: Steps made.
+        steps: Steps in all.
+        loss: The loss of the last one.
+        tokens_per_second: The speed.
+        again: The run that is trained, if another one needs its weights a second time.
+    """
 
     step: int
     steps: int
     loss: float
     tokens_per_second: float
+    again: str = ""
 
 
 @dataclass

@@ -13,7 +13,7 @@ from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.finetuning import run as tuning
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests.messages import names
 from tests.toy import toy_task
@@ -30,7 +30,8 @@ def trainings(monkeypatch):
     """Trainings that take no time: a list of what was made, and a function that may raise in its place."""
     made, obstacle = [], {"": lambda run: None}
 
-    def fit(system, seed, folder, *, start=None, **_):
+    def fit(system, seed, folder, *, start=None, on_progress, **_):
+        on_progress(Progress(step=4, steps=4, loss=4.0, tokens_per_second=100.0))  # no later one is left out
         run = ("pretrain", system.model.num_layers, system.get(RATE), seed)
         made.append(run)
         obstacle[""](run)
@@ -104,7 +105,8 @@ def test_a_parent_that_is_killed_is_tried_again_before_its_child(tmp_path, train
     made, attempt, codes = trainings[0], worker.attempt, [-9]
     monkeypatch.setattr(worker, "attempt", lambda *given: codes.pop() if codes else attempt(*given))
     summary, events = run(tmp_path, Records(tmp_path / "results"), **TOY)
-    assert [event.kind for event in events] == ["started", "started", "finished", "started", "finished"]
+    kinds = [event.kind for event in events if event.kind != "progress"]
+    assert kinds == ["started", "started", "finished", "started", "finished"]
     assert [kind for kind, *_ in made] == ["pretrain", "finetune"]
     assert summary.outcomes == {"done": 2}
 
@@ -176,6 +178,34 @@ def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
     assert not any((records.work_folder(run.id) / CHECKPOINT).exists() for run in (first, second, tuned))
     assert {id: records.path(id).read_bytes() for id in kept} == kept  # records of finished runs stay as they are
     assert "again, because another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
+
+
+def test_a_run_that_is_made_again_is_named_and_counts_in_the_time_left(tmp_path, trainings, monkeypatch):
+    records = Records(tmp_path / "results")
+    pretrained, tuned = planned(tmp_path, records, **TOY).runs
+    put(records, pretrained, metrics={"heldout.loss": 4.15})
+    found, clock, events = planned(tmp_path, records, **TOY), [100.0], []
+    whole, own = (found.costs[run.id].flops for run in (pretrained, tuned))
+    monkeypatch.setattr("ablations.running.launch.time.monotonic", lambda: clock[0])
+    launch = Launch(found, records, 0, None, events.append)
+    launch.begin(launch.todo.pop())
+    clock[0] += 60
+    told = {"steps": 4, "loss": 4.0, "tokens_per_second": 100.0}
+    launch.emit("progress", tuned, progress={**told, "step": 1, "again": pretrained.id})
+    launch.emit("progress", tuned, progress={**told, "step": 2, "again": ""})
+    first, second = events[-2:]
+    assert found.label(pretrained.id) in first.label
+    assert second.label == found.label(tuned.id)
+    assert first.seconds_left == pytest.approx(60 * (0.75 * whole + own) / (0.25 * whole))
+    assert second.seconds_left == pytest.approx(60 * 0.5 * own / (whole + 0.5 * own))
+
+
+def test_a_run_that_is_made_again_reports_as_itself(tmp_path, trainings):
+    records = Records(tmp_path / "results")
+    pretrained, _ = planned(tmp_path, records, **TOY).runs
+    put(records, pretrained, metrics={"heldout.loss": 4.15})
+    _, events = run(tmp_path, records, **TOY)
+    assert [event.progress["again"] for event in events if event.kind == "progress"] == [pretrained.id]
 
 
 @pytest.mark.parametrize(("recorded", "outcome"), [(4.16, "done"), (4.5, "failed")])
