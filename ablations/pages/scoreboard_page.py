@@ -16,6 +16,7 @@ from ablations.measurements.trunks import WORD as CONTINUED
 from ablations.pages import tables
 from ablations.pages.cards import cards
 from ablations.planning import grids
+from ablations.schema.record import Record
 
 UNCOUNTED = ("smoke", "demo")  # scales too small for their numbers to count
 REQUEST = "request.json"  # in a page's folder: the request, if it overrides the grid or the scale
@@ -170,7 +171,7 @@ def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snaps
         parts += [f"## At scale `{scale}`{', on constructed text' * (scale == MECHANISM)}\n"]
         parts += [f"{_APART}\n"] * (scale == MECHANISM)
         parts += [tables.markdown(summary(entries, scale)), _cost(entries, scale, snapshot)]
-    return parts
+    return [*parts, _whole_cost(snapshot)]
 
 
 def _cost(entries: Sequence[scoreboard.Entry], scale: str, snapshot: Snapshot) -> str:
@@ -179,6 +180,16 @@ def _cost(entries: Sequence[scoreboard.Entry], scale: str, snapshot: Snapshot) -
     records = [record for id in sorted(ids) if (record := snapshot.get(id)) is not None]
     seconds = sum(record.cost.get("seconds", 0.0) for record in records)
     return f"{len(records)} runs behind these verdicts: {duration(seconds)} of training, without trunks and searches.\n"
+
+
+def _whole_cost(snapshot: Snapshot) -> str:
+    """What all that is recorded took, as a paragraph of Markdown."""
+    costs = [record.cost for _, record in snapshot.survey() if isinstance(record, Record) and record.outcome == "done"]
+    seconds = sum(cost.get("seconds", 0.0) for cost in costs)
+    return (
+        f"With trunks and searches, and the runs of unfinished grids, {len(costs)} runs of all scales are recorded: "
+        f"{duration(seconds)} of training.\n"
+    )
 
 
 def _images(levels: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Publishing beside what cannot be read: a grid of one's own, a broken file, a text that is gone."""
 
 import json
+import re
 import shutil
 import threading
 
@@ -78,6 +79,16 @@ def test_what_a_page_says_of_its_claims_reaches_the_overviews_whole(folder, tmp_
         "claims_board_laptop.svg",
         "claims_forest_laptop.svg",
     }
+
+
+def test_the_scoreboard_counts_runs_that_stand_behind_no_verdict(folder, tmp_path):
+    study = finished("masking_ratio", "laptop", tmp_path / "results")
+    finished("masking_ratio", "smoke", tmp_path / "results")
+    study.publish()
+    _, behind, recorded = re.split("behind these verdicts|With trunks", (tmp_path / "results/claims.md").read_text())
+    everything = len(list(study.records.folder.glob("records/*/*.json")))
+    assert everything > len(study.runs())
+    assert f" {everything} runs of all scales" in recorded
 
 
 def test_a_file_that_cannot_be_read_stops_no_other_page(folder, tmp_path):
