@@ -27,10 +27,18 @@ def lead(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
     """The answer as a line and a short list of Markdown; empty without claims and without two cells to compare."""
     decided = sorted((verdict for verdict in verdicts if verdict.outcome in _WORDS), key=_is_control)
     found = [line for metric in _shown(measured) for line in _comparison(measured, metric)]
-    tally = f"Of {_claims(len(verdicts))}, {judging.tally(verdicts)}." if verdicts else "No claims are tested here."
+    tally = _tally(verdicts)
     items = [_decided(verdict) for verdict in decided[:_MOST]] + found[1:]
     listed = "\n".join(f"* {item}" for item in items)
     return f"**Answer:** {' '.join([*found[:1], tally])}\n\n{listed}".strip() if verdicts or found else ""
+
+
+def _tally(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return "No claims are tested here."
+    if not any(verdict.is_measured for verdict in verdicts):
+        return f"None yet. {_capital(_claims(len(verdicts)))}, none of them measured."
+    return f"Of {_claims(len(verdicts))}, {judging.tally(verdicts)}."
 
 
 def holds(measured: Measurements) -> str:

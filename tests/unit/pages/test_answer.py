@@ -9,6 +9,7 @@ from tests.unit.synthetic import (
     RATE,
     losses,
     make_cell,
+    make_claim,
     make_grid,
     make_objectives,
     make_plan,
@@ -114,6 +115,14 @@ def test_nothing_to_compare_is_no_answer():
     grid, cells, _ = make_study(claims=[])
     assert _lead(grid, cells, {}) == ""
     assert _lead(grid, cells, losses(cells[0], [4.0, 4.1])) == ""
+
+
+def test_a_page_whose_claims_wait_for_runs_says_that_there_is_no_answer_yet():
+    grid, cells, records = make_study(claims=[make_claim(), make_claim(id="again")])
+    some = {run_id: record for place, (run_id, record) in enumerate(records.items()) if place < 2}
+    line = _lead(grid, cells, some)
+    assert line.startswith("**Answer:** None yet.")
+    assert "None yet" not in _lead(grid, cells, records)
 
 
 def test_a_cell_with_one_seed_is_not_told_of(monkeypatch):
