@@ -1,7 +1,6 @@
 """The metrics of a grid over its knob, with the published values of the same knob below."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +12,10 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from ablations.core.formatting import cell_text, is_share, path_text, value_text
 from ablations.core.statistics import mean_interval
-from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, draw_levels, is_number, shown, titles
+from ablations.figures import levels
+from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, is_number, shown, titles
 from ablations.literature.published_values import Published, chosen, same
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import BEST, reference, references
 from ablations.measurements.sides import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
@@ -24,7 +23,6 @@ from ablations.schema.grid import Grid
 _FEW = 4  # ticks of a small panel
 _LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
 _LEGEND = 100  # letters beside each other in a legend
-_MARGIN = 12  # letters beside a panel
 
 
 class _KnobAxis:
@@ -218,43 +216,8 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _
     named = {known.name: known for known in measured.grid.metrics}.get(metric)
     label = (named.label or named.name) if named else metric
     axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
-    found = {method: reference(measured, cells, name) for method, name in references(metric).items()}
-    scores = {method: known[0] for method, known in found.items() if known and known[0] == known[1]}
-    _levels(axes, scores, reach=0.6 if metric.endswith("loss") else 5.0)
+    levels.draw(axes, measured, [(axis.at(cell.values[axis.path]), cell) for cell in cells], metric, axis.is_numeric)
     axes.yaxis.set_major_locator(MaxNLocator(6))
-
-
-def _levels(axes: Axes, scores: dict[str, float], reach: float) -> None:
-    """Draws the scores of simple methods within ``reach`` heights of the data, named beside the panel.
-
-    Only those on which all cells agree. Lines closer than a line of text share one name: no name lies over a point.
-    """
-    bottom, top = axes.get_ylim()
-    room = top - bottom
-    known = sorted((value, method) for method, value in scores.items())
-    known = [(value, method) for value, method in known if bottom - reach * room < value < top + reach * room]
-    if not known:
-        return
-    low, high = min(bottom, known[0][0]), max(top, known[-1][0])
-    beside = 0.04 * (high - low)
-    axes.set_ylim(min(bottom, known[0][0] - beside), max(top, known[-1][0] + beside))
-    alike: list[list[tuple[float, str]]] = []
-    for value, method in known:
-        if alike and value - alike[-1][0][0] < beside:
-            alike[-1].append((value, method))
-        else:
-            alike.append([(value, method)])
-    rank = list(scores).index
-    heights = [sum(value for value, _ in group) / len(group) for group in alike]
-    names = [_together(sorted((method for _, method in group), key=rank)) for group in alike]
-    draw_levels(axes, [value for value, _ in known], list(zip(heights, names, strict=True)))
-
-
-def _together(methods: Sequence[str]) -> str:
-    """A name for simple methods with nearly the same score, wrapped to a margin; the page's table has them all."""
-    first = BEST if BEST in methods else methods[0]
-    more = len(methods) - 1
-    return textwrap.fill(first + (f" and {more} more" if more else ""), _MARGIN)
 
 
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed

@@ -13,6 +13,7 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 
 BIGRAM = "bigram baseline"
 BEST = "best simple method"
+SAME = ", same labels"  # ends the name of a method that learned from no more labels than the models
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
 _NO_MODEL = (f"bigram_{PER_BYTE}", f"length_{PER_BYTE}")
 PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
@@ -48,7 +49,7 @@ def references(metric: str) -> dict[str, str]:
 def _of_task(task: str) -> dict[str, str]:
     """The simple methods of a task, and those that learn from no more labels than a fine-tuning on few examples."""
     methods = TASKS[task].shape.methods
-    few = {f"{name}{SAME_LABELS}": f"{text}, same labels" for name, text in methods.items() if name != "majority"}
+    few = {f"{name}{SAME_LABELS}": f"{text}{SAME}" for name, text in methods.items() if name != "majority"}
     return {**methods, **few}
 
 
