@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
@@ -189,6 +190,47 @@ def test_ordered_knobs_have_ordered_colours():
 
 
 # --- several metrics, names, several published lines, layers
+
+
+def dashes(axes):
+    """Position and height of each dash of a simple method at a value of the knob."""
+    lines = [line for found in axes.collections if isinstance(found, LineCollection) for line in found.get_segments()]
+    return [
+        (float(line[:, 0].mean()), float(line[0, 1])) for line in lines if len(line) == 2 and line[0, 1] == line[1, 1]
+    ]
+
+
+def beside(records, metric, name, values):
+    """The records, with the score of a simple method by run beside a metric where they have it."""
+    return {
+        run_id: record.model_copy(update={"metrics": {**record.metrics, name: values[run_id]}})
+        if metric in record.metrics
+        else record
+        for run_id, record in records.items()
+    }
+
+
+def test_a_simple_method_that_is_asked_something_else_at_each_value_is_drawn_there():
+    grid, cells, records = make_objectives()
+    values = {run.id: 0.6 + 0.05 * place for place, cell in enumerate(cells) for run in cell.runs}
+    records = beside(records, "heldout.sop_accuracy", "heldout.sop_best_simple", values)
+    pairs, rte, *_ = grid_figures.knob(Measurements(grid, cells, records)).axes
+    heights = {values[run_id] for run_id, record in records.items() if "heldout.sop_accuracy" in record.metrics}
+    assert len(heights) == 2
+    assert [place for place, _ in dashes(pairs)] == pytest.approx([2.0, 3.0])
+    assert sorted(height for _, height in dashes(pairs)) == pytest.approx(sorted(heights))
+    assert dashes(rte) == []
+
+
+def test_beside_few_labels_stands_the_method_with_the_same_few():
+    grid, cells, records = make_objectives()
+    values = {run_id: 0.5 + 0.001 * n for n, run_id in enumerate(records)}
+    records = beside(records, "rte.accuracy", "rte.accuracy.tfidf_same_labels", values)
+    records = beside(records, "rte.accuracy", "rte.accuracy.tfidf", dict.fromkeys(records, 0.7))
+    figure = grid_figures.knob(Measurements(grid, cells, records))
+    named = {text.replace("\n", " ") for text in texts(figure)}
+    assert "TF-IDF + logistic regression, same labels" in named
+    assert len(dashes(figure.axes[1])) == 4
 
 
 def test_two_metrics_are_two_panels_over_the_same_names():
