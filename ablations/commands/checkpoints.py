@@ -49,25 +49,25 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
         ConfigError: If there is no such run, its weights are missing, or transformers cannot express its knobs.
     """
     from ablations.core.store import Records
-    from lightning_modules import cached, interop
+    from ablations.inspection.trained import tokenizer
+    from lightning_modules import interop
     from lightning_modules.config import ConfigError
-    from lightning_modules.data.store import tokenizer_file
-    from lightning_modules.training.weights import WEIGHTS, load_weights
+    from lightning_modules.training.weights import load_weights
 
     records = Records(results_dir)
     run = _pretraining(prefix, records)
     interop.of_run(run.system, {})  # raises for unsupported knobs before the search for weights
-    weights = records.work_folder(run.id) / WEIGHTS
-    if not cached.is_sound(weights):
+    weights = records.weights(run.id)
+    if weights is None:
         raise ConfigError(
             [
-                f"the weights of run {run.id} are not on this machine as they were written (records keep none). "
-                f"To train it again, run its grid with `--results-dir OTHER` and export with `--results-dir OTHER`, or "
-                f"delete {records.path(run.id)} and run its grid"
+                f"the weights of run {run.id} are neither on this machine as they were written nor kept with its "
+                f"record. To train it again, run its grid with `--results-dir OTHER` and export with "
+                f"`--results-dir OTHER`, or delete {records.path(run.id)} and run its grid"
             ]
         )
     checkpoint = interop.of_run(run.system, load_weights(weights))
-    interop.write(checkpoint, folder, tokenizer_file(run.system.data))
+    interop.write(checkpoint, folder, tokenizer(run, records))
     return checkpoint.notes
 
 

@@ -29,7 +29,7 @@ from ablations.commands import (
     simulate,
     tokenizer,
 )
-from ablations.commands.stores import sync
+from ablations.commands.stores import keep, sync
 from ablations.commands.terminal import (
     USUAL,
     WRONG,
@@ -213,7 +213,7 @@ def tables(results_dir: Results = None, form: As = Format.table) -> None:
 
 @app.command()
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
-    """Checks every record; lists those that are damaged, altered or of another version, and explains conflicts."""
+    """Checks every record and all kept weights; lists what is damaged or of another version, and explains conflicts."""
     with reporting_errors():
         records = existing(results_dir)
         damages, total = records.verify(), len(records.files())
@@ -377,6 +377,7 @@ app.command("inference")(inference.command)
 app.command("simulate")(simulate.command)
 app.command("read")(read.read)
 app.command("sync")(sync.command)
+app.command("keep")(keep.command)
 
 
 def main() -> None:

@@ -21,19 +21,18 @@ def command(
 ) -> None:
     """Fills the masks of a text: the most probable tokens and their probabilities."""
     from ablations.core.store import Records
-    from ablations.inspection.trained import finished, weights
+    from ablations.inspection.trained import finished, tokenizer, weights
     from lightning_modules.analysis.joint_filling import fill_jointly
     from lightning_modules.analysis.probes import fill_mask, pretrained
-    from lightning_modules.data.store import tokenizer_file
     from lightning_modules.data.text.encode import Encoder
 
     with reporting_errors():
         records = Records(results_dir)
         record = finished(run, records, "pretrain")
-        system = record.run().system
+        made = record.run()
         with aside(form):
-            module = pretrained(system, weights(record, records, train))
-        encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
+            module = pretrained(made.system, weights(record, records, train))
+        encoder = Encoder(tokenizer(made, records), made.system.data.tokenizer.kind)
         if joint:
             pairs = [pair._asdict() for pair in fill_jointly(module, encoder, text, top)]
             if form is Format.table:

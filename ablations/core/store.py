@@ -2,7 +2,7 @@
 
 A record is ``records/<2 hex>/<16 hex>.json`` of the results folder; its list of installed packages is
 ``environments/<12 hex>.json``; the process of the run holds ``.locks/<16 hex>.lock``. `disk` has how files are read and
-published, `sharing` how two stores are united.
+published, and which weights are kept beside the records, `sharing` how two stores are united.
 """
 
 import errno
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from ablations.core.disk import conflicts
+from ablations.core.disk import conflicts, kept_weights
 from ablations.core.disk.publishing import StoreError, publish, unwritten, write
 from ablations.core.disk.reading import (
     LARGEST_RECORD,
@@ -30,6 +30,7 @@ from ablations.core.disk.reading import (
     to_json,
 )
 from ablations.schema.record import Record, checksum
+from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.places import cache, project
 
@@ -90,6 +91,11 @@ class Records:
         """The work folders of this results folder's runs in the cache, ordered by run."""
         return sorted(path for path in self._work_home().glob("*") if _ID.fullmatch(path.name))
 
+    def weights(self, run_id: str) -> Path | None:
+        """The weights of a finished run as they were written: in the cache, or kept here; None if in neither."""
+        own = self.work_folder(run_id) / kept_weights.WEIGHTS
+        return own if cached.is_sound(own) else kept_weights.kept(self.folder, run_id, kept_weights.WEIGHTS)
+
     def _work_home(self) -> Path:
         return cache() / "runs" / identity(str(self.folder))[:8]
 
@@ -125,15 +131,16 @@ class Records:
         return Snapshot(self.folder, found)
 
     def verify(self) -> list[Damage]:
-        """Every file among the records that is not a sound record, with its damage; then every conflict.
+        """Every file among the records that is not a sound record, with its damage; then conflicts and kept weights.
 
         A conflict is another final record of a run that `ablations sync` found and kept beside it.
         """
-        damages = []
+        damages, done = [], set()
         for stem, entry in self.survey():
             damage = entry if isinstance(entry, Damage) else self._drift(self.path(stem), entry)
             damages += [damage] if damage else []
-        return [*damages, *conflicts.explained(self.folder)]
+            done |= {stem} if isinstance(entry, Record) and entry.outcome == "done" else set()
+        return [*damages, *conflicts.explained(self.folder), *kept_weights.damages(self.folder, done.__contains__)]
 
     def put(self, record: Record) -> Record:
         """Writes a record, whole or not at all, if the run has none that stays.

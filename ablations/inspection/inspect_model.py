@@ -16,9 +16,8 @@ from ablations.core.formatting import Sheet, cell_text, fixed, markdown, markdow
 from ablations.core.store import Records
 from ablations.figures.style import svg
 from ablations.inspection import attention_figure, example_texts
-from ablations.inspection.trained import finished, weights
+from ablations.inspection.trained import finished, tokenizer, weights
 from ablations.planning.plan import Plan
-from lightning_modules import cached
 from lightning_modules.analysis.attention_maps import (
     Attention,
     HeadStatistics,
@@ -29,7 +28,7 @@ from lightning_modules.analysis.attention_maps import (
 from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.backbone import only
 from lightning_modules.config import ConfigError
-from lightning_modules.data.store import open_store, tokenizer_file
+from lightning_modules.data.store import open_store
 from lightning_modules.data.text.encode import Encoder, as_example
 
 with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets that nothing uses here
@@ -95,7 +94,7 @@ class Inspection:
     @cached_property
     def encoder(self) -> Encoder:
         """The tokenizer of the model."""
-        return Encoder(tokenizer_file(self.system.data), self.system.data.tokenizer.kind)
+        return Encoder(tokenizer(self.run, self.records), self.system.data.tokenizer.kind)
 
     def about(self) -> Markdown:
         """The configuration of the model, and its held-out loss beside simple methods."""
@@ -300,14 +299,13 @@ class Inspection:
         from lightning_modules.tasks.reading.passages import Question
         from lightning_modules.tasks.shapes.span import Spans
         from lightning_modules.tasks.table import TASKS
-        from lightning_modules.training.weights import WEIGHTS
 
         reading = {name for name, task in TASKS.items() if isinstance(task.shape, Spans)}
         for record in self.records.all():
-            path = self.records.work_folder(record.id) / WEIGHTS
             is_child = record.kind == "finetune" and self.run.id in record.config.get("parents", ())
             is_reader = is_child and record.config.get("task") in reading and record.outcome == "done"
-            if not (is_reader and cached.is_sound(path)):
+            path = self.records.weights(record.id) if is_reader else None
+            if path is None:
                 continue
             made = record.run()
             settings, spans = made.finetuning, TASKS[made.task].shape

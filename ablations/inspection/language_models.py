@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.core.store import Records
-from ablations.inspection.trained import finished, weights
+from ablations.inspection.trained import finished, tokenizer, weights
 from ablations.planning import grids
 from ablations.study import Study
 from lightning_modules.config import ConfigError, did_you_mean
@@ -66,13 +66,13 @@ def opened(
 
 
 def _of_run(prefix: str, records: Records, train: bool) -> Opened:
-    from lightning_modules.data.store import tokenizer_file
     from lightning_modules.data.text.encode import Encoder
 
     record = finished(prefix, records, "pretrain")
-    system = record.run().system
+    made = record.run()
+    system = made.system
     check_predicts_next(system, f"run {record.id}")
-    texts = wording(system, Encoder(tokenizer_file(system.data), system.data.tokenizer.kind))
+    texts = wording(system, Encoder(tokenizer(made, records), system.data.tokenizer.kind))
 
     def load() -> LanguageModelOf:
         from lightning_modules.analysis.probes import pretrained

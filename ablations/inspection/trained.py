@@ -1,14 +1,16 @@
-"""Finished runs by the first digits of their ids, and their weights."""
+"""Finished runs by the first digits of their ids, their weights, and their tokenizers."""
 
 from pathlib import Path
 
+from ablations.core.disk import kept_weights
 from ablations.core.store import Records
 from ablations.running import worker
 from ablations.schema.kinds import Watch
 from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
-from lightning_modules.training.weights import WEIGHTS
+from lightning_modules.data.store import tokenizer_file, tokenizer_place
 
 
 def recorded(prefix: str, records: Records) -> Record:
@@ -57,8 +59,8 @@ def weights(record: Record, records: Records, train: bool) -> Path:
         ConfigError: If the file is missing and ``train`` is False, saying how to get it; if the second training ends
             at another loss than the record.
     """
-    path = records.work_folder(record.id) / WEIGHTS
-    if cached.is_sound(path):
+    path = records.weights(record.id)
+    if path:
         return path
     if not train:
         minutes = record.cost.get("seconds", 0.0) / 60
@@ -74,3 +76,38 @@ def weights(record: Record, records: Records, train: bool) -> Path:
         return worker.weights_of(record.run(), records, watch)
     except worker.NotReproducedError as error:
         raise ConfigError([str(error)]) from None
+
+
+def tokenizer(run: Run, records: Records) -> Path:
+    """The file of a run's tokenizer: from the cache, kept with the records, or else trained now on its corpora.
+
+    Raises:
+        ConfigError: If it has to be trained and a corpus is missing.
+    """
+    kept, place = kept_weights.kept(records.folder, run.id, kept_weights.TOKENIZER), tokenizer_place(run.system.data)
+    if kept and not cached.is_sound(place):
+        with cached.locked(place):
+            cached.write(place, lambda file: file.write(kept.read_bytes()))
+    return tokenizer_file(run.system.data)
+
+
+def keep(record: Record, records: Records, train: bool) -> Path:
+    """Keeps the weights and the tokenizer of a finished pretraining with the records.
+
+    Args:
+        record: The record of the run.
+        records: Its store.
+        train: See `weights`.
+
+    Returns:
+        The folder that holds them.
+
+    Raises:
+        ConfigError: See `weights`; if the weights are too large for a repository.
+    """
+    path = weights(record, records, train)
+    size = path.stat().st_size
+    if size > kept_weights.LARGEST:
+        most = f"{kept_weights.LARGEST / 1e6:.0f} MB, since every clone carries them"
+        raise ConfigError([f"the weights of {record.id} have {size / 1e6:.0f} MB; weights are kept up to {most}"])
+    return kept_weights.keep(records.folder, record.id, path, tokenizer(record.run(), records))

@@ -73,12 +73,10 @@ def _trunks(planned: Plan) -> str:
 
 def _again(planned: Plan, records: Records) -> list[str]:
     """Records travel with the repository, weights do not: a parent without weights here is trained again."""
-    from lightning_modules.training.weights import WEIGHTS
-
     lacking: dict[str, Run] = {}
     for run in planned.pending:
         while (run := run.parent) and planned.states.get(run.id) == "done":
-            if (records.work_folder(run.id) / WEIGHTS).exists():
+            if records.weights(run.id):
                 break
             lacking[run.id] = run
     if not lacking:

@@ -143,7 +143,7 @@ def _made(run: Run, records: Records, watch: Watch) -> "Fitted":
 
 
 def weights_of(run: Run, records: Records, watch: Watch) -> Path:
-    """The weights of a finished run; if they are missing, as in a fresh clone, or altered, the run is trained again.
+    """The weights of a finished run, from the cache or kept with the records; if neither has them, it is trained again.
 
     Args:
         run: The run.
@@ -158,7 +158,8 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
 
     folder = records.work_folder(run.id)
     with records.lock(run.id):  # waits for another process that trains the same run
-        if not cached.is_sound(folder / WEIGHTS):
+        found = records.weights(run.id)
+        if found is None:
             cached.folder(folder)
             note(folder, f"training run {run.id} again, because another run needs its weights")
             there = replace(watch, folder=folder, on_progress=lambda p: watch.on_progress(replace(p, again=run.id)))
@@ -167,7 +168,7 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
             if record is not None:
                 loss = next(name for name in KINDS[run.kind].proof(run) if name in record.metrics)
                 _compare(run, fitted.metrics[loss], record.metrics[loss], folder / WEIGHTS)
-    return folder / WEIGHTS
+    return found or folder / WEIGHTS
 
 
 class NotReproducedError(Exception):

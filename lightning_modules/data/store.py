@@ -157,6 +157,11 @@ def tokenizer_file(data: Data) -> Path:
     return tokenizer.trained(data.tokenizer, pins.fingerprints(data), _tokenizer_text(data))
 
 
+def tokenizer_place(data: Data) -> Path:
+    """Where `tokenizer_file` looks in the cache."""
+    return tokenizer.place(data.tokenizer, pins.fingerprints(data))
+
+
 def _tokenizer_text(data: Data) -> Iterator[str]:
     """The sentences for training a tokenizer; of long texts a fixed sample of the documents.
 

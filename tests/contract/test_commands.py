@@ -53,6 +53,7 @@ CALLS = {
     "fill-mask": [RUN, "The [MASK]."],
     "generate": [RUN, "--prompt", "The water", "--new-tokens", "2"],
     "inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
+    "keep": [RUN],
     "list": [],
     "logs": [RUN],
     "measure": [RUN, "--task", "lambada"],
@@ -116,6 +117,8 @@ def _make_up(monkeypatch, folder):
     made.system = Study("masking_ratio", "smoke", results_dir=folder / "none").resolve().cells[0].system
     monkeypatch.setattr(trained, "finished", lambda *_: SimpleNamespace(id="0", run=lambda: made))
     monkeypatch.setattr(trained, "weights", lambda *_: None)
+    monkeypatch.setattr(trained, "tokenizer", lambda *_: None)
+    monkeypatch.setattr(trained, "keep", lambda *_: folder / "results")
     monkeypatch.setattr(finetuning, "FinetuningRun", lambda *_: spans)
     monkeypatch.setattr(finetuning, "finetuned", lambda *_: None)
     monkeypatch.setattr(probes, "answer", lambda *_: "Bob")
@@ -124,7 +127,6 @@ def _make_up(monkeypatch, folder):
     asked = language_models.model(folder, **{"model.max_positions": 128, "format.sequence_length": 128})
     opened = SimpleNamespace(texts=asked, load=lambda: asked)
     monkeypatch.setattr("ablations.inspection.language_models.opened", lambda *_, **__: opened)
-    monkeypatch.setattr("lightning_modules.data.store.tokenizer_file", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
     monkeypatch.setattr(pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])

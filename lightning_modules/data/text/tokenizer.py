@@ -327,9 +327,14 @@ def trained(settings: Tokenizer, key: dict[str, str], sentences: Iterator[str]) 
     Returns:
         The path of a ``tokenizer.json`` in the format of the ``tokenizers`` package.
     """
-    name = identity({"settings": settings.essence(), "corpora": key, "recipe": _RECIPE})[:24]
-    path = cache() / "tokenizers" / name / "tokenizer.json"
+    path = place(settings, key)
     return cached.kept(path, lambda file: file.write(train(settings, sentences).to_str().encode()), lambda path: path)
+
+
+def place(settings: Tokenizer, key: dict[str, str]) -> Path:
+    """Where `trained` keeps the tokenizer; the arguments are its."""
+    name = identity({"settings": settings.essence(), "corpora": key, "recipe": _RECIPE})[:24]
+    return cache() / "tokenizers" / name / "tokenizer.json"
 
 
 def fingerprint(path: Path) -> str:

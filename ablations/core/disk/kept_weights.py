@@ -1,0 +1,57 @@
+"""Weights kept with the records: what a clone starts from without training it again.
+
+``weights/<run id>/`` of the results folder holds the weights of a finished pretraining and its tokenizer, which without
+the corpora cannot be trained; each file has its digest beside it, as files of the cache have.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ablations.core.disk.reading import Damage
+from lightning_modules import cached
+
+FOLDER = "weights"
+LARGEST = 50_000_000  # bytes; every clone carries what is kept, and hosts of repositories refuse much larger files
+WEIGHTS, TOKENIZER = "weights.safetensors", "tokenizer.json"
+_ID = re.compile(r"[0-9a-f]{16}")
+_REMEDY = "restore it from a copy, or remove its folder and keep the run again (`ablations keep`)"
+
+
+def kept(results: Path, run_id: str, name: str) -> Path | None:
+    """A kept file of a run, if it is there and as it was written."""
+    path = results / FOLDER / run_id / name
+    return path if cached.is_sound(path) else None
+
+
+def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:
+    """Copies weights and tokenizer of a run beside the records.
+
+    Returns:
+        The folder that holds them now.
+
+    Raises:
+        OSError: If they cannot be read or written.
+    """
+    folder = results / FOLDER / run_id
+    for name, source in ((TOKENIZER, tokenizer), (WEIGHTS, weights)):
+        content = source.read_bytes()
+        cached.write(folder / name, lambda file, content=content: file.write(content))
+    return folder
+
+
+def damages(results: Path, is_done: Callable[[str], bool]) -> Iterator[Damage]:
+    """What is wrong with kept files: altered, incomplete, or of no finished run.
+
+    Args:
+        results: The results folder.
+        is_done: Whether a run has a record that says it is done.
+    """
+    for folder in sorted(path for path in (results / FOLDER).glob("*") if path.is_dir()):
+        place = f"{FOLDER}/{folder.name}"
+        if not (_ID.fullmatch(folder.name) and is_done(folder.name)):
+            yield Damage(place, "misplaced", "holds weights of no finished run among the records; remove it")
+            continue
+        for name in (WEIGHTS, TOKENIZER):
+            if not kept(results, folder.name, name):
+                yield Damage(f"{place}/{name}", "altered", f"is missing or not as it was written; {_REMEDY}")
