@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from ablations.figures import grid_figures
@@ -189,7 +188,7 @@ def test_ordered_knobs_have_ordered_colours():
     assert len(set(colours(["a", "b", "c"]))) == 3
 
 
-# --- several metrics, names, several published lines, layers
+# --- several metrics, names, several published lines
 
 
 def dashes(axes):
@@ -353,54 +352,6 @@ def test_a_small_panel_names_the_published_sizes_and_not_their_stand_ins():
     measured, small = grid_figures.knob(Measurements(grid, cells, records)).axes
     assert [text.get_text() for text in measured.get_xticklabels()] == ["1 x 32", "1 x 64"]
     assert [text.get_text() for text in small.get_xticklabels()] == ["117M", "345M"]
-
-
-def test_layers_are_drawn_where_there_are_two_or_more():
-    grid, cells, records = make_objectives()
-    figure = grid_figures.layers(Measurements(grid, cells, records))
-    distance, angle = (axes for axes in figure.axes if axes.get_ylabel())
-    assert (distance.get_ylabel(), angle.get_ylabel()) == (
-        "L2 distance of output from input", "angle (degrees) of output from input"
-    )  # fmt: skip
-    means = [line for line in distance.lines if line.get_linewidth() == 2]
-    assert [list(line.get_ydata()) for line in means] == [[3, 4], [3, 5], [3, 6], [3, 7]]
-    assert {tuple(line.get_xdata()) for line in angle.lines} == {(1, 2)}
-    assert len(distance.lines) == 4 * (5 + 1)
-    assert legend(figure) == [cell.values["objective"] for cell in cells]
-
-
-@pytest.mark.parametrize("layers", [{}, {"distance": [3.0], "angle": [30.0]}], ids=["none", "one layer"])
-def test_without_two_layers_there_is_no_figure_of_layers(layers):
-    grid, cells, records = make_objectives()
-    bare = {id: record.but(layers=layers) for id, record in records.items()}
-    assert grid_figures.layers(Measurements(grid, cells, bare)) is None
-    assert grid_figures.layers(Measurements(grid, cells, {})) is None
-    deeper = {**bare, cells[1].runs[0].id: records[cells[1].runs[0].id]}
-    assert legend(grid_figures.layers(Measurements(grid, cells, deeper))) == ["pairs"]
-
-
-def with_layers(cell_count, depth):
-    """Cells of models of one depth, with two seeds each and the statistics of their layers."""
-    cells = [make_cell({RATE: 0.05 * (n + 1)}, 2) for n in range(cell_count)]
-    cells = [cell.but(system=cell.system.but(**{"model.num_layers": depth})) for cell in cells]
-    told = {"layers": {"distance": [1.0] * depth, "angle": [10.0] * depth}}
-    records = {}
-    for cell in cells:
-        records |= losses(cell, [4.0, 4.1], **told)
-    return Measurements(make_grid(claims=[], figure=None), cells, records)
-
-
-def test_models_of_two_layers_have_no_course_to_draw():
-    assert grid_figures.layers(with_layers(2, 2)) is None
-    assert grid_figures.layers(with_layers(2, 3)) is not None
-
-
-def test_of_many_cells_means_are_drawn_and_those_without_a_name_are_counted():
-    few, many = (grid_figures.layers(with_layers(count, 3)) for count in (6, 12))
-    thin = [[line for line in figure.findobj(Line2D) if line.get_linewidth() == 0.7] for figure in (few, many)]
-    assert [len(lines) for lines in thin] == [2 * 6 * 2, 0]
-    assert legend(many)[-1] == "and 3 more"
-    assert len(legend(many)) == 10
 
 
 def test_ticks_that_would_lie_over_each_other_have_no_label():
