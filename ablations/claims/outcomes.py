@@ -34,7 +34,7 @@ class Reason(StrEnum):
     SILENT = "all outputs equal"
     ONE_SEED = "one seed"
     NO_NOISE = "no noise"
-    RATE = "rate"
+    RATE = "rate or length"
     PLATEAU = "plateau"
     FLOOR = "floor"
     POWER = "power"

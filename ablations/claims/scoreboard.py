@@ -34,7 +34,7 @@ OPEN = {  # why runs leave a claim open -> how the board says it
     Reason.PLATEAU: "open: plateau",
     Reason.FLOOR: "open: floor",
     Reason.SILENT: "open: all outputs equal",
-    Reason.RATE: "open: rate",
+    Reason.RATE: "open: rate or length",
 }
 OTHERWISE = "open: otherwise"
 STATES = (REPLICATES, CONTRADICTS, MIXED, *OPEN.values(), OTHERWISE, NOT_RUN, NO_GRID)

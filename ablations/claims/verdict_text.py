@@ -48,13 +48,18 @@ def sentence(verdict: Verdict) -> str:
 
 def finding(verdict: Verdict) -> str:
     """``A is better than B in loss by 0.2 nats [0.1, 0.3]``: the effect with the interval that decides, or nothing."""
+    by = effect_text(verdict)
+    return _TEXTS[verdict.claim.relation](verdict, verdict.effect or 0.0, by, _unit(verdict)) if by else ""
+
+
+def effect_text(verdict: Verdict) -> str:
+    """``0.2 nats [0.1, 0.3]``: the size of the effect with the interval that decides, or nothing."""
     interval, effect = verdict.adjusted, verdict.effect
     if effect is None or interval.low is None or interval.high is None:
         return ""
-    unit = _unit(verdict)
-    size = f"{fixed(abs(effect), places(interval.half, effect))}{unit}"
+    size = f"{fixed(abs(effect), places(interval.half, effect))}{_unit(verdict)}"
     around = range_text(interval if effect >= 0 or verdict.claim.relation in _SIGNED else _turned(interval))
-    return _TEXTS[verdict.claim.relation](verdict, effect, f"{size} {around}", unit)
+    return f"{size} {around}"
 
 
 def _unit(verdict: Verdict) -> str:

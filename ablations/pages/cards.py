@@ -56,6 +56,7 @@ class _Card(_Part):
     verdicts: str = required("The verdicts, counted.")
     claims: tuple[_Claim, ...] = required("The claims with their verdicts.")
     overridden: str = knob("", "What the study overrides, in words.")
+    answer: str = knob("", "The answer in words, as Markdown, where the grid has one.")
 
 
 def cards(results_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -27,7 +27,6 @@ from ablations.figures import grid_figures
 from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements, device_class
 from ablations.pages import (
-    answer,
     cards,
     checkpoint_table,
     equal_compute,
@@ -39,6 +38,7 @@ from ablations.pages import (
     task_table,
 )
 from ablations.pages.held_equal import Planned
+from ablations.pages.lead import answer, conclusion
 from ablations.planning import scales
 from ablations.schema.record import Record
 
@@ -121,19 +121,29 @@ def subtitle(plan: Planned, measured: Measurements) -> str:
 
 def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     finished, planned = _counts(plan, measured)
+    answer_in_words = " ".join(_told(plan, measured, verdicts))
     return {
         "question": plan.grid.question,
         "finished": finished,
         "planned": planned,
         "verdicts": judging.tally(verdicts),
         "claims": [scoreboard.card(verdict, measured) for verdict in verdicts],
-    } | ({"overridden": overridden(plan)} if plan.overrides else {})
+    } | {name: text for name, text in (("overridden", overridden(plan)), ("answer", answer_in_words)) if text}
 
 
 def _caveat(plan: Planned) -> str:
     own = plan.grid.scales[plan.scale].caveat if plan.scale in plan.grid.scales else ""
-    text = " ".join(filter(None, [scales.caveat(plan.scale), own]))
+    searched = dict.fromkeys(path_text(path) for cell in plan.cells for path in cell.chosen)
+    free = f"Of the recipe each cell has the {' and '.join(searched)} that its own search chose." if searched else ""
+    text = " ".join(filter(None, [scales.caveat(plan.scale), free, own]))
     return f"**Caution:** {markdown_text(text)}" if text else ""
+
+
+def _told(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
+    """The answer in words; of the grid as it stands alone."""
+    if plan.overrides or plan.scale not in plan.grid.scales:
+        return []
+    return conclusion.sentences(plan.grid.scales[plan.scale].conclusion, measured, verdicts)
 
 
 def _page(
@@ -145,9 +155,12 @@ def _page(
     drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
     pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
-    answered = [overridden(plan), answer.lead(measured, verdicts), equal, answer.holds(measured), _caveat(plan)]
+    told = _told(plan, measured, verdicts)
+    answered = [overridden(plan), answer.lead(measured, verdicts, told), answer.holds(measured), _caveat(plan)]
+    answered.insert(4 if told else 2, equal)
+    numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""
     lead = [
-        *filter(None, [*answered, *pictures[:1]]),
+        *filter(None, [*answered, *pictures[:1], numbers]),
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
     ]
@@ -274,8 +287,8 @@ def index(results_dir: Path) -> Path:
         rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {question} | {runs} | "
                     f"{markdown_text(page['verdicts'])} |")  # fmt: skip
         if page["claims"]:
-            lines = map(_claim_line, page["claims"])
-            details.append(f"## [{markdown_text(where)}]({where}/README.md)\n\n" + "\n".join(lines))
+            parts = [f"## [{markdown_text(where)}]({where}/README.md)", page.get("answer", "")]
+            details.append("\n\n".join([*filter(None, parts), "\n".join(map(_claim_line, page["claims"]))]))
     head = "# Results\n\n`make tables` rebuilds every number on these pages from `records/`.\n\n"
     table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
         f"{row}\n" for row in rows

@@ -9,7 +9,7 @@ from typing import Any
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document, State
 from ablations.planning import asked_claims, ladder, scales
-from ablations.planning.checks import grid_checks, search_checks, variant_checks
+from ablations.planning.checks import conclusion_checks, grid_checks, search_checks, variant_checks
 from ablations.planning.shapes import keyed, shaped
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
@@ -109,6 +109,7 @@ _CHECKS = (
     grid_checks.baseline,
     grid_checks.values,
     search_checks.values,
+    conclusion_checks.check,
 )
 _STAND_IN = {"question": "-"}
 

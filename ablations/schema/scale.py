@@ -1,10 +1,32 @@
 """A scale: a size for all grids in its own file, and the changes that a grid makes to it."""
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from lightning_modules.config import Settings, knob, required
+
+PLACE = re.compile(r"\{([^{}]*)\}")  # where a number of the records stands in a sentence
+
+
+class Conclusion(Settings):
+    """A sentence of a page's answer, as long as its claims have the verdicts for which it was written.
+
+    In braces stand the effect of a claim (``{albert.t4.order}``) or the mean of a metric in a cell, by the label that
+    `ablations plan` prints (``{heldout.loss of num_layers=4, own}``).
+    """
+
+    say: str = required("The sentence.", min_length=1)
+    given: dict[str, Literal["replicates", "contradicts", "not resolved"]] = required(
+        "Id of a claim -> the verdict for which the sentence was written.", min_length=1
+    )
+
+
+def parted(place: str) -> tuple[str, str]:
+    """Metric and label of a cell in a place of a sentence; of a claim its id, and no label."""
+    metric, _, label = place.partition(" of ")
+    return metric, label
 
 
 class ScaleSearch(Settings):
@@ -37,6 +59,7 @@ class Scale(Settings):
     )
     search: ScaleSearch | None = knob(ScaleSearch(), "Changes to the grid's search; null for no search at this scale.")
     caveat: str = knob("", "What this grid cannot show at this scale; stands on its page behind the scale's own.")
+    conclusion: tuple[Conclusion, ...] = knob((), "The answer at this scale, in sentences: the first line of its page.")
 
 
 class ScaleFile(Settings):

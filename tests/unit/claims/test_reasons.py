@@ -198,6 +198,18 @@ def test_a_direction_that_a_common_rate_reverses_is_open(at_common, reason):
     assert (found.outcome == REPLICATES) == (reason is Reason.NONE)
 
 
+@pytest.mark.parametrize(
+    ("trials", "reason"), [((4.8, 4.5), Reason.RATE), ((4.2, 4.5), Reason.NONE)], ids=["reversed", "the same"]
+)
+def test_a_direction_that_trials_at_the_rate_of_all_reverse_is_open(trials, reason):
+    cells, records = [make_cell({RATE: rate}) for rate in (0.4, 0.15)], {}
+    records |= losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
+    cells = [searched(cell, 3e-3, {3e-3: loss}, records) for cell, loss in zip(cells, trials, strict=True)]
+    grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
+    (found,) = judging.verdicts(Measurements(grid, cells, records))
+    assert found.reason == reason
+
+
 # --- examples
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ablations.claims import judging
 from ablations.measurements.measurements import Measurements
-from ablations.pages import answer
+from ablations.pages.lead import answer
 from tests.unit.synthetic import (
     RATE,
     losses,
@@ -91,7 +91,7 @@ def test_the_strongest_simple_method_stands_beside_the_best_cell():
     grid, cells, records = make_objectives()
     line = _lead(grid, cells, records)
     assert "pairs, SOP" in line.partition("worst")[0]
-    assert "to beat 0.550 (TF-IDF + logistic regression)" in line
+    assert "the best simple method has 0.550 (TF-IDF + logistic regression)" in line
 
 
 def test_a_page_on_the_plateau_says_so():

@@ -1,6 +1,7 @@
-"""The first lines of a page: what its claims came to, between which cells the main metric lies, what that holds for."""
+"""The answer of a page in numbers: what its claims came to, where the main metric lies, what that holds for."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ablations.claims import judging
 from ablations.claims.outcomes import CONTRADICTS, REPLICATES
@@ -15,6 +16,7 @@ from ablations.measurements.sides import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric
+from lightning_modules.system import System
 
 Means = Sequence[tuple[Cell, Interval]]
 
@@ -23,14 +25,26 @@ _MOST = 3  # decided claims in the answer; all are under Verdicts
 _MOST_MEANS = 8  # cells whose means are told; of more the best and the worst
 
 
-def lead(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
-    """The answer as a line and a short list of Markdown; empty without claims and without two cells to compare."""
+def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str] = ()) -> str:
+    """The answer as a line, or a line and a short list, of Markdown; empty without claims and cells to compare.
+
+    Args:
+        measured: The cells.
+        verdicts: Their claims.
+        told: The answer in words (see `conclusion`), in place of the list.
+    """
     decided = sorted((verdict for verdict in verdicts if verdict.outcome in _WORDS), key=_is_control)
-    found = [line for metric in _shown(measured) for line in _comparison(measured, metric)]
-    tally = _tally(verdicts)
+    found, tally = means(measured), _tally(verdicts)
+    if told:
+        return f"**Answer:** {' '.join([*told, tally])}"
     items = [_decided(verdict) for verdict in decided[:_MOST]] + found[1:]
     listed = "\n".join(f"* {item}" for item in items)
     return f"**Answer:** {' '.join([*found[:1], tally])}\n\n{listed}".strip() if verdicts or found else ""
+
+
+def means(measured: Measurements) -> list[str]:
+    """The means of each metric of the figure beside the strongest simple method, a line of Markdown each."""
+    return [line for metric in _shown(measured) for line in _comparison(measured, metric)]
 
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
@@ -58,11 +72,19 @@ def holds(measured: Measurements) -> str:
     after = f" after a trunk of {_span(trunks, quantity)}," if trunks else ""
     return (
         f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens{after} of "
-        f"{markdown_text(text)} in sequences of {length}; {runs} run{'s' * (runs != '1')} a cell."
+        f"{markdown_text(text)} in sequences of {length} ({_pieces(systems)}); {runs} run{'s' * (runs != '1')} a cell."
     )
 
 
-def _span(values: Sequence[int], text: Callable[[int], str]) -> str:
+def _pieces(systems: Sequence[System]) -> str:
+    """How many pieces the text is made of, and how many of them masked models do not see."""
+    pieces = _span([system.data.tokenizer.vocab_size for system in systems], "{:,}".format)
+    rates = [100 * system.objectives.mlm.masking.rate for system in systems if system.objectives.mlm]
+    hidden = f", {_span(rates, '{:g}'.format)} % hidden" if rates else ""
+    return f"vocabulary of {pieces}{hidden}"
+
+
+def _span(values: Sequence[float], text: Callable[[Any], str]) -> str:
     low, high = text(min(values)), text(max(values))
     return low if low == high else f"{low} to {high}"
 
@@ -155,7 +177,8 @@ def _to_beat(measured: Measurements, metric: Metric, cell: Cell) -> list[str]:
     if not known:
         return []
     score, method = min(known) if metric.better == "lower" else max(known)
-    return [f"the best is to beat {score:.3f} ({markdown_text(method)})"]
+    named = f" ({markdown_text(method)})" * (method != "best simple method")
+    return [f"the best simple method has {score:.3f}{named}"]
 
 
 def _plateau(measured: Measurements, metric: Metric, means: Means) -> list[str]:

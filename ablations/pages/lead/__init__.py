@@ -1,0 +1,1 @@
+"""The first lines of a page: its answer, in words and in numbers."""

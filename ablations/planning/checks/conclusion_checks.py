@@ -1,0 +1,32 @@
+"""Checks of the sentences of a grid's answers: what they name exists."""
+
+from ablations.core.strict_yaml import Document, Path_
+from ablations.planning.cells import label, layout
+from ablations.schema.grid import Grid
+from ablations.schema.scale import PLACE, Conclusion, parted
+from lightning_modules.config import did_you_mean
+
+
+def check(grid: Grid, document: Document) -> None:
+    """Adds the problems with claims and cells that conclusions name; of a grid that has no others."""
+    if document.problems:
+        return
+    claims = [claim.id for claim in grid.claims]
+    for scale, own in grid.scales.items():
+        cells = [label(row) for row in layout(grid, scale).kept] if own.conclusion else []
+        for n, one in enumerate(own.conclusion):
+            _check(one, ("scales", scale, "conclusion", n), claims, cells, document)
+
+
+def _check(one: Conclusion, where: Path_, claims: list[str], cells: list[str], document: Document) -> None:
+    for name in one.given:
+        if name not in claims:
+            document.slip((*where, "given", name), "is not a claim of this grid.", claims)
+    for place in PLACE.findall(one.say):
+        metric, cell = parted(place)
+        if cell and cell not in cells:
+            text = f"there is no cell '{cell}' at this scale.{did_you_mean(cell, cells)}"
+            document.complain((*where, "say"), text)
+        elif not cell and metric not in one.given:
+            text = f"'{metric}' is not among the verdicts under 'given', by which the sentence is withdrawn."
+            document.complain((*where, "say"), text + did_you_mean(metric, one.given))

@@ -1,0 +1,98 @@
+"""Answers in words: numbers from the records, and no sentence that the verdicts no longer bear."""
+
+import re
+
+import pytest
+
+from ablations.claims import judging
+from ablations.claims.verdict_text import effect_text
+from ablations.measurements.measurements import Measurements
+from ablations.pages.lead import conclusion
+from ablations.planning import grids
+from ablations.schema.scale import Conclusion
+from lightning_modules.config import ConfigError
+from tests import tiny
+from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_plan, make_study, publish_page
+
+
+@pytest.fixture
+def judged():
+    grid, cells, records = make_study()
+    measured = Measurements(grid, cells, records)
+    return measured, judging.verdicts(measured)
+
+
+def said(judged, say, outcome=None):
+    measured, (verdict,) = judged
+    given = {verdict.claim.id: outcome or verdict.outcome}
+    return conclusion.sentences([Conclusion(say=say, given=given)], measured, [verdict])
+
+
+def test_numbers_are_those_of_the_verdict_and_of_the_cell(judged):
+    measured, (verdict,) = judged
+    cell = measured.cells[0]
+    (text,) = said(judged, f"By {{{verdict.claim.id}}}, from {{heldout.loss of {cell.label}}} on.")
+    assert effect_text(verdict) in text
+    mean = sum(values := list(measured.values(cell, "heldout.loss").values())) / len(values)
+    assert float(re.search(r"from ([\d.]+) ±", text)[1]) == pytest.approx(mean, abs=0.006)
+
+
+@pytest.mark.parametrize("outcome", ["replicates", "not resolved"])
+def test_a_sentence_goes_with_the_verdict_for_which_it_was_written(judged, outcome):
+    assert judged[1][0].outcome == "contradicts"
+    assert said(judged, "Less is better.") == ["Less is better."]
+    assert said(judged, "Less is better.", outcome) == []
+
+
+@pytest.mark.parametrize("place", ["heldout.loss of rate=0.9", "rte.accuracy of rate=0.4"])
+def test_a_sentence_without_its_number_is_left_out(judged, place):
+    assert said(judged, f"It is {{{place}}}.") == []
+
+
+def test_a_mean_without_spread_is_a_number_alone():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4)]
+    records = losses(cells[0], [4.0, 4.0]) | losses(cells[1], [5.0, 5.1])
+    measured = Measurements(make_grid(), cells, records)
+    (verdict,) = judging.verdicts(measured)
+    assert said((measured, [verdict]), f"It is {{heldout.loss of {cells[0].label}}}.") == ["It is 4.000."]
+
+
+def test_hostile_words_stay_words(judged):
+    (text,) = said(judged, "a | b <script> $x$ *c*")
+    assert "<script>" not in text
+    assert r"\*c\*" in text
+
+
+def test_it_is_the_first_line_of_the_page_and_stands_in_the_index(tmp_path, judged):
+    grid, cells, records = make_study()
+    told = {"say": f"Less is better by {{{grid.claims[0].id}}}.", "given": {grid.claims[0].id: "contradicts"}}
+    scales = {"laptop": grid.scales["laptop"].model_copy(update={"conclusion": (Conclusion(**told),)})}
+    plan = make_plan(grid.model_copy(update={"scales": scales}), cells)
+    publish_page(plan, records, tmp_path)
+    first, holds = (tmp_path / "README.md").read_text().split("\n\n")[1:3]
+    assert first.startswith("**Answer:** Less is better by ")
+    assert effect_text(judged[1][0]) in first
+    assert holds.startswith("**Holds for**")
+    assert '"answer": "Less is better by ' in (tmp_path / "page.json").read_text()
+
+
+CLAIM = "claims:\n  - {id: less, statement: s, source: x, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15}}\n"
+
+
+@pytest.mark.parametrize(
+    ("say", "given", "message"),
+    [
+        ("So.", "{les: replicates}", "is not a claim of this grid. Did you mean 'less'?"),
+        ("So.", "{less: replicate}", "Did you mean 'replicates'?"),
+        ("{more}", "{less: replicates}", "'more' is not among the verdicts under 'given'"),
+        ("{heldout.loss of rate=0.41}", "{less: replicates}", "Did you mean 'rate=0.4'?"),
+        ("So.", "{}", "given"),
+    ],
+)
+def test_what_a_sentence_names_exists(tmp_path, say, given, message):
+    file = tiny.grid(tmp_path, extra=CLAIM.replace("RATE", RATE))
+    entry = f'smoke: {{description: seconds, conclusion: [{{say: "{say}", given: {given}}}]}}'
+    file.write_text(file.read_text().replace("smoke: {description: seconds}", entry))
+    with pytest.raises(ConfigError) as failure:
+        grids.read(file)
+    assert message in str(failure.value)
