@@ -242,9 +242,13 @@ class _Judged:
     def _marks(self) -> list[str]:
         """Remarks beside the reason: sides at the floor, runs that answer every example alike, steps back."""
         case, marks = self.case, []
-        for reason, bar in ((Reason.PLATEAU, "the bigram baseline"), (Reason.FLOOR, "the best constant answer")):
+        bars = {
+            Reason.PLATEAU: "no better than the bigram baseline",
+            Reason.FLOOR: "not told from the best constant answer",
+        }
+        for reason, bar in bars.items():
             if count := case.floors.count(reason):
-                marks.append(f"{count} of {len(case.floors)} sides at the floor, no better than {bar}")
+                marks.append(f"{count} of {len(case.floors)} sides at the floor, {bar}")
         if silent := case.sides.silent:
             counted = "counted" if case.relation.counts_silent else "not counted"
             marks.append(f"{silent} fine-tuning{'s' * (silent > 1)} with all outputs equal, {counted}")

@@ -8,25 +8,30 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ablations.core.formatting import path_text, quantity, value_text
-from ablations.figures.style import FAINT, STYLE, blank, colours, draw_level, shown, spread, titles
+from ablations.core.formatting import cell_text, path_text, quantity, value_text
+from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, colours, draw_level, paler, shown, spread, titles
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import heldout_metric, reference_losses
+from ablations.measurements.sides import agrees, as_printed, baseline_of
 from ablations.schema.cell import Cell
 
 _MOST_LINES = 80  # seeds of all cells; more hide the means
+_PAIRS = "segment_pairs"
+_PALEST = 0.5  # of the first value of a knob, towards white
+_FEWEST_APART = 3  # cells whose differences have a panel of their own
+_LATE = 8  # differences are drawn from this part of the tokens on; before, cells differ by how fast they begin
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
 
 
 def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figure | None:
     """Held-out loss over training tokens: one colour per cell, seeds as thin lines, their mean as a thick line.
 
-    Of many runs means alone are drawn.
-
-    Horizontal lines show the losses of the unigram and the bigram baseline: a model above the
-    latter has not left the plateau. The right edge names the cells in the order of their final losses.
+    Of many runs means alone are drawn. Where the grid's figure has several lines, they are the hues here too, paler
+    from value to value of its knob. Horizontal lines show the losses of the unigram and the bigram baseline: a model
+    above the latter has not left the plateau. Of three cells or more a second panel has the means minus that of the
+    baseline, since they lie close. The right edge names the cells in the order of their final losses.
 
     Args:
         measured: Their grid's question is the title; cells without the metric, or whose seeds share no amount
@@ -42,37 +47,99 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
     drawn = [(cell, seeds) for cell, seeds in found if seeds and len(_mean_curve(seeds)[0])]
     if not drawn:
         return None
-    paths = list(dict.fromkeys(path for cell, _ in drawn for path in cell.values))
-    named = [[value_text(path, value) for path, value in cell.values.items()] for cell, _ in drawn]
-    names = [", ".join(values) or "one pretraining for all" for values in named]
-    hues = colours([cell.values.get(paths[0]) for cell, _ in drawn] if len(paths) == 1 else names)
+    cells, seeds = [cell for cell, _ in drawn], [runs for _, runs in drawn]
+    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    texts = [[value_text(path, value) for path, value in cell.values.items()] for cell in cells]
+    names = [", ".join(values) or "one pretraining for all" for values in texts]
+    hues = _hues(cells, names, measured)
+    means = [_mean_curve(runs) for runs in seeds]
     with mpl.rc_context(STYLE):
         figure = blank(4.8)
-        axes = figure.add_subplot()
-        ends, with_seeds = [], sum(len(seeds) for _, seeds in drawn) <= _MOST_LINES
-        for i, ((_, seeds), colour, name) in enumerate(zip(drawn, hues, names, strict=True)):
-            for tokens, losses in seeds if with_seeds else ():
-                axes.plot(tokens, losses, "-", color=colour, lw=0.7, alpha=0.45)
-            tokens, losses = _mean_curve(seeds)
-            is_repeated = colour in hues[:i]  # more cells than hues: repeated hues are dashed
-            axes.plot(tokens, losses, "--" if is_repeated else "-", color=colour, lw=2.2, zorder=4)
-            ends.append((float(tokens[-1]), float(losses[-1]), colour, name))
-        axes.set_xscale("log")
-        levels = reference_losses(measured, [cell for cell, _ in drawn], metric)
-        _limits(axes, [c for _, seeds in drawn for c in (seeds if with_seeds else [_mean_curve(seeds)])], levels)
-        for name, value in levels.items():
-            if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
-                draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
-        name_ends(axes, ends, ", ".join(map(path_text, paths)))
-        axes.set_xlabel("training tokens (logarithmic)")
-        axes.set_ylabel(_label(metric))
+        aside = _to_baseline(cells, means, measured)
+        panels = figure.subplots(1, 1 + bool(aside), squeeze=False)[0]
+        _losses(panels[0], seeds, hues, reference_losses(measured, cells, metric))
+        panels[0].set_ylabel(_label(metric, any(cell.system.format.kind == _PAIRS for cell in cells)))
+        if aside:
+            _differences(panels[1], aside, hues)
+        named = (aside or dict(enumerate(means))).items()
+        ends = [(float(x[-1]), float(y[-1]), hues[place], names[place]) for place, (x, y) in named]
+        name_ends(panels[-1], ends, ", ".join(map(path_text, paths)))
         titles(figure, measured.grid.question, subtitle)
     return figure
 
 
-def _label(metric: str) -> str:
+def _hues(cells: Sequence[Cell], names: Sequence[str], measured: Measurements) -> list[Any]:
+    """A colour per cell: those of the lines of the grid's figure, paler for each value of its knob but the last."""
+    axis = measured.grid.figure.x if measured.grid.figure else ""
+    steps = list(dict.fromkeys(str(cell.values[axis]) for cell in cells if axis in cell.values))
+    rests = [{path: value for path, value in cell.values.items() if path != axis} for cell in (*measured.cells, *cells)]
+    kinds = {cell_text(rest): next(iter(rest.values()), None) for rest in rests}
+    if len(steps) > 1 and 1 < len(kinds) <= len(OKABE_ITO):
+        is_single = all(len(rest) == 1 for rest in rests)
+        of, last = dict(zip(kinds, colours(list(kinds.values() if is_single else kinds)), strict=True)), len(steps) - 1
+        ranks = [steps.index(str(cell.values[axis])) if axis in cell.values else last for cell in cells]
+        own = [of[cell_text(rest)] for rest in rests[len(measured.cells) :]]
+        return [paler(hue, _PALEST * (last - rank) / last) for hue, rank in zip(own, ranks, strict=True)]
+    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    return colours([cell.values.get(paths[0]) for cell in cells] if len(paths) == 1 else names)
+
+
+def _losses(axes: Axes, seeds: Sequence[Sequence[_Curve]], hues: Sequence[Any], levels: Mapping[str, float]) -> None:
+    """The panel of losses."""
+    with_seeds = sum(map(len, seeds)) <= _MOST_LINES
+    for i, (runs, colour) in enumerate(zip(seeds, hues, strict=True)):
+        for tokens, losses in runs if with_seeds else ():
+            axes.plot(tokens, losses, "-", color=colour, lw=0.7, alpha=0.45)
+        axes.plot(*_mean_curve(runs), _dashes(hues, i), color=colour, lw=2.2, zorder=4)
+    axes.set_xscale("log")
+    _limits(axes, [curve for runs in seeds for curve in (runs if with_seeds else [_mean_curve(runs)])], levels)
+    for name, value in levels.items():
+        if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
+            draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
+    _name_tokens(axes)
+
+
+def _dashes(hues: Sequence[Any], place: int) -> str:
+    """More cells than hues: repeated hues are dashed."""
+    return "--" if hues[place] in hues[:place] else "-"
+
+
+def _to_baseline(cells: Sequence[Cell], means: Sequence[_Curve], measured: Measurements) -> dict[int, _Curve]:
+    """Place of a cell -> its mean curve minus that of its baseline, late in training; empty where few are compared."""
+    found: dict[int, _Curve] = {}
+    pattern = measured.grid.baseline  # of a cell that stands for several, which have no baseline in common
+    general = next((cell for cell in cells if pattern and agrees(as_printed(cell), pattern)), None)
+    for place, (cell, (tokens, losses)) in enumerate(zip(cells, means, strict=True)):
+        baseline = baseline_of(measured.grid, cells, cell) or general
+        x, y = means[cells.index(baseline)] if baseline else (tokens, losses)
+        kept = (tokens >= max(x[0], x[-1] / _LATE)) & (tokens <= x[-1])
+        if baseline and kept.any():
+            found[place] = tokens[kept], losses[kept] - np.interp(np.log(tokens[kept]), np.log(x), y)
+    return found if len(found) >= _FEWEST_APART else {}
+
+
+def _differences(axes: Axes, curves: Mapping[int, _Curve], hues: Sequence[Any]) -> None:
+    """The panel of differences to the baseline."""
+    for place, (tokens, losses) in curves.items():
+        axes.plot(tokens, losses, _dashes(hues, place), color=hues[place], lw=2.2, zorder=4)
+    axes.set_xscale("log")
+    low, high = min(float(x[0]) for x, _ in curves.values()), max(float(x[-1]) for x, _ in curves.values())
+    axes.set_xlim(low / 1.06, high * 1.04)
+    _ticks(axes, low, high)
+    axes.set_ylabel("minus that of the baseline (nats)")
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    _name_tokens(axes)
+
+
+def _name_tokens(axes: Axes) -> None:
+    axes.set_xlabel("training tokens (logarithmic)")
+
+
+def _label(metric: str, is_of_pairs: bool) -> str:
+    """What is drawn; models of pairs are asked about running text, which others read in training too."""
     what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
-    return f"held-out loss {f'of {what} tokens ' if what else ''}(nats)\nlower is better"
+    where = "on running text " * is_of_pairs
+    return f"held-out loss {f'of {what} tokens ' if what else ''}{where}(nats)\nlower is better"
 
 
 def _distinct(cells: Sequence[Cell]) -> list[Cell]:
@@ -118,6 +185,11 @@ def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) ->
     low = min((float(x[y <= top + 0.1 * room].min()) for x, y in drawn if (y <= top + 0.1 * room).any()), default=1.0)
     high = max(float(tokens[-1]) for tokens, _ in drawn)
     axes.set_xlim(low / 1.25, high * 1.04)
+    _ticks(axes, low, high)
+
+
+def _ticks(axes: Axes, low: float, high: float) -> None:
+    """Ticks of a logarithmic axis of tokens."""
     subs = (1.0,) if high > 300 * low else (1.0, 3.0) if high > 20 * low else (1.0, 2.0, 5.0)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib as mpl
@@ -22,6 +23,7 @@ from ablations.schema.grid import Grid
 
 _FEW = 4  # ticks of a small panel
 _LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
+_NARROW = 30  # letters of room below a panel, in which turned names would lie over each other
 _LEGEND = 100  # letters beside each other in a legend
 
 
@@ -56,10 +58,18 @@ class _KnobAxis:
             return float(value) if is_number(value) else None
         return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
 
-    def format(self, axes: Axes, *, panels: int, printed: Mapping[float, str] | None = None) -> None:
+    def format(
+        self,
+        axes: Axes,
+        *,
+        panels: int,
+        printed: Mapping[float, str] | None = None,
+        stands_for: Mapping[float, Any] = MappingProxyType({}),
+    ) -> None:
         """Sets ticks at the values, as many as fit into one of so many panels, and names the knob.
 
-        A small panel has ``printed``: position -> the published value there, whose name a tick has if it has a name.
+        A small panel has ``printed``: position -> the published value there, whose name a tick has if it has a name. In
+        the others a tick at a stand-in names the published value below its own: ``stands_for``, by position.
         """
         is_small = printed is not None
         most = _FEW if is_small else 12 // panels
@@ -73,6 +83,8 @@ class _KnobAxis:
         texts = [shown(value_text(self.path, value), 22) for value in values]
         has_unit = self.is_numeric and is_share(self.path) and not is_small  # once below the axis, not at every tick
         texts = [text.removesuffix(" %") for text in texts] if has_unit else texts
+        known = {place: shown(value_text(self.path, value), 18) for place, value in stands_for.items()}
+        texts = [f"{text}\nfor {known[at]}" if at in known else text for at, text in zip(kept, texts, strict=True)]
         axes.set_xticks(kept, self._apart(kept, texts, panels) if self.is_numeric else texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
@@ -85,7 +97,7 @@ class _KnobAxis:
         at = np.log(places) if self.is_log else np.asarray(places, dtype=float)
         span, last, kept = float(at[-1] - at[0]) or 1.0, -math.inf, []
         for place, text in zip(at, texts, strict=True):
-            has_room = (place - last) / span > _LETTER * panels * (len(text) + 1)
+            has_room = (place - last) / span > _LETTER * panels * (max(map(len, text.split("\n"))) + 1)
             last = place if has_room else last
             kept.append(text if has_room else "")
         return kept
@@ -94,7 +106,7 @@ class _KnobAxis:
         """Wraps tick labels that exceed their room in characters; else turns them, or drops them in small panels."""
         broken = ["\n".join(text.split(" ")) for text in texts]
         widest = [max(map(len, text.split("\n"))) for text in broken]
-        if max(map(len, texts), default=0) * len(texts) <= room:
+        if max((len(line) for text in texts for line in text.split("\n")), default=0) * len(texts) <= room:
             return
         if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
             axes.set_xticks(range(len(texts)), broken)
@@ -102,7 +114,8 @@ class _KnobAxis:
             axes.set_xticks(range(len(texts)), [""] * len(texts))
             axes.set_xlabel("in the same order", fontsize=8, color=FAINT)
         else:
-            axes.set_xticks(range(len(texts)), texts, rotation=20, ha="right", rotation_mode="anchor")
+            turned = 20 if room > _NARROW else 40
+            axes.set_xticks(range(len(texts)), texts, rotation=turned, ha="right", rotation_mode="anchor")
 
 
 def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
@@ -124,6 +137,7 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     if not metrics:
         return None
     axis = _KnobAxis(path, [cell.values[path] for cell in plotted], grid.axes.get(path, ()))
+    stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if path in cell.printed}
     published = _published_curves(grid, plotted, axis)
     with mpl.rc_context(STYLE):
         figure = blank(4.4 + (1.9 if published else 0))
@@ -133,7 +147,7 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
         panels = [figure.add_subplot(above[column]) for column in range(len(metrics))]
         for panel, metric in zip(panels, metrics, strict=True):
             _measured(panel, measured, plotted, axis, metric)
-            axis.format(panel, panels=len(metrics))
+            axis.format(panel, panels=len(metrics), stands_for={k: v for k, v in stands_for.items() if k is not None})
         _legend(panels[0], columns=3 if len(panels) == 1 else 2)
         if published:
             below = rows[1].subgridspec(1, len(published), wspace=0.08)

@@ -6,14 +6,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import mean_interval
-from ablations.figures.style import STYLE, blank, colours, keyed, shown, titles
+from ablations.figures.style import STYLE, blank, colours, keyed, paler, shown, titles
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 
@@ -94,7 +93,7 @@ def _styles(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         of = dict(zip(names, colours(names), strict=True))
         ranks = [depths.index(cell.system.model.num_layers) for cell in cells]
         paleness = [0.55 * (len(depths) - 1 - rank) / max(1, len(depths) - 1) for rank in ranks]
-        hues = [_paler(of[kind], share) for kind, share in zip(kinds, paleness, strict=True)]
+        hues = [paler(of[kind], share) for kind, share in zip(kinds, paleness, strict=True)]
     return [
         {
             "color": hue,
@@ -103,7 +102,3 @@ def _styles(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         }
         for cell, kind, hue in zip(cells, kinds, hues, strict=True)
     ]
-
-
-def _paler(colour: Any, share: float) -> tuple[float, ...]:
-    return tuple(float(part + (1 - part) * share) for part in to_rgb(colour))

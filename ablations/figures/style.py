@@ -15,6 +15,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -151,6 +152,11 @@ def colours(values: Sequence[Any]) -> list[Any]:
         ranks = np.argsort(np.argsort(np.asarray(values, dtype=float), kind="stable"), kind="stable")
         return [mpl.colormaps["viridis"](0.84 * rank / (len(values) - 1)) for rank in ranks]
     return [OKABE_ITO[i % len(OKABE_ITO)] for i in range(len(values))]
+
+
+def paler(colour: Any, share: float) -> tuple[float, ...]:
+    """A colour on its way to white, 0 to 1."""
+    return tuple(float(part + (1 - part) * share) for part in to_rgb(colour))
 
 
 def is_number(value: Any) -> bool:

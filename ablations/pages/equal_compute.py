@@ -361,7 +361,8 @@ def _ranks_differ(by_unit: Sequence[EqualCompute]) -> str:
     if len(set(best.values())) < 2:
         return ""
     listed = "; ".join(f"at equal {_NAMES[unit]} {name}" for unit, name in best.items())
-    return f"The lowest mean loss depends on what is equal: {listed}."
+    early = " There longer runs are read before the end of their schedule." * ("flops" in best or "seconds" in best)
+    return f"The lowest mean loss depends on what is equal: {listed}.{early}"
 
 
 def _has_common_seeds(equal: EqualCompute) -> bool:

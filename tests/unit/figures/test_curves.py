@@ -2,18 +2,19 @@
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import references
 from tests.unit.figures.test_figures import make_mixtures, texts
-from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_study
+from tests.unit.synthetic import RATE, losses, make_cell, make_depths, make_grid, make_study
 
 
 def test_curves_have_seeds_means_names_and_baselines():
     grid, cells, records = make_study()
     figure = grid_figures.curves(Measurements(grid, cells, records))
-    (axes,) = figure.axes
+    axes, _ = figure.axes
     assert sum(line.get_linewidth() == 0.7 for line in axes.lines) == 25
     assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 5
     assert axes.get_xscale() == "log"
@@ -22,6 +23,30 @@ def test_curves_have_seeds_means_names_and_baselines():
     thick = next(line for line in axes.lines if line.get_linewidth() == 2.2)
     ends = [records[run.id].curve["heldout.loss"][-1] for run in cells[0].runs]
     assert thick.get_ydata()[-1] == pytest.approx(np.mean(ends))
+
+
+def test_a_second_panel_has_the_differences_to_the_baseline():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4, 0.8)]
+    records, tokens = {}, [10, 100, 1000]
+    for cell, shift in zip(cells, (0.0, -0.25, 0.5), strict=True):
+        curve = {"tokens": tokens, "heldout.loss": [9.0, 6.0 + 2 * shift, 4.0 + shift]}
+        records |= losses(cell, [4.0, 4.0], curve=curve)
+    grid = make_grid(baseline={RATE: 0.15})
+    _, aside = grid_figures.curves(Measurements(grid, cells, records)).axes
+    assert [list(line.get_ydata()) for line in aside.lines] == [[0.0], [-0.25], [0.5]]  # the last eighth of the tokens
+    few = grid_figures.curves(Measurements(grid, cells[:2], records))
+    assert len(few.axes) == 1
+    assert len(grid_figures.curves(Measurements(make_grid(baseline={}), cells, records)).axes) == 1
+
+
+def test_lines_of_the_grids_figure_are_the_hues_and_values_of_its_knob_their_shades():
+    grid, cells, records = make_depths()
+    knob = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    curves = grid_figures.curves(Measurements(grid, cells, records)).axes[0]
+    deepest = [line.get_color() for line in knob.lines if line.get_linewidth() == 2.4]
+    drawn = [to_rgb(line.get_color()) for line in curves.lines if line.get_linewidth() == 2.2]
+    assert {to_rgb(colour) for colour in deepest} <= set(drawn)
+    assert len(set(drawn)) == len(drawn), "each cell has a shade of its own"
 
 
 def test_curves_of_uneven_length_are_averaged_where_all_have_values():
@@ -64,7 +89,7 @@ def test_of_many_runs_means_alone_are_drawn():
     for cell in cells:
         records |= losses(cell, [4.0, *[4.1] * 27])
     (few,) = grid_figures.curves(Measurements(make_grid(), cells[:2], records)).axes
-    (many,) = grid_figures.curves(Measurements(make_grid(), cells, records)).axes
+    many, _ = grid_figures.curves(Measurements(make_grid(), cells, records)).axes
     assert [sum(line.get_linewidth() == 0.7 for line in axes.lines) for axes in (few, many)] == [56, 0]
     assert sum(line.get_linewidth() == 2.2 for line in many.lines) == 3
 

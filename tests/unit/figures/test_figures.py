@@ -350,7 +350,7 @@ def test_a_small_panel_names_the_published_sizes_and_not_their_stand_ins():
     cells = [make_cell({size: ours}, 2, label=ours).but(printed={size: theirs}) for ours, theirs in pairs.items()]
     records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
     measured, small = grid_figures.knob(Measurements(grid, cells, records)).axes
-    assert [text.get_text() for text in measured.get_xticklabels()] == ["1 x 32", "1 x 64"]
+    assert [text.get_text() for text in measured.get_xticklabels()] == ["1 x 32\nfor 117M", "1 x 64\nfor 345M"]
     assert [text.get_text() for text in small.get_xticklabels()] == ["117M", "345M"]
 
 

@@ -76,7 +76,9 @@ def test_it_is_the_first_line_of_the_page_and_stands_in_the_index(tmp_path, judg
     assert '"answer": "Less is better by ' in (tmp_path / "page.json").read_text()
 
 
-CLAIM = "claims:\n  - {id: less, statement: s, source: x, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15}}\n"
+CLAIM = """claims:
+  - {id: less, statement: s, source: x, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15}}
+"""
 
 
 @pytest.mark.parametrize(
