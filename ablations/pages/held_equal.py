@@ -119,7 +119,10 @@ def _seeds(plan: Planned) -> str:
             "optimiser state, its own learning rate from its first step, and another order and other masks: "
             f"*{trunks.WORD}*, another question than pretraining from random weights."
         )
-    return f"{sets}; comparisons take them as separate draws, because runs of one seed are no more alike than others."
+    apart = f"{sets}; comparisons take them as separate draws"
+    if any(run.finetuning and run.finetuning.train_examples for cell in plan.cells for run in cell.finetunings):
+        return f"{apart}, although fine-tunings of one seed draw the same few labels: intervals are rather too wide."
+    return f"{apart}, because runs of one seed are no more alike than others."
 
 
 def rule(cells: Sequence[Cell]) -> str:

@@ -73,3 +73,12 @@ def test_only_what_all_cells_have_and_the_base_has_not_is_called_equal():
     assert "peak_lr" not in said  # as the base system has it
     assert "`finetuning.reader` = mean" in said  # not a knob of systems
     assert "num_layers" not in common(base, base)  # the scale says four
+
+
+def test_runs_of_one_seed_are_said_to_be_alike_where_they_draw_the_same_labels():
+    grid = synthetic.make_grid(claims=[], published=[])
+    few, all_labels = (
+        lines(synthetic.make_plan(grid, [cell_reading(tasks=("sst2",), train_examples=count)])) for count in (100, None)
+    )
+    assert "draw the same few labels" in few
+    assert "no more alike than others" in all_labels
