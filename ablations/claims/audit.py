@@ -1,13 +1,14 @@
 """Which claims were stated before their grid had run: registered by commit, or marked *post hoc*.
 
-A claim is registered if the first commit whose grid file names it is older than the first run of the grid at a scale
-that counts. Without git, or outside a checkout, nothing is known.
+A claim is registered if the first commit whose grid file names it is older than the first run of the grid, at a scale
+that counts, that measured its metric: a trunk that another grid had trained says nothing of fine-tunings. Without git,
+or outside a checkout, nothing is known.
 """
 
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from ablations.core.store import Lookup
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
+from lightning_modules.tasks import TASKS
 
 REGISTERED, POST_HOC, UNMARKED, NOT_RUN, UNKNOWN = "registered", "post hoc", "unmarked", "not run", "unknown"
 _NAMED = re.compile(r"^\s*-?\s*(?:claim|id):\s*[\"']?([a-z0-9][a-z0-9_.]*)", re.MULTILINE)
@@ -29,7 +31,7 @@ class Registration:
         standing: One of ``REGISTERED``, ``POST_HOC`` (stated later, and marked so), ``UNMARKED`` (stated later, and not
             marked), ``NOT_RUN``, ``UNKNOWN``.
         stated: When the first commit with the claim was made; None if no commit has it, or without git.
-        ran: When the first run of the grid began; None without records.
+        ran: When the first run of the grid that measured its metric began; None without records.
     """
 
     claim: str
@@ -79,9 +81,14 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def first_run(cells: Iterable[Cell], records: Lookup) -> datetime | None:
-    """When the first run of some cells began, searches left out; None without records."""
-    found = (records.get(run.id) for cell in cells for run in cell.work)
+def first_run(cells: Iterable[Cell], records: Lookup, metric: str) -> datetime | None:
+    """When the first run of some cells that measures a metric began, searches left out; None without records.
+
+    Those are the runs on the task that the metric begins with; of any other metric all runs.
+    """
+    task = metric.partition(".")[0]
+    work = (run for cell in cells for run in cell.work if run.task == task or task not in TASKS)
+    found = (records.get(run.id) for run in work)
     starts = [started for record in found if record and (started := _time(record.provenance.get("started")))]
     return min(starts, default=None)
 
@@ -94,7 +101,11 @@ def _time(text: object) -> datetime | None:
 
 
 def registrations(
-    grid: str, scale: str, claims: Sequence[Claim], known: Mapping[str, datetime] | None, ran: datetime | None
+    grid: str,
+    scale: str,
+    claims: Sequence[Claim],
+    known: Mapping[str, datetime] | None,
+    ran: Callable[[Claim], datetime | None],
 ) -> list[Registration]:
     """How the claims of a grid stand at a scale.
 
@@ -103,12 +114,13 @@ def registrations(
         scale: The scale.
         claims: Its claims.
         known: What `stated` says of its file.
-        ran: What `first_run` says of its cells.
+        ran: What `first_run` says of its cells and the metric of a claim.
     """
     found = []
     for claim in claims:
         when = None if known is None else known.get(claim.id, known.get(claim.claim))
-        found.append(Registration(claim.id, grid, scale, _standing(claim, known, when, ran), when, ran))
+        first = ran(claim)
+        found.append(Registration(claim.id, grid, scale, _standing(claim, known, when, first), when, first))
     return found
 
 

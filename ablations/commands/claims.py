@@ -1,5 +1,6 @@
 """``ablations claims``: the scoreboard in a terminal."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,7 +129,8 @@ def _audit(results_dir: str | None, form: Format) -> None:
                 cells = plan(grid, scale, records=snapshot).cells
             except ConfigError:  # data that are neither pinned nor available: no run is known
                 continue
-            found += auditing.registrations(name, scale, grid.claims, known, auditing.first_run(cells, snapshot))
+            ran = functools.partial(auditing.first_run, cells, snapshot)
+            found += auditing.registrations(name, scale, grid.claims, known, lambda claim, ran=ran: ran(claim.metric))
     rows = [
         {"claim": one.claim, "grid": one.grid, "scale": one.scale, "standing": one.standing,
          "stated": one.stated.isoformat() if one.stated else "", "first run": one.ran.isoformat() if one.ran else ""}

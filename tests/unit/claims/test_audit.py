@@ -42,7 +42,7 @@ def repository(tmp_path):
 
 def standing(file, ran, **changes):
     claims = [make_claim(id="paper.first"), make_claim(id="own.later", **changes), make_claim(id="own.uncommitted")]
-    found = audit.registrations("masking", "laptop", claims, audit.stated(file), ran)
+    found = audit.registrations("masking", "laptop", claims, audit.stated(file), lambda claim: ran)
     return [one.standing for one in found]
 
 
@@ -81,5 +81,16 @@ def test_the_first_run_is_that_of_the_earliest_record():
         run.id: make_record(run, 4.0, provenance={"started": day(n).isoformat(timespec="seconds")})
         for run, n in zip(cell.runs, (4, 2, 3), strict=True)
     }
-    assert audit.first_run([cell], records) == day(2)
-    assert audit.first_run([cell], {}) is None
+    assert audit.first_run([cell], records, "heldout.loss") == day(2)
+    assert audit.first_run([cell], {}, "heldout.loss") is None
+
+
+def test_of_a_task_it_is_the_first_fine_tuning_and_not_an_older_pretraining():
+    cell = make_cell({RATE: 0.4}, seeds=1, task="rte")
+    begun = {cell.runs[0].id: day(1), cell.finetunings[0].id: day(4)}
+    runs = {run.id: run for run in (*cell.runs, *cell.finetunings)}
+    records = {id: make_record(runs[id], 4.0, provenance={"started": when.isoformat()}) for id, when in begun.items()}
+    assert audit.first_run([cell], records, "rte.accuracy") == day(4)
+    assert audit.first_run([cell], records, "heldout.loss") == day(1)
+    del records[cell.finetunings[0].id]
+    assert audit.first_run([cell], records, "rte.accuracy") is None
