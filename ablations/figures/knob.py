@@ -137,7 +137,7 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     if not metrics:
         return None
     axis = _KnobAxis(path, [cell.values[path] for cell in plotted], grid.axes.get(path, ()))
-    stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if path in cell.printed}
+    stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
     published = _published_curves(grid, plotted, axis)
     with mpl.rc_context(STYLE):
         figure = blank(4.4 + (1.9 if published else 0))
@@ -160,6 +160,11 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
                 small.set_xlim(_limits(axis, panels[0], small, series))
         titles(figure, grid.question, subtitle)
     return figure
+
+
+def _stands_in(cell: Cell, path: str) -> bool:
+    """Whether a cell's value stands for another one that is published."""
+    return path in cell.printed and not same(cell.printed[path], cell.values[path])
 
 
 def _may_have(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> bool:
