@@ -217,7 +217,7 @@ def verify(results_dir: Results = None, form: As = Format.table) -> None:
     with reporting_errors():
         records = existing(results_dir)
         damages, total = records.verify(), len(records.files())
-        sound = total - sum(damage.flaw != "conflict" for damage in damages)
+        sound = total - sum(damage.flaw != "conflict" and damage.path.startswith("records") for damage in damages)
         for damage in damages if form is Format.table else ():
             typer.secho(str(damage), err=True, fg="red")
         found = {"records": total, "sound": sound, "damaged": [asdict(damage) for damage in damages]}

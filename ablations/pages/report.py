@@ -156,8 +156,9 @@ def _page(
     pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
     told = _told(plan, measured, verdicts)
-    answered = [overridden(plan), answer.lead(measured, verdicts, told), answer.holds(measured), _caveat(plan)]
-    answered.insert(4 if told else 2, equal)
+    limits = [answer.holds(measured), _caveat(plan)]  # right below an answer in words
+    answered = [overridden(plan), answer.lead(measured, verdicts, told)]
+    answered += [*limits, equal] if told else [equal, *limits]
     numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""
     lead = [
         *filter(None, [*answered, *pictures[:1], numbers]),

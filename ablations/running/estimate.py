@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 
 from ablations.core import formatting
+from ablations.core.disk import kept_weights
 from ablations.core.store import Records
 from ablations.planning import cost as costing
 from ablations.planning import search_text
@@ -76,7 +77,8 @@ def _again(planned: Plan, records: Records) -> list[str]:
     lacking: dict[str, Run] = {}
     for run in planned.pending:
         while (run := run.parent) and planned.states.get(run.id) == "done":
-            if records.weights(run.id):
+            own = records.work_folder(run.id) / kept_weights.WEIGHTS
+            if own.exists() or records.weights(run.id):  # digests of large weights take time; a run compares them
                 break
             lacking[run.id] = run
     if not lacking:

@@ -61,6 +61,7 @@ def test_altered_ones_are_named_and_the_run_is_trained_again(clone):
     answer = command("verify", records)
     assert answer.exit_code == 1
     assert f"weights/{trunk.id}/{WEIGHTS}: is missing or not as it was written" in said(answer)
+    assert "1 of 1 records are sound" in said(answer)
     assert any("trained again" in line for line in notes(plan(grid, "smoke", records=records), records))
     execute(plan(grid, "smoke", records=records), records, "inline")
     assert records.get(arm.id).metrics == measured

@@ -4,7 +4,6 @@
 the corpora cannot be trained; each file has its digest beside it, as files of the cache have.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from lightning_modules import cached
 FOLDER = "weights"
 LARGEST = 50_000_000  # bytes; every clone carries what is kept, and hosts of repositories refuse much larger files
 WEIGHTS, TOKENIZER = "weights.safetensors", "tokenizer.json"
-_ID = re.compile(r"[0-9a-f]{16}")
 _REMEDY = "restore it from a copy, or remove its folder and keep the run again (`ablations keep`)"
 
 
@@ -45,11 +43,11 @@ def damages(results: Path, is_done: Callable[[str], bool]) -> Iterator[Damage]:
 
     Args:
         results: The results folder.
-        is_done: Whether a run has a record that says it is done.
+        is_done: Whether there is a run of a name whose record says that it is done.
     """
     for folder in sorted(path for path in (results / FOLDER).glob("*") if path.is_dir()):
         place = f"{FOLDER}/{folder.name}"
-        if not (_ID.fullmatch(folder.name) and is_done(folder.name)):
+        if not is_done(folder.name):
             yield Damage(place, "misplaced", "holds weights of no finished run among the records; remove it")
             continue
         for name in (WEIGHTS, TOKENIZER):
