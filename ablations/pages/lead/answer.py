@@ -11,7 +11,7 @@ from ablations.core.formatting import cell_text, markdown_text, mean_text, path_
 from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import BIGRAM, reference, references
+from ablations.measurements.references import BEST, BIGRAM, reference, references
 from ablations.measurements.sides import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
@@ -177,7 +177,7 @@ def _to_beat(measured: Measurements, metric: Metric, cell: Cell) -> list[str]:
     if not known:
         return []
     score, method = min(known) if metric.better == "lower" else max(known)
-    named = f" ({markdown_text(method)})" * (method != "best simple method")
+    named = f" ({markdown_text(method)})" * (method != BEST)
     return [f"the best simple method has {score:.3f}{named}"]
 
 

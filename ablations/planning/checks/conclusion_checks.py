@@ -1,6 +1,7 @@
 """Checks of the sentences of a grid's answers: what they name exists."""
 
 from ablations.core.strict_yaml import Document, Path_
+from ablations.measurements.references import references
 from ablations.planning.cells import label, layout
 from ablations.schema.grid import Grid
 from ablations.schema.scale import PLACE, Conclusion, parted
@@ -12,18 +13,24 @@ def check(grid: Grid, document: Document) -> None:
     if document.problems:
         return
     claims = [claim.id for claim in grid.claims]
+    names = [metric.name for metric in grid.metrics]
+    metrics = [*names, *(simple for name in names for simple in references(name).values())]
     for scale, own in grid.scales.items():
         cells = [label(row) for row in layout(grid, scale).kept] if own.conclusion else []
         for n, one in enumerate(own.conclusion):
-            _check(one, ("scales", scale, "conclusion", n), claims, cells, document)
+            where: Path_ = ("scales", scale, "conclusion", n)
+            for name in one.given:
+                if name not in claims:
+                    document.slip((*where, "given", name), "is not a claim of this grid.", claims)
+            _check_places(one, where, metrics, cells, document)
 
 
-def _check(one: Conclusion, where: Path_, claims: list[str], cells: list[str], document: Document) -> None:
-    for name in one.given:
-        if name not in claims:
-            document.slip((*where, "given", name), "is not a claim of this grid.", claims)
+def _check_places(one: Conclusion, where: Path_, metrics: list[str], cells: list[str], document: Document) -> None:
     for place in PLACE.findall(one.say):
         metric, cell = parted(place)
+        if cell and metric not in metrics:
+            text = f"'{metric}' is neither a metric of this grid nor a simple method's.{did_you_mean(metric, metrics)}"
+            document.complain((*where, "say"), text)
         if cell and cell not in cells:
             text = f"there is no cell '{cell}' at this scale.{did_you_mean(cell, cells)}"
             document.complain((*where, "say"), text)

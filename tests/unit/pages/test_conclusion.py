@@ -7,6 +7,7 @@ import pytest
 from ablations.claims import judging
 from ablations.claims.verdict_text import effect_text
 from ablations.measurements.measurements import Measurements
+from ablations.pages import report
 from ablations.pages.lead import conclusion
 from ablations.planning import grids
 from ablations.schema.scale import Conclusion
@@ -68,12 +69,14 @@ def test_it_is_the_first_line_of_the_page_and_stands_in_the_index(tmp_path, judg
     told = {"say": f"Less is better by {{{grid.claims[0].id}}}.", "given": {grid.claims[0].id: "contradicts"}}
     scales = {"laptop": grid.scales["laptop"].model_copy(update={"conclusion": (Conclusion(**told),)})}
     plan = make_plan(grid.model_copy(update={"scales": scales}), cells)
-    publish_page(plan, records, tmp_path)
-    first, holds = (tmp_path / "README.md").read_text().split("\n\n")[1:3]
+    folder = tmp_path / "rates" / "laptop"
+    publish_page(plan, records, folder)
+    first, holds = (folder / "README.md").read_text().split("\n\n")[1:3]
     assert first.startswith("**Answer:** Less is better by ")
     assert effect_text(judged[1][0]) in first
     assert holds.startswith("**Holds for**")
-    assert '"answer": "Less is better by ' in (tmp_path / "page.json").read_text()
+    said_there = first.removeprefix("**Answer:** ").partition(" Of ")[0]
+    assert said_there in report.index(tmp_path).read_text()
 
 
 CLAIM = """claims:
@@ -87,6 +90,7 @@ CLAIM = """claims:
         ("So.", "{les: replicates}", "is not a claim of this grid. Did you mean 'less'?"),
         ("So.", "{less: replicate}", "Did you mean 'replicates'?"),
         ("{more}", "{less: replicates}", "'more' is not among the verdicts under 'given'"),
+        ("{heldout.los of rate=0.4}", "{less: replicates}", "Did you mean 'heldout.loss'?"),
         ("{heldout.loss of rate=0.41}", "{less: replicates}", "Did you mean 'rate=0.4'?"),
         ("So.", "{}", "given"),
     ],
