@@ -152,7 +152,7 @@ def test_the_command_shows_the_three_ways(encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(trained, "finished", lambda *_: SimpleNamespace(run=lambda: SimpleNamespace(system=system)))
     monkeypatch.setattr(trained, "weights", lambda *_: None)
     monkeypatch.setattr(probes, "pretrained", lambda *_: known)
-    monkeypatch.setattr("lightning_modules.data.store.tokenizer_file", lambda *_: encoder.path)
+    monkeypatch.setattr(trained, "tokenizer", lambda *_: encoder.path)
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: encoder)
     words = ["fill-mask", "abc", TEXT, "--joint", "--top", "4", "--results-dir", str(tmp_path)]
     assert Records(tmp_path).files() == []
