@@ -147,6 +147,16 @@ def path_text(path: str) -> str:
     return leaf if "_" in leaf else " ".join(words[-2:]).removeprefix("model ")
 
 
+def axis_text(path: str) -> str:
+    """The name of a knob in plain words, for the axis of a figure.
+
+    >>> axis_text("model.num_layers"), axis_text("model.embedding_size"), axis_text("objectives.mlm.masking.rate")
+    ('number of layers', 'embedding size', 'masking rate')
+    """
+    words = path_text(path).replace("_", " ")
+    return f"number of {words.removeprefix('num ')}" if words.startswith("num ") else words
+
+
 def cell_text(values: dict[str, Any]) -> str:
     """``masking rate 40 %, num_layers 4``; names of variants stand alone."""
     shown = (f"{path_text(path)} {value_text(path, v)}" if "." in path else str(v) for path, v in values.items())

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ablations.core.formatting import cell_text, path_text, quantity, value_text
+from ablations.core.formatting import axis_text, cell_text, quantity, value_text
 from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, colours, draw_level, paler, shown, spread, titles
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import heldout_metric, reference_losses
@@ -63,7 +63,7 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
             _differences(panels[1], aside, hues)
         named = (aside or dict(enumerate(means))).items()
         ends = [(float(x[-1]), float(y[-1]), hues[place], names[place]) for place, (x, y) in named]
-        name_ends(panels[-1], ends, ", ".join(map(path_text, paths)))
+        name_ends(panels[-1], ends, ", ".join(map(axis_text, paths)))
         titles(figure, measured.grid.question, subtitle)
     return figure
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from ablations.core.formatting import cell_text, is_share, path_text, value_text
+from ablations.core.formatting import axis_text, cell_text, is_share, value_text
 from ablations.core.statistics import mean_interval
 from ablations.figures import levels
 from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, is_number, shown, titles
@@ -90,7 +90,7 @@ class _KnobAxis:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
             self._name(axes, texts, (80 if is_small else 68) // panels, is_small)
         if not is_small:
-            axes.set_xlabel(shown(path_text(self.path)) + " (%)" * has_unit)
+            axes.set_xlabel(shown(axis_text(self.path)) + " (%)" * has_unit)
 
     def _apart(self, places: Sequence[float], texts: Sequence[str], panels: int) -> list[str]:
         """The labels of numbers without those that would lie over the one before."""

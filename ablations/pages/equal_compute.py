@@ -85,12 +85,14 @@ class EqualCompute:
     Attributes:
         amount: The largest that every finished run has reached; None if the cells cannot be compared.
         why: Why they cannot.
+        metric: The loss that is read.
     """
 
     unit: str
     amount: float | None
     cells: tuple[CellAtBudget, ...]
     why: str = ""
+    metric: str = METRIC
 
     @property
     def heading(self) -> str:
@@ -168,7 +170,7 @@ def compare(measured: Measurements, unit: str) -> EqualCompute:
                 difference=_difference(measured, cell, losses),
             )
         )
-    return EqualCompute(unit, amount, tuple(at_amount))
+    return EqualCompute(unit, amount, tuple(at_amount), metric=metric)
 
 
 def _metric(measured: Measurements) -> str:
@@ -353,22 +355,30 @@ def in_short(measured: Measurements) -> str:
 
 
 def _ranks_differ(by_unit: Sequence[EqualCompute]) -> str:
-    best = {
-        equal.unit: min((at for at in equal.cells if at.values), key=_mean_loss).cell.label
-        for equal in by_unit
-        if equal.amount is not None and _has_common_seeds(equal)
-    }
-    if len(set(best.values())) < 2:
+    """The best cell at each amount, and the cells that are not told from it; empty if one could be best everywhere."""
+    best = {equal.unit: _best(equal) for equal in by_unit if equal.amount is not None and _have_ranks(equal)}
+    if not best or set.intersection(*map(set, best.values())):
         return ""
-    listed = "; ".join(f"at equal {_NAMES[unit]} {name}" for unit, name in best.items())
+    listed = "; ".join(f"at equal {_NAMES[unit]} {_named(labels)}" for unit, labels in best.items())
     early = " There longer runs are read before the end of their schedule." * ("flops" in best or "seconds" in best)
     return f"The lowest mean loss depends on what is equal: {listed}.{early}"
 
 
-def _has_common_seeds(equal: EqualCompute) -> bool:
-    """Whether all cells have the same seeds, so that their means can be ranked."""
-    seeds = {frozenset(at.values) for at in equal.cells if at.values}
-    return len(seeds) == 1
+def _best(equal: EqualCompute) -> list[str]:
+    """The cell of the lowest mean loss, then those whose 95 % interval of the difference to it, by seed, has zero."""
+    first, *others = sorted((at for at in equal.cells if at.values), key=_mean_loss)
+    behind = [(at, mean_interval([loss - first.values[seed] for seed, loss in at.values.items()])) for at in others]
+    return [first.cell.label, *(at.cell.label for at, gap in behind if gap.low is None or gap.low <= 0)]
+
+
+def _named(labels: Sequence[str]) -> str:
+    return f"{labels[0]} (not told from {', '.join(labels[1:])})" if labels[1:] else labels[0]
+
+
+def _have_ranks(equal: EqualCompute) -> bool:
+    """Whether all cells have the same seeds and read one held-out text, so that their means can be ranked."""
+    measured = [at for at in equal.cells if at.values]
+    return len({frozenset(at.values) for at in measured}) == 1 and one_text([at.cell for at in measured], equal.metric)
 
 
 def _mean_loss(at: CellAtBudget) -> float:

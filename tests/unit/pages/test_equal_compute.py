@@ -160,6 +160,12 @@ def test_means_over_other_seeds_are_not_ranked():
     assert "at equal FLOPs num_layers" not in text
 
 
+def test_losses_on_other_texts_are_not_ranked():
+    longer = LARGE.model_copy(update={"system": LARGE.system.but(**{"format.sequence_length": 64})})
+    text = markdown(equal_compute.sheets(Measurements(GRID, [SMALL, longer], study()))[0])
+    assert "depends on what is equal" not in text
+
+
 def test_seconds_of_a_machine_with_other_work_are_not_compared():
     records = study()
     slow, even = LARGE.runs[0], LARGE.runs[1]
@@ -193,6 +199,18 @@ def test_the_answer_says_where_another_cell_is_best(tmp_path):
     assert "at equal time num_layers=2" in said
     publish_page(make_plan(GRID, [SMALL, LARGE]), study(large_seconds=100.0), tmp_path)
     assert "**Equal compute:**" not in (tmp_path / "README.md").read_text()
+
+
+def test_cells_that_are_not_told_from_the_best_are_named_and_no_rank_is_made_of_them(tmp_path):
+    third = make_cell({LAYERS: 6}, seeds=3)
+    near = {run.id: course(run, 5.7 + n, 0.5, 800.0) for run, n in zip(third.runs, (0.07, 0.0, 0.04), strict=True)}
+    cells, records = [SMALL, LARGE, third], study() | near
+    text = markdown(equal_compute.sheets(Measurements(GRID, cells, records))[0])
+    assert "at equal steps num_layers=12 (not told from num_layers=6)" in text
+    noisy = study() | {run.id: course(run, 5.0 + n, 0.5, 100.0) for run, n in zip(SMALL.runs, (0, 2, 1), strict=True)}
+    assert "depends on what is equal" not in markdown(
+        equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], noisy))[0]
+    )
 
 
 def test_curves_on_less_text_than_the_results_say_so():
