@@ -23,6 +23,7 @@ from ablations.schema.grid import Grid
 
 _FEW = 4  # ticks of a small panel
 _LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
+_LONG = 14  # letters of a turned name below which a small panel keeps its height
 _NARROW = 30  # letters of room below a panel, in which turned names would lie over each other
 _LEGEND = 100  # letters beside each other in a legend
 
@@ -103,7 +104,7 @@ class _KnobAxis:
         return kept
 
     def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
-        """Wraps tick labels that exceed their room in characters; else turns them, or drops them in small panels."""
+        """Wraps tick labels that exceed their room in characters, or turns them; small panels drop long ones."""
         broken = ["\n".join(text.split(" ")) for text in texts]
         widest = [max(map(len, text.split("\n"))) for text in broken]
         if max((len(line) for text in texts for line in text.split("\n")), default=0) * len(texts) <= room:
@@ -111,8 +112,10 @@ class _KnobAxis:
         if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
             axes.set_xticks(range(len(texts)), broken)
         elif is_small and room < 80:
-            axes.set_xticks(range(len(texts)), [""] * len(texts))
-            axes.set_xlabel("in the same order", fontsize=8, color=FAINT)
+            has_room = max(map(len, texts)) <= _LONG
+            turned_small = {"rotation": 35, "ha": "right", "rotation_mode": "anchor", "fontsize": 7}
+            axes.set_xticks(range(len(texts)), texts if has_room else [""] * len(texts), **turned_small)
+            axes.set_xlabel("" if has_room else "in the same order", fontsize=8, color=FAINT)
         else:
             turned = 20 if room > _NARROW else 40
             axes.set_xticks(range(len(texts)), texts, rotation=turned, ha="right", rotation_mode="anchor")
@@ -173,7 +176,7 @@ def _may_have(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> boo
 
 
 def _limits(axis: _KnobAxis, panel: Axes, small: Axes, series: "_Series") -> tuple[float, float]:
-    """Numbers to the scale of the panel above; of names, those with a published value, if there is room for names."""
+    """Numbers to the scale of the panel above; of names, those with a published value, if names are shown."""
     if axis.is_numeric:
         return panel.get_xlim()
     if not any(text.get_text() for text in small.get_xticklabels()):
@@ -223,6 +226,13 @@ def _hues(series: Sequence[tuple[dict[str, Any], list[Cell]]]) -> list[Any]:
     return colours(single if len(single) == len(series) else [cell_text(rest) for rest, _ in series])
 
 
+def _line_text(values: Mapping[str, Any], cell: Cell) -> str:
+    """What the cells of a line have in common, and for which published values it stands."""
+    texts = [(f"{axis_text(path)} {value_text(path, v)}" if "." in path else str(v)) for path, v in values.items()]
+    stands = [f" for {cell.printed[path]}" if _stands_in(cell, path) else "" for path in values]
+    return ", ".join(text + printed for text, printed in zip(texts, stands, strict=True)) or "the base"
+
+
 def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis, metric: str) -> None:
     series = _series(measured.grid, cells, axis.path)
     for i, ((rest, members), colour) in enumerate(zip(series, _hues(series), strict=True)):
@@ -230,7 +240,7 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _
         if not axis.is_numeric:  # side by side, not on top of each other
             points = [(position + 0.14 * (i - (len(series) - 1) / 2), values) for position, values in points]
         if points:
-            _line(axes, points, axis, colour=colour, label=shown(cell_text(rest)))
+            _line(axes, points, axis, colour=colour, label=shown(_line_text(rest, members[0])))
     _notes_above(axes, measured, cells, axis)
     named = {known.name: known for known in measured.grid.metrics}.get(metric)
     label = (named.label or named.name) if named else metric

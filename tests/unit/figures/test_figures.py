@@ -125,7 +125,7 @@ def test_further_axes_become_lines_with_names():
     cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4, 0.8) for n in (2, 4)]
     records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
     figure = grid_figures.knob(Measurements(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=[]), cells, records))
-    assert legend(figure) == ["num_layers 2", "num_layers 4"]
+    assert legend(figure) == ["number of layers 2", "number of layers 4"]
 
 
 @pytest.mark.slow
@@ -253,6 +253,7 @@ def test_two_metrics_are_two_panels_over_the_same_names():
     assert len(beside) >= 2
     assert min(beside) > 1, "names of simple methods stand outside the panel, over no point"
     assert [axes.get_title(loc="left") for axes in published] == ["SOP acc (%)", "MNLI-m (%)"]
+    assert all(text.get_text() for axes in published for text in axes.get_xticklabels()), "short names are shown"
     assert list(published[0].lines[0].get_xdata()) == [1, 2, 3]
     assert list(published[0].lines[0].get_ydata()) == [53.3, 52.0, 86.5]
     assert list(published[1].lines[0].get_ydata()) == [83.9, 84.4]
