@@ -3,8 +3,9 @@
 For held-out losses it is the plateau: no better than the bigram baseline. For tasks and questions about pairs it is the
 best constant answer, the majority class or the mean label: a side whose interval reaches down to it is at the floor.
 
-A positive control is a cell that must be above it: where even the model trained on a question has not learned it, a
-model at chance, or behind a simple method, says nothing of what it was trained on.
+A positive control is a cell that must be above it, or above a simple method that the claim names: where even the
+model trained on a question has not learned it, or has learned no more than the surface tells, a difference between
+models says nothing of what they were trained on.
 """
 
 from collections.abc import Sequence
@@ -59,17 +60,19 @@ def unlearned(table: Measurements, claim: Claim) -> str:
         return ""
     cells, metric = side_of(table.grid, table.cells, control.at), control.metric or claim.metric
     name = f"the positive control, {cell_text(cells[0].values if cells else control.at)},"
-    labels, constant = {metric.name: metric.label for metric in table.grid.metrics}, constant_answer(metric)
+    labels = {metric.name: metric.label for metric in table.grid.metrics}
+    constant = control.above or constant_answer(metric)
     known = [_leads(table, cell, metric, constant) for cell in cells]
     if not known or not known[0]:
         return f"{name} has no result"
     low = mean_interval(known[0]).low
-    bar = "the best constant answer" if constant else "the bigram baseline"
+    named = {name: text for text, name in references(metric).items()}
+    bar = named[control.above] if control.above else "the best constant answer" if constant else "the bigram baseline"
     return "" if low is not None and low > 0 else f"{name} is no better than {bar} in {labels.get(metric) or metric}"
 
 
 def _leads(table: Measurements, cell: Cell, metric: str, constant: str) -> list[float]:
-    """By how much each run of a cell is above the best constant answer, or below the bigram baseline's loss."""
+    """By how much each run of a cell is above a simple method's score, or below the bigram baseline's loss."""
     bars = table.of(cell, constant or references(metric).get(BIGRAM, ""))
     sign = 1.0 if constant else -1.0
     return [sign * (row.value - bars[seed].value) for seed, row in table.of(cell, metric).items() if seed in bars]

@@ -13,6 +13,7 @@ class Control(Settings):
 
     at: dict[str, Any] = required("Axis -> value of the cell.")
     metric: str = knob("", "The metric on which it must be above the best constant answer; by default the claim's.")
+    above: str = knob("", "A simple method of that metric that it must be above, in place of the best constant answer.")
 
 
 class Claim(Settings):

@@ -114,8 +114,12 @@ def _check_bounds(n: int, claim: Claim, document: Document) -> None:
 
 
 def _check_control(n: int, claim: Claim, document: Document) -> None:
-    """A positive control needs something to be above: a constant answer, or the bigram baseline."""
+    """A positive control needs something to be above: a simple method, a constant answer, or the bigram baseline."""
     metric = claim.positive_control and (claim.positive_control.metric or claim.metric)
+    above = claim.positive_control.above if claim.positive_control else ""
+    if metric and above and above not in references(metric).values():
+        hint = did_you_mean(above, references(metric).values())
+        document.complain(("claims", n, "positive_control", "above"), f"is not a baseline of {metric}.{hint}")
     if metric and not constant_answer(metric) and BIGRAM not in references(metric):
         known = [name for name in METRICS if constant_answer(name)]
         text = f"'{metric}' has no constant answer and no baseline to be above.{did_you_mean(metric, known)}"

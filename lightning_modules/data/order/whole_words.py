@@ -52,6 +52,7 @@ class HiddenWords:
         bytes: Their bytes, each with the space before it.
         length_nats: The charge for the numbers of their pieces.
         unknown: Number of those whose pieces have an unknown one.
+        begins: Whether a piece of the vocabulary begins a word ``[v]``.
     """
 
     examples: tuple[Example, ...]
@@ -59,6 +60,7 @@ class HiddenWords:
     bytes: int
     length_nats: float
     unknown: int
+    begins: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def hidden_words(
         bytes=sum(size + 1 for _, size in hidden),
         length_nats=len(hidden) * _entropy(lengths),
         unknown=sum(unknown in pieces.of(word)[: pieces.inside(word, size)] for word, size in hidden),
+        begins=encoder.vocabulary.begins_word,
     )
 
 

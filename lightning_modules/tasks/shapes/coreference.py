@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.baselines.surface import by_surface
 from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
@@ -239,7 +240,11 @@ class Coreference(Shape):
         "feminine_f1": "the same F1, feminine pronouns",
         "accuracy": "share of pronouns resolved correctly, neither included, 0 to 1",
     }
-    methods = {"majority": "majority class", "nearest": "nearest name before the pronoun"}
+    methods = {
+        "majority": "majority class",
+        "nearest": "nearest name before the pronoun",
+        "surface": "logistic regression on positions, lengths and neighbours",
+    }
 
     def read(self, rows: Iterable[Mentioned], task: str) -> MentionExamples:
         """Checks that mentions are not empty and that pronouns are known to the official scorer."""
@@ -313,8 +318,11 @@ class Coreference(Shape):
         )
 
     def baselines(self, train: MentionExamples, dev: MentionExamples) -> dict[str, np.ndarray]:
-        """``majority``: the majority class; ``nearest``: the last name before the pronoun, else the first after it."""
+        """``majority``: the majority class; ``nearest``: the last name before the pronoun, else the first after it;
+        ``surface``: `by_surface`.
+        """
         start, end = dev.spans[..., 0], dev.spans[..., 1]
         distance = np.where(end[:, 1:] <= start[:, :1], start[:, :1] - end[:, 1:], 1_000_000 + start[:, 1:])
         constant = np.bincount(train.labels, minlength=len(CLASSES)).argmax()
-        return {"majority": np.full(len(dev), constant), "nearest": distance.argmin(1)}
+        surface = by_surface(train, dev)
+        return {"majority": np.full(len(dev), constant), "nearest": distance.argmin(1), "surface": surface}

@@ -93,6 +93,17 @@ def test_a_control_may_be_asked_on_another_metric_and_may_lack_runs():
     assert "has no result" in above_majority(0.527, 0.627, **elsewhere)[0].remarks
 
 
+def test_a_control_that_has_learned_no_more_than_a_simple_method_leaves_a_claim_open():
+    cells, records = tuned(0.66, 0.63, **{"rte.accuracy.tfidf": 0.62})
+    above = {"positive_control": {"at": {RATE: 0.15}, "above": "rte.accuracy.tfidf"}}
+    assert judged(cells, records, **above).outcome == REPLICATES
+    cells, records = tuned(0.66, 0.63, **{"rte.accuracy.tfidf": 0.64})
+    assert judged(cells, records, **CONTROL).outcome == REPLICATES
+    found = judged(cells, records, **above)
+    assert (found.outcome, found.reason) == (NOT_RESOLVED, Reason.FLOOR)
+    assert "is no better than TF-IDF" in found.remarks
+
+
 # --- fine-tunings that answer every example alike
 
 

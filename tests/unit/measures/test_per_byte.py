@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from ablations.core.metrics import METRICS
 from ablations.measurements.references import references
@@ -30,7 +31,7 @@ def test_they_are_extra(system, tmp_path):
     assert more.keys() == {
         "heldout.nats_per_byte", "heldout.bigram_nats_per_byte", "heldout.word_nats_per_byte",
         "heldout.word_bigram_nats_per_byte", "heldout.word_length_nats_per_byte", "heldout.word_unknown",
-        "heldout.words",
+        "heldout.word_given_starts_nats_per_byte", "heldout.words",
     }  # fmt: skip
     assert more.keys() <= METRICS.keys()
     ratio = found.metrics["heldout.nats_per_byte"] / found.metrics["heldout.loss"]
@@ -50,6 +51,22 @@ def test_a_model_that_knows_nothing_pays_for_each_piece(system, monkeypatch):
     assert found["word_nats_per_byte"] == pytest.approx((pieces * np.log(70) + hidden.length_nats) / hidden.bytes)
     assert found["word_length_nats_per_byte"] == pytest.approx(hidden.length_nats / hidden.bytes)
     assert found["word_bigram_nats_per_byte"] < found["word_nats_per_byte"]
+
+
+def test_a_reader_who_is_told_where_words_begin_pays_for_the_pieces_of_a_kind_alone(system):
+    data, module = system.data_module(0), system.build(0)
+    hidden, vocabulary = data.whole_words(10), 70
+    kinds = np.array([hidden.begins.sum(), vocabulary - hidden.begins.sum()])
+    targets = np.concatenate([example.targets["mlm"].ids.numpy() for example in hidden.examples])
+    assert kinds[1] > 0, "the tokenizer cuts words"
+    for parameter in module.heads.parameters():
+        torch.nn.init.zeros_(parameter)
+    for parameter in module.backbone.parameters():
+        torch.nn.init.zeros_(parameter)
+    found = per_byte.of_words(module, data, 10, bf16=False)
+    nats = np.log(kinds[np.where(hidden.begins[targets], 0, 1)]).sum()
+    assert found["word_given_starts_nats_per_byte"] == pytest.approx((nats + hidden.length_nats) / hidden.bytes)
+    assert found["word_given_starts_nats_per_byte"] < found["word_nats_per_byte"]
 
 
 def test_language_models_hide_no_words(system):
@@ -75,3 +92,4 @@ def test_each_stands_beside_the_bigram_baseline():
     assert [*references("heldout.next_nats_per_byte").values()] == ["heldout.next_bigram_nats_per_byte"]
     assert not references("heldout.word_length_nats_per_byte")
     assert not references("heldout.word_bigram_nats_per_byte")
+    assert not references("heldout.word_given_starts_nats_per_byte")

@@ -132,9 +132,13 @@ def test_claims_of_the_wrong_shape_are_told_as_such(tmp_path, claims):
             "{at: {objectives.mlm.masking.rate: 0.4}, metric: heldout.sop_acuracy}",
             says("g.yaml:11: claims.0.positive_control.metric", "heldout.sop_acuracy", "'heldout.sop_accuracy'"),
         ),
+        (
+            "{at: {objectives.mlm.masking.rate: 0.4}, metric: heldout.sop_accuracy, above: heldout.sop_best_simpl}",
+            says("g.yaml:11: claims.0.positive_control.above", "'heldout.sop_best_simple'"),
+        ),
         ("{metric: heldout.loss}", says("g.yaml:11: claims.0.positive_control.at", "required")),
     ],
-    ids=["no cell", "no axis", "no metric", "nowhere"],
+    ids=["no cell", "no axis", "no metric", "no simple method", "nowhere"],
 )
 def test_a_positive_control_is_a_cell_with_something_to_be_above(tmp_path, control, message):
     with pytest.raises(ConfigError) as found:

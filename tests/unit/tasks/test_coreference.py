@@ -140,9 +140,31 @@ class TestScores:
         )
         train = read(*(made("x saw y and his z", "his", "x", "y", label=label) for label in (2, 2, 0)))
         found = SHAPE.baselines(train, dev)
+        surface = found.pop("surface")
+        assert set(surface.tolist()) <= {0, 2}, "only answers that were seen"
         assert {name: answers.tolist() for name, answers in found.items()} == {
             "majority": [2, 2, 2], "nearest": [1, 1, 1],
         }  # fmt: skip
+
+    @pytest.mark.parametrize("sign", ["length", "place", "neighbour"])
+    def test_the_surface_alone_may_give_the_answer_away(self, sign):
+        """The name that is longer, comes first, or has a comma behind it."""
+        texts = {
+            "length": ("xxxx saw y and his z", "y saw xxxx and his z"),
+            "place": ("xxxx saw y and his z", "xxxx and his z saw y"),
+            "neighbour": ("xxxx , saw y and his z", "y saw xxxx , and his z"),
+        }[sign]
+        rows = [
+            made(text, "his", *names, label=names.index("xxxx"))
+            for text in texts
+            for names in (("xxxx", "y"), ("y", "xxxx"))
+        ]
+        train, dev = read(*(row for row in rows for _ in range(5))), read(*rows)
+        assert SHAPE.baselines(train, dev)["surface"].tolist() == [row.label for row in rows]
+
+    def test_of_one_answer_the_surface_learns_that_answer(self):
+        train = read(made("x saw y and his z", "his", "x", "y", label=1))
+        assert SHAPE.baselines(train, train)["surface"].tolist() == [1]
 
 
 @pytest.mark.parametrize(
