@@ -46,7 +46,7 @@ def layer_similarity(module: Pretrain, heldout: Iterable[Example], bf16: bool) -
 
 def measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
     """Exact means of the held-out measures of every objective whose target the examples carry."""
-    means = _Means(module)
+    means = Means(module)
     each(module, examples, bf16, means.add)
     return means.found()
 
@@ -63,7 +63,7 @@ def pair_measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> 
 
     That is the probability that a pair of label 1 scores higher than one of label 0.
     """
-    means, asking = _Means(module), module.objectives.sentence
+    means, asking = Means(module), module.objectives.sentence
     scores, labels = [], []
 
     def add(encoded: Encoded, example: Example) -> None:
@@ -80,7 +80,7 @@ def pair_measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> 
     return means.found() | {"sentence_auc": answers.auc}
 
 
-class _Means:
+class Means:
     """Sums and counts of the measures of a module's objectives."""
 
     def __init__(self, module: Pretrain) -> None:

@@ -12,7 +12,7 @@ from lightning_modules.data.loader import PretrainingData
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.data.order.token_bytes import predicted_bytes, token_bytes
 from lightning_modules.data.order.whole_words import HiddenWords
-from lightning_modules.measures.final_metrics import each, measures
+from lightning_modules.measures.final_metrics import Means, each
 from lightning_modules.objectives import own_heads
 from lightning_modules.training.pretrain import Pretrain
 
@@ -53,8 +53,7 @@ def of_words(module: Pretrain, data: PretrainingData, count: int, bf16: bool) ->
     """
     hidden = data.whole_words(count)
     pieces = sum(example.targets["mlm"].count() for example in hidden.examples)
-    nats = measures(module, hidden.examples, bf16)["loss"] * pieces
-    told = _given_starts(module, hidden, bf16)
+    nats, told = (mean * pieces for mean in _word_losses(module, hidden, bf16))
     bigram = data.baselines(("mlm",), hidden.examples)["bigram_loss"] * pieces
     return {
         "word_nats_per_byte": (nats + hidden.length_nats) / hidden.bytes,
@@ -66,22 +65,24 @@ def of_words(module: Pretrain, data: PretrainingData, count: int, bf16: bool) ->
     }
 
 
-def _given_starts(module: Pretrain, hidden: HiddenWords, bf16: bool) -> float:
-    """Nats of the hidden pieces to a reader who is told of each whether it begins a word.
+def _word_losses(module: Pretrain, hidden: HiddenWords, bf16: bool) -> tuple[float, float]:
+    """Mean loss of the hidden pieces in nats, and that of a reader who is told of each whether it begins a word.
 
-    A model that hides whole words learns that their first [MASK] begins a word and the others do not. This loss leaves
-    that out: the probability of a piece is among those of its kind alone.
+    A model that hides whole words learns that their first [MASK] begins a word and the others do not. The second loss
+    leaves that out: the probability of a piece is among those of its kind alone.
     """
     begins = torch.from_numpy(hidden.begins).to(module.device)
-    total = 0.0
+    means, told, count = Means(module), 0.0, 0
 
     def add(encoded: Encoded, example: Example) -> None:
-        nonlocal total
+        nonlocal told, count
+        means.add(encoded, example)
         for name, objective in module.objectives.present():
             found = objective.predicted(own_heads(module.heads, name), encoded, example)
             for logits, target in (found[loss] for loss in found.keys() & {"loss"}):
                 kept = logits.float().masked_fill(begins[target.ids][:, None] != begins, -torch.inf)
-                total += float(F.cross_entropy(kept, target.ids, reduction="sum"))
+                told += float(F.cross_entropy(kept, target.ids, reduction="sum"))
+                count += target.count()
 
     each(module, hidden.examples, bf16, add)
-    return total
+    return means.found()["loss"], told / count

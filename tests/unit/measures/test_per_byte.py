@@ -42,31 +42,22 @@ def test_they_are_extra(system, tmp_path):
     assert 0.1 < ratio < 1, "a piece has one to ten bytes"
 
 
-def test_a_model_that_knows_nothing_pays_for_each_piece(system, monkeypatch):
-    monkeypatch.setattr(per_byte, "measures", lambda *_: {"loss": np.log(70)})
-    data = system.data_module(0)
-    hidden = data.whole_words(10)
-    pieces = sum(example.targets["mlm"].count() for example in hidden.examples)
-    found = per_byte.of_words(system.build(0), data, 10, bf16=False)
-    assert found["word_nats_per_byte"] == pytest.approx((pieces * np.log(70) + hidden.length_nats) / hidden.bytes)
-    assert found["word_length_nats_per_byte"] == pytest.approx(hidden.length_nats / hidden.bytes)
-    assert found["word_bigram_nats_per_byte"] < found["word_nats_per_byte"]
-
-
-def test_a_reader_who_is_told_where_words_begin_pays_for_the_pieces_of_a_kind_alone(system):
+def test_a_model_that_knows_nothing_pays_for_each_piece_and_less_where_it_is_told_which_begin_a_word(system):
     data, module = system.data_module(0), system.build(0)
-    hidden, vocabulary = data.whole_words(10), 70
-    kinds = np.array([hidden.begins.sum(), vocabulary - hidden.begins.sum()])
-    targets = np.concatenate([example.targets["mlm"].ids.numpy() for example in hidden.examples])
-    assert kinds[1] > 0, "the tokenizer cuts words"
-    for parameter in module.heads.parameters():
+    for parameter in module.parameters():
         torch.nn.init.zeros_(parameter)
-    for parameter in module.backbone.parameters():
-        torch.nn.init.zeros_(parameter)
+    hidden = data.whole_words(10)
+    begins = hidden.begins[np.concatenate([example.targets["mlm"].ids.numpy() for example in hidden.examples])]
+    assert 0 < hidden.begins.sum() < 70, "the tokenizer cuts words"
+    told = np.log(np.where(begins, hidden.begins.sum(), 70 - hidden.begins.sum())).sum()
     found = per_byte.of_words(module, data, 10, bf16=False)
-    nats = np.log(kinds[np.where(hidden.begins[targets], 0, 1)]).sum()
-    assert found["word_given_starts_nats_per_byte"] == pytest.approx((nats + hidden.length_nats) / hidden.bytes)
-    assert found["word_given_starts_nats_per_byte"] < found["word_nats_per_byte"]
+    for name, nats in {
+        "word_nats": len(begins) * np.log(70),
+        "word_given_starts_nats": told,
+        "word_length_nats": 0,
+    }.items():
+        assert found[f"{name}_per_byte"] == pytest.approx((nats + hidden.length_nats) / hidden.bytes)
+    assert found["word_bigram_nats_per_byte"] < found["word_nats_per_byte"]
 
 
 def test_language_models_hide_no_words(system):
