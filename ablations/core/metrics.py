@@ -54,8 +54,7 @@ METRICS: dict[str, str] = {
     "heldout.previous_bigram_nats_per_byte": "the same of the bigram baseline, nats a byte",
     "heldout.word_nats_per_byte": "loss of whole hidden words over their bytes, the same words for every tokenizer: "
     "their pieces from left to right, and the number of pieces at its entropy, nats a byte",
-    "heldout.word_given_starts_nats_per_byte": "the same loss of a reader who is told which hidden pieces begin "
-    "a word, as models that hide whole words learn, nats a byte",
+    "heldout.word_first_loss": "loss of the first piece of a hidden word among the pieces that begin one, nats a word",
     "heldout.word_bigram_nats_per_byte": "the same of the bigram baseline, nats a byte",
     "heldout.word_length_nats_per_byte": "the part of both that the numbers of pieces cost, nats a byte",
     "heldout.word_unknown": "share of these words with an unknown piece, 0 to 1",

@@ -15,7 +15,7 @@ BIGRAM = "bigram baseline"
 BEST = "best simple method"
 SAME = ", same labels"  # ends the name of a method that learned from no more labels than the models
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
-_NO_BIGRAM = (f"bigram_{PER_BYTE}", f"length_{PER_BYTE}", f"given_starts_{PER_BYTE}")  # it is told nothing of starts
+_NO_MODEL = (f"bigram_{PER_BYTE}", f"length_{PER_BYTE}")
 PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
     "majority": "majority class",
     "edges": "lengths and edges",
@@ -31,7 +31,7 @@ def references(metric: str) -> dict[str, str]:
     kind, _, name = metric.partition(".")
     if metric in HELDOUT:
         return {BIGRAM: f"{metric.removesuffix('loss')}bigram_loss"}
-    if metric.endswith(PER_BYTE) and kind not in ZERO_SHOT and not name.endswith(_NO_BIGRAM):
+    if metric.endswith(PER_BYTE) and kind not in ZERO_SHOT and not name.endswith(_NO_MODEL):
         return {BIGRAM: f"{metric.removesuffix(PER_BYTE)}bigram_{PER_BYTE}"}
     if name in ("nsp_accuracy", "sop_accuracy"):
         return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}

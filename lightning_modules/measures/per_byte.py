@@ -53,11 +53,12 @@ def of_words(module: Pretrain, data: PretrainingData, count: int, bf16: bool) ->
     """
     hidden = data.whole_words(count)
     pieces = sum(example.targets["mlm"].count() for example in hidden.examples)
-    nats, told = (mean * pieces for mean in _word_losses(module, hidden, bf16))
+    nats, first = _word_losses(module, hidden, bf16)
+    nats *= pieces
     bigram = data.baselines(("mlm",), hidden.examples)["bigram_loss"] * pieces
     return {
         "word_nats_per_byte": (nats + hidden.length_nats) / hidden.bytes,
-        "word_given_starts_nats_per_byte": (told + hidden.length_nats) / hidden.bytes,
+        "word_first_loss": first,
         "word_bigram_nats_per_byte": (bigram + hidden.length_nats) / hidden.bytes,
         "word_length_nats_per_byte": hidden.length_nats / hidden.bytes,
         "word_unknown": hidden.unknown / hidden.words,
@@ -66,23 +67,22 @@ def of_words(module: Pretrain, data: PretrainingData, count: int, bf16: bool) ->
 
 
 def _word_losses(module: Pretrain, hidden: HiddenWords, bf16: bool) -> tuple[float, float]:
-    """Mean loss of the hidden pieces in nats, and that of a reader who is told of each whether it begins a word.
+    """Mean loss of the hidden pieces in nats, and that of the first pieces of words to a reader who knows they are.
 
-    A model that hides whole words learns that their first [MASK] begins a word and the others do not. The second loss
-    leaves that out: the probability of a piece is among those of its kind alone.
+    The second leaves out what comes with a scheme and not with words. A model that hides whole words learns that their
+    first [MASK] begins a word, so the probability of a first piece is here among those that begin one. It never sees
+    the beginning of a word whose end is hidden, as later pieces are asked here, so those are left out.
     """
     begins = torch.from_numpy(hidden.begins).to(module.device)
-    means, told, count = Means(module), 0.0, 0
+    means, told = Means(module), []
 
     def add(encoded: Encoded, example: Example) -> None:
-        nonlocal told, count
         means.add(encoded, example)
         for name, objective in module.objectives.present():
             found = objective.predicted(own_heads(module.heads, name), encoded, example)
             for logits, target in (found[loss] for loss in found.keys() & {"loss"}):
                 kept = logits.float().masked_fill(begins[target.ids][:, None] != begins, -torch.inf)
-                told += float(F.cross_entropy(kept, target.ids, reduction="sum"))
-                count += target.count()
+                told.append(F.cross_entropy(kept, target.ids, reduction="none").double().cpu())
 
     each(module, hidden.examples, bf16, add)
-    return means.found()["loss"], told / count
+    return means.found()["loss"], float(torch.cat(told)[: hidden.words].mean())  # first pieces are asked first

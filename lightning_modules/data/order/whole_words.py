@@ -47,7 +47,8 @@ class HiddenWords:
     """The hidden words of a text and their examples.
 
     Attributes:
-        examples: Batches whose target ``mlm`` is pieces of hidden words, each piece once.
+        examples: Batches whose target ``mlm`` is pieces of hidden words, each piece once: the first of all words, then
+            the others.
         words: Number of hidden words.
         bytes: Their bytes, each with the space before it.
         length_nats: The charge for the numbers of their pieces.

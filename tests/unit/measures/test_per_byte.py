@@ -31,7 +31,7 @@ def test_they_are_extra(system, tmp_path):
     assert more.keys() == {
         "heldout.nats_per_byte", "heldout.bigram_nats_per_byte", "heldout.word_nats_per_byte",
         "heldout.word_bigram_nats_per_byte", "heldout.word_length_nats_per_byte", "heldout.word_unknown",
-        "heldout.word_given_starts_nats_per_byte", "heldout.words",
+        "heldout.word_first_loss", "heldout.words",
     }  # fmt: skip
     assert more.keys() <= METRICS.keys()
     ratio = found.metrics["heldout.nats_per_byte"] / found.metrics["heldout.loss"]
@@ -42,22 +42,20 @@ def test_they_are_extra(system, tmp_path):
     assert 0.1 < ratio < 1, "a piece has one to ten bytes"
 
 
-def test_a_model_that_knows_nothing_pays_for_each_piece_and_less_where_it_is_told_which_begin_a_word(system):
+def test_a_model_that_knows_nothing_pays_for_each_piece_and_of_first_pieces_for_those_that_begin_a_word(system):
     data, module = system.data_module(0), system.build(0)
     for parameter in module.parameters():
         torch.nn.init.zeros_(parameter)
     hidden = data.whole_words(10)
-    begins = hidden.begins[np.concatenate([example.targets["mlm"].ids.numpy() for example in hidden.examples])]
-    assert 0 < hidden.begins.sum() < 70, "the tokenizer cuts words"
-    told = np.log(np.where(begins, hidden.begins.sum(), 70 - hidden.begins.sum())).sum()
+    pieces = np.concatenate([example.targets["mlm"].ids.numpy() for example in hidden.examples])
     found = per_byte.of_words(module, data, 10, bf16=False)
-    for name, nats in {
-        "word_nats": len(begins) * np.log(70),
-        "word_given_starts_nats": told,
-        "word_length_nats": 0,
-    }.items():
-        assert found[f"{name}_per_byte"] == pytest.approx((nats + hidden.length_nats) / hidden.bytes)
+    assert found["word_nats_per_byte"] == pytest.approx((len(pieces) * np.log(70) + hidden.length_nats) / hidden.bytes)
+    assert found["word_length_nats_per_byte"] == pytest.approx(hidden.length_nats / hidden.bytes)
     assert found["word_bigram_nats_per_byte"] < found["word_nats_per_byte"]
+    assert hidden.begins[pieces[: hidden.words]].all()
+    assert not hidden.begins[pieces[hidden.words :]].any(), "the others continue words"
+    assert 0 < hidden.begins.sum() < 70
+    assert found["word_first_loss"] == pytest.approx(np.log(hidden.begins.sum()))
 
 
 def test_language_models_hide_no_words(system):
@@ -83,4 +81,3 @@ def test_each_stands_beside_the_bigram_baseline():
     assert [*references("heldout.next_nats_per_byte").values()] == ["heldout.next_bigram_nats_per_byte"]
     assert not references("heldout.word_length_nats_per_byte")
     assert not references("heldout.word_bigram_nats_per_byte")
-    assert not references("heldout.word_given_starts_nats_per_byte")
