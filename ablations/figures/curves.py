@@ -14,7 +14,7 @@ from ablations.core.formatting import axis_text, cell_text, quantity, value_text
 from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, colours, draw_level, paler, shown, spread, titles
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import heldout_metric, reference_losses
-from ablations.measurements.sides import agrees, as_printed, baseline_of
+from ablations.measurements.sides import agrees, as_printed, baseline_of, by_pretraining, one_text
 from ablations.schema.cell import Cell
 
 _MOST_LINES = 80  # seeds of all cells; more hide the means
@@ -43,7 +43,7 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
         None if no finished run has a curve, or the grid asks for no loss on held-out text.
     """
     metric = metric or heldout_metric(measured.grid)
-    found = ((cell, _runs(cell, measured, metric)) for cell in _distinct(measured.cells))
+    found = ((cell, _runs(cell, measured, metric)) for cell in by_pretraining(measured.cells))
     drawn = [(cell, seeds) for cell, seeds in found if seeds and len(_mean_curve(seeds)[0])]
     if not drawn:
         return None
@@ -55,7 +55,7 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
     means = [_mean_curve(runs) for runs in seeds]
     with mpl.rc_context(STYLE):
         figure = blank(4.8)
-        aside = _to_baseline(cells, means, measured)
+        aside = _to_baseline(cells, means, measured, metric)
         panels = figure.subplots(1, 1 + bool(aside), squeeze=False)[0]
         _losses(panels[0], seeds, hues, reference_losses(measured, cells, metric))
         panels[0].set_ylabel(_label(metric, any(cell.system.format.kind == _PAIRS for cell in cells)))
@@ -104,8 +104,13 @@ def _dashes(hues: Sequence[Any], place: int) -> str:
     return "--" if hues[place] in hues[:place] else "-"
 
 
-def _to_baseline(cells: Sequence[Cell], means: Sequence[_Curve], measured: Measurements) -> dict[int, _Curve]:
-    """Place of a cell -> its mean curve minus that of its baseline, late in training; empty where few are compared."""
+def _to_baseline(
+    cells: Sequence[Cell], means: Sequence[_Curve], measured: Measurements, metric: str
+) -> dict[int, _Curve]:
+    """Place of a cell -> its mean curve minus that of its baseline, late in training; empty where few are compared.
+
+    Losses on other text than the baseline's have no difference.
+    """
     found: dict[int, _Curve] = {}
     pattern = measured.grid.baseline  # of a cell that stands for several, which have no baseline in common
     general = next((cell for cell in cells if pattern and agrees(as_printed(cell), pattern)), None)
@@ -113,7 +118,7 @@ def _to_baseline(cells: Sequence[Cell], means: Sequence[_Curve], measured: Measu
         baseline = baseline_of(measured.grid, cells, cell) or general
         x, y = means[cells.index(baseline)] if baseline else (tokens, losses)
         kept = (tokens >= max(x[0], x[-1] / _LATE)) & (tokens <= x[-1])
-        if baseline and kept.any():
+        if baseline and kept.any() and one_text([cell, baseline], metric):
             found[place] = tokens[kept], losses[kept] - np.interp(np.log(tokens[kept]), np.log(x), y)
     return found if len(found) >= _FEWEST_APART else {}
 
@@ -140,18 +145,6 @@ def _label(metric: str, is_of_pairs: bool) -> str:
     what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
     where = "on running text " * is_of_pairs
     return f"held-out loss {f'of {what} tokens ' if what else ''}{where}(nats)\nlower is better"
-
-
-def _distinct(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells by pretraining: cells that share theirs become one, with the values that they agree on."""
-    groups: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(tuple(run.id for run in cell.runs), []).append(cell)
-    distinct = []
-    for first, *others in groups.values():
-        agreed = {path: v for path, v in first.values.items() if all(o.values.get(path) == v for o in others)}
-        distinct.append(first.model_copy(update={"values": agreed}) if others else first)
-    return distinct
 
 
 def _runs(cell: Cell, measured: Measurements, metric: str) -> list[_Curve]:

@@ -21,6 +21,7 @@ from ablations.measurements.sides import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
+_SCALED = 3  # names that are numbers from which on they stand to scale
 _FEW = 4  # ticks of a small panel
 _LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
 _LONG = 14  # letters of a turned name below which a small panel keeps its height
@@ -29,12 +30,18 @@ _LEGEND = 100  # letters beside each other in a legend
 
 
 class _KnobAxis:
-    """The x axis of a knob: its values as numbers (linear or logarithmic), or as names, evenly spaced."""
+    """The x axis of a knob: its values as numbers (linear or logarithmic), or as names, evenly spaced.
 
-    def __init__(self, path: str, values: Sequence[Any], listed: Sequence[Any] = ()) -> None:
+    Three names or more that are all numbers are numbers.
+    """
+
+    def __init__(self, path: str, values: Sequence[Any], listed: Sequence[Any] = (), *, linear: bool = False) -> None:
         """``listed`` are the values as the grid lists them: the order of names. Names that are numbers come first."""
         self.path = path
         self.values = [value for i, value in enumerate(values) if not any(same(value, v) for v in values[:i])]
+        named = [_number(value) if isinstance(value, str) else None for value in self.values]
+        if len(named) >= _SCALED and all(number is not None for number in named):
+            self.values = named  # variants that are called by numbers, such as lengths
         self.is_numeric = len(self.values) > 1 and all(map(is_number, self.values))
         if self.is_numeric:
             self.values = sorted(self.values)
@@ -43,7 +50,7 @@ class _KnobAxis:
             numbers = {str(value): _number(str(value)) for value in self.values}
             rank = {name: math.inf if number is None else number for name, number in numbers.items()}
             self.values.sort(key=lambda value: (rank[str(value)], places.get(str(value), len(places))))
-        self.is_log = self.is_numeric and self._is_geometric()
+        self.is_log = self.is_numeric and not linear and self._is_geometric()
 
     def _is_geometric(self) -> bool:
         """Whether the steps are more even as ratios than as differences, over a factor of four or more."""
@@ -56,7 +63,7 @@ class _KnobAxis:
     def at(self, value: Any) -> float | None:
         """The position of a value; None if it is not on the axis."""
         if self.is_numeric:
-            return float(value) if is_number(value) else None
+            return float(value) if is_number(value) else _number(str(value))
         return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
 
     def format(
@@ -139,7 +146,8 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)]
     if not metrics:
         return None
-    axis = _KnobAxis(path, [cell.values[path] for cell in plotted], grid.axes.get(path, ()))
+    values = [cell.values[path] for cell in plotted]
+    axis = _KnobAxis(path, values, grid.axes.get(path, ()), linear=grid.figure.linear)
     stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
     published = _published_curves(grid, plotted, axis)
     with mpl.rc_context(STYLE):

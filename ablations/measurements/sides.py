@@ -168,3 +168,15 @@ def comparable(sides: Sequence[BySeed], within_seeds: bool = False) -> Compared:
         tuple(sorted(apart)),
         tuple(sorted(alone)),
     )
+
+
+def by_pretraining(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells that share a pretraining become one, with the values that they agree on."""
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(run.id for run in cell.runs), []).append(cell)
+    distinct = []
+    for first, *others in groups.values():
+        agreed = {path: v for path, v in first.values.items() if all(o.values.get(path) == v for o in others)}
+        distinct.append(first.model_copy(update={"values": agreed}) if others else first)
+    return distinct

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ablations.core.formatting import Entry, Sheet, fixed, path_text, value_text
+from ablations.core.formatting import Entry, Sheet, cell_text, fixed, path_text, value_text
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, PREFIX
+from ablations.measurements.sides import by_pretraining
 from ablations.schema.cell import Cell
 from lightning_modules.probing.table import PROBES
 
@@ -14,7 +15,7 @@ _ROWS = {"random": "own random weights", "words": "word counts", "majority": "ma
 
 
 def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
-    """A row per cell and a column per probe: the table to read, the table of every number, and the run ids behind them.
+    """A row per pretraining, a column per probe: the table to read, that of all numbers, the run ids behind them.
 
     Returns:
         None if no finished run has probes.
@@ -23,7 +24,7 @@ def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     probes = [name for name in PROBES if any(measured.of(cell, f"{PREFIX}{name}{GAIN}") for cell in measured.cells)]
     if not probes:
         return None
-    cells = [cell for cell in measured.cells if measured.of(cell, MEAN_GAIN)]
+    cells = by_pretraining([cell for cell in measured.cells if measured.of(cell, MEAN_GAIN)])
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     rows: list[list[Entry]] = [
         [*_knobs(cell, paths), len(measured.of(cell, MEAN_GAIN)), *(_text(measured, cell, name) for name in probes),
@@ -32,16 +33,28 @@ def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     ]  # fmt: skip
     for control, label in _ROWS.items():
         scores = [_control(measured, cells, f"{PREFIX}{name}_{control}") for name in probes]
-        rows.append([label, *[""] * len(paths), *scores, ""])
+        rows.append([label, *[""] * max(1, len(paths)), *scores, ""])
     reading = Sheet(
-        [*map(path_text, paths), "runs", *map(_title, probes), "mean gain"], rows, left=len(paths), notes=_notes(probes)
+        [*(map(path_text, paths) if paths else ["pretraining"]), "runs", *map(_title, probes), "mean gain"],
+        rows,
+        left=max(1, len(paths)),
+        notes=_notes(probes),
     )
-    trace = [{"cell": cell.label, "runs": [row.run for row in measured.of(cell, MEAN_GAIN).values()]} for cell in cells]
+    trace = [
+        {"cell": _name(measured, cell), "runs": [row.run for row in measured.of(cell, MEAN_GAIN).values()]}
+        for cell in cells
+    ]
     return reading, _numbers(measured, cells, probes), {"probes": trace}
 
 
+def _name(measured: Measurements, cell: Cell) -> str:
+    """The label of a cell, or of several that share a pretraining what they agree on."""
+    is_whole = any(one.label == cell.label and one.values == cell.values for one in measured.cells)
+    return cell.label if is_whole else cell_text(cell.values) if cell.values else "all cells"
+
+
 def _knobs(cell: Cell, paths: Sequence[str]) -> list[Entry]:
-    return [value_text(path, cell.values[path]) if path in cell.values else "" for path in paths]
+    return [value_text(path, cell.values[path]) if path in cell.values else "" for path in paths] or ["all cells"]
 
 
 def _mean(measured: Measurements, cell: Cell, metric: str) -> Interval:
@@ -83,9 +96,9 @@ def _numbers(measured: Measurements, cells: Sequence[Cell], probes: Sequence[str
     for cell in cells:
         intervals = [_mean(measured, cell, metric) for metric in metrics]
         numbers = [entry for found in intervals for entry in (found.mean, found.low, found.high, found.n)]
-        rows.append([cell.label, *_knobs(cell, paths), *numbers])
+        rows.append([_name(measured, cell), *_knobs(cell, paths), *numbers])
     headings = [f"{metric} {name}" for metric in metrics for name in ("mean", "low", "high", "n")]
-    return Sheet(["cell", *paths, *headings], rows)
+    return Sheet(["cell", *(paths or ["pretraining"]), *headings], rows)
 
 
 def _notes(probes: Sequence[str]) -> list[str]:

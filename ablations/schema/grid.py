@@ -101,6 +101,7 @@ class FigureAxes(Settings):
 
     x: str = required("An axis.")
     y: str | tuple[str, ...] = required("A metric, or several with one panel each.")
+    linear: bool = knob(False, "Numbers on x stand to scale, also where each is a multiple of the one before.")
 
     @property
     def metrics(self) -> tuple[str, ...]:

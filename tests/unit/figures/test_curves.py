@@ -39,6 +39,14 @@ def test_a_second_panel_has_the_differences_to_the_baseline():
     assert len(grid_figures.curves(Measurements(make_grid(baseline={}), cells, records)).axes) == 1
 
 
+def test_losses_on_another_text_than_the_baselines_have_no_difference():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4, 0.8)]
+    records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
+    assert len(grid_figures.curves(Measurements(make_grid(), cells, records)).axes) == 2
+    longer = cells[2].model_copy(update={"system": cells[2].system.but(**{"format.sequence_length": 64})})
+    assert len(grid_figures.curves(Measurements(make_grid(), [*cells[:2], longer], records)).axes) == 1
+
+
 def test_lines_of_the_grids_figure_are_the_hues_and_values_of_its_knob_their_shades():
     grid, cells, records = make_depths()
     knob = grid_figures.knob(Measurements(grid, cells, records)).axes[0]

@@ -106,6 +106,23 @@ def test_names_that_are_numbers_stand_in_their_order_and_other_names_as_the_grid
 
 
 @pytest.mark.parametrize(
+    ("values", "linear", "scale"),
+    [(["400", "100", "200"], False, "log"), (["400", "100", "200"], True, "linear"), (["100", "400"], False, None)],
+    ids=["multiples", "to scale", "two are names"],
+)
+def test_names_that_are_numbers_stand_to_scale(values, linear, scale):
+    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in values]
+    records = {k: v for cell in cells for k, v in losses(cell, [float(cell.label), float(cell.label)]).items()}
+    figure = {"x": POSITIONS, "y": "heldout.loss", "linear": linear}
+    grid = make_grid(axes={POSITIONS: values}, baseline={}, published=[], figure=figure)
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    mean = next((line for line in axes.lines if line.get_linewidth() == 2.4), None)
+    assert (axes.get_xscale() if mean else None) == scale
+    if mean:
+        assert list(mean.get_xdata()) == list(mean.get_ydata()) == [100, 200, 400]
+
+
+@pytest.mark.parametrize(
     ("path", "values", "scale"),
     [
         (LAYERS, [2, 4, 8, 16, 32], "log"),
