@@ -38,9 +38,9 @@ class _KnobAxis:
     def __init__(self, path: str, values: Sequence[Any], listed: Sequence[Any] = (), *, linear: bool = False) -> None:
         """``listed`` are the values as the grid lists them: the order of names. Names that are numbers come first."""
         self.path = path
-        self.values = [value for i, value in enumerate(values) if not any(same(value, v) for v in values[:i])]
-        named = [_number(value) if isinstance(value, str) else None for value in self.values]
-        if len(named) >= _SCALED and all(number is not None for number in named):
+        self.values: list[Any] = [value for i, value in enumerate(values) if not any(same(value, v) for v in values[:i])]
+        named = [n for value in self.values if isinstance(value, str) and (n := _number(value)) is not None]
+        if len(named) == len(self.values) >= _SCALED:
             self.values = named  # variants that are called by numbers, such as lengths
         self.is_numeric = len(self.values) > 1 and all(map(is_number, self.values))
         if self.is_numeric:

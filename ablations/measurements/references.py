@@ -42,6 +42,8 @@ def references(metric: str) -> dict[str, str]:
         return {} if metric.endswith(GAIN) else {text: f"probes.{probe}_{name}" for text, name in controls.items()}
     if kind in ZERO_SHOT and name != ZERO_SHOT[kind].main:
         return {}
+    if kind in TASKS and name != TASKS[kind].main:
+        return {}  # records keep the scores of simple methods on the main metric alone
     methods = ZERO_SHOT[kind].methods if kind in ZERO_SHOT else _of_task(kind) if kind in TASKS else {}
     return {method: f"{metric}.{name}" for name, method in methods.items()}
 
