@@ -38,7 +38,7 @@ class _KnobAxis:
     def __init__(self, path: str, values: Sequence[Any], listed: Sequence[Any] = (), *, linear: bool = False) -> None:
         """``listed`` are the values as the grid lists them: the order of names. Names that are numbers come first."""
         self.path = path
-        self.values: list[Any] = [value for i, value in enumerate(values) if not any(same(value, v) for v in values[:i])]
+        self.values: list[Any] = [v for i, v in enumerate(values) if not any(same(v, before) for before in values[:i])]
         named = [n for value in self.values if isinstance(value, str) and (n := _number(value)) is not None]
         if len(named) == len(self.values) >= _SCALED:
             self.values = named  # variants that are called by numbers, such as lengths
