@@ -88,7 +88,7 @@ class _KnobAxis:
         kept = places[:: max(1, -(-len(places) // most))] if self.is_numeric else places
         named = {} if self.is_numeric else dict(printed or {})
         values = [named.get(place, self.values[places.index(place)]) for place in kept]
-        texts = [shown(value_text(self.path, value), 22) for value in values]
+        texts = [shown(value_text(self.path, value), 24) for value in values]
         has_unit = self.is_numeric and is_share(self.path) and not is_small  # once below the axis, not at every tick
         texts = [text.removesuffix(" %") for text in texts] if has_unit else texts
         known = {place: shown(value_text(self.path, value), 18) for place, value in stands_for.items()}
