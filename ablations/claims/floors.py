@@ -72,9 +72,9 @@ def unlearned(table: Measurements, claim: Claim) -> str:
 
 
 def _leads(table: Measurements, cell: Cell, metric: str, constant: str) -> list[float]:
-    """By how much each run of a cell is above a simple method's score, or below the bigram baseline's loss."""
-    bars = table.of(cell, constant or references(metric).get(BIGRAM, ""))
-    sign = 1.0 if constant else -1.0
+    """By how much each run of a cell is above a simple method's score, or below its loss."""
+    bigram = references(metric).get(BIGRAM, "")
+    bars, sign = table.of(cell, constant or bigram), -1.0 if bigram else 1.0
     return [sign * (row.value - bars[seed].value) for seed, row in table.of(cell, metric).items() if seed in bars]
 
 

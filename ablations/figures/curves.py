@@ -109,8 +109,10 @@ def _to_baseline(
 ) -> dict[int, _Curve]:
     """Place of a cell -> its mean curve minus that of its baseline, late in training; empty where few are compared.
 
-    Losses on other text than the baseline's have no difference.
+    Losses on different texts have no difference, and names stand beside the curves of all cells.
     """
+    if not one_text(cells, metric):
+        return {}
     found: dict[int, _Curve] = {}
     pattern = measured.grid.baseline  # of a cell that stands for several, which have no baseline in common
     general = next((cell for cell in cells if pattern and agrees(as_printed(cell), pattern)), None)
@@ -118,7 +120,7 @@ def _to_baseline(
         baseline = baseline_of(measured.grid, cells, cell) or general
         x, y = means[cells.index(baseline)] if baseline else (tokens, losses)
         kept = (tokens >= max(x[0], x[-1] / _LATE)) & (tokens <= x[-1])
-        if baseline and kept.any() and one_text([cell, baseline], metric):
+        if baseline and kept.any():
             found[place] = tokens[kept], losses[kept] - np.interp(np.log(tokens[kept]), np.log(x), y)
     return found if len(found) >= _FEWEST_APART else {}
 

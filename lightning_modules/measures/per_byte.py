@@ -79,8 +79,8 @@ def _word_losses(module: Pretrain, hidden: HiddenWords, bf16: bool) -> tuple[flo
     def add(encoded: Encoded, example: Example) -> None:
         means.add(encoded, example)
         for name, objective in module.objectives.present():
-            found = objective.predicted(own_heads(module.heads, name), encoded, example)
-            for logits, target in (found[loss] for loss in found.keys() & {"loss"}):
+            if "mlm" in objective.targets:
+                logits, target = objective.predicted(own_heads(module.heads, name), encoded, example)["loss"]
                 kept = logits.float().masked_fill(begins[target.ids][:, None] != begins, -torch.inf)
                 told.append(F.cross_entropy(kept, target.ids, reduction="none").double().cpu())
 

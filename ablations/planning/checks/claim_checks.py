@@ -120,7 +120,7 @@ def _check_control(n: int, claim: Claim, document: Document) -> None:
     if metric and above and above not in references(metric).values():
         hint = did_you_mean(above, references(metric).values())
         document.complain(("claims", n, "positive_control", "above"), f"is not a baseline of {metric}.{hint}")
-    if metric and not constant_answer(metric) and BIGRAM not in references(metric):
+    if metric and not above and not constant_answer(metric) and BIGRAM not in references(metric):
         known = [name for name in METRICS if constant_answer(name)]
         text = f"'{metric}' has no constant answer and no baseline to be above.{did_you_mean(metric, known)}"
         document.complain(("claims", n, "positive_control", "metric"), text)

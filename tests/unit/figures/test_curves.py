@@ -44,7 +44,9 @@ def test_losses_on_another_text_than_the_baselines_have_no_difference():
     records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
     assert len(grid_figures.curves(Measurements(make_grid(), cells, records)).axes) == 2
     longer = cells[2].model_copy(update={"system": cells[2].system.but(**{"format.sequence_length": 64})})
-    assert len(grid_figures.curves(Measurements(make_grid(), [*cells[:2], longer], records)).axes) == 1
+    figure = grid_figures.curves(Measurements(make_grid(), [*cells[:2], longer], records))
+    assert len(figure.axes) == 1
+    assert {"15 %", "40 %", "80 %"} <= set(texts(figure)), "every curve has its name"
 
 
 def test_lines_of_the_grids_figure_are_the_hues_and_values_of_its_knob_their_shades():

@@ -201,7 +201,7 @@ def test_the_answer_says_where_another_cell_is_best(tmp_path):
     assert "**Equal compute:**" not in (tmp_path / "README.md").read_text()
 
 
-def test_cells_that_are_not_told_from_the_best_are_named_and_no_rank_is_made_of_them(tmp_path):
+def test_cells_that_are_not_told_from_the_best_are_named_and_no_rank_is_made_of_them():
     third = make_cell({LAYERS: 6}, seeds=3)
     near = {run.id: course(run, 5.7 + n, 0.5, 800.0) for run, n in zip(third.runs, (0.07, 0.0, 0.04), strict=True)}
     cells, records = [SMALL, LARGE, third], study() | near
