@@ -100,10 +100,10 @@ def unmeasured(claim: Claim, cells: Sequence[Cell]) -> str:
 
 
 def official(claim: Claim, cells: Sequence[Cell]) -> Claim:
-    """The claim with the metric on official data if the cells are fine-tuned on it."""
+    """The claim with the metric on official data if cells are fine-tuned on it; a stand-in's control goes with it."""
     task = claim.official.partition(".")[0]
     is_official = any(task in cell.tasks for cell in cells) and bool(task)
-    return claim.model_copy(update={"metric": claim.official}) if is_official else claim
+    return claim.model_copy(update={"metric": claim.official, "positive_control": None}) if is_official else claim
 
 
 def collect(table: Measurements, claim: Claim) -> Sides:

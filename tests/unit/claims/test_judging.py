@@ -1,6 +1,7 @@
 import pytest
 
 from ablations.claims import judging
+from ablations.claims.contrasts import official
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
 from ablations.core.estimates import linear
 from ablations.core.moderation import moderated
@@ -349,6 +350,14 @@ def test_official_data_answer_a_claim_where_a_scale_has_them(task):
     assert ("; own split: official dev; the training pairs" in found.proxy) == (task == "qnli_own")
     assert (found.family, found.adjusted.level) == (2, 0.975)
     assert found.adjusted_p == pytest.approx(2 * found.p)
+
+
+def test_the_control_of_a_stand_in_is_not_asked_of_official_data():
+    control = {"at": {RATE: 0.15}, "above": "qnli_own.accuracy.words"}
+    claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", better="higher", positive_control=control)
+    own, whole = ([make_cell({RATE: 0.15}, task=task)] for task in ("qnli_own", "qnli"))
+    assert official(claim, own).positive_control == claim.positive_control
+    assert (official(claim, whole).metric, official(claim, whole).positive_control) == ("qnli.accuracy", None)
 
 
 def test_a_claim_about_a_task_compares_its_fine_tunings():
