@@ -211,7 +211,7 @@ class _Judged:
             claim=claim,
             outcome=self.outcome,
             direction=relation.direction(adjusted),
-            size=Size.ASTRIDE if is_floored else size,
+            size=Size.NONE if is_floored else size,
             reason=self.reason,
             remarks="; ".join(filter(None, (case.why, case.unlearned, *sides.notes, *self._marks()))),
             sides=sides.names,
@@ -311,6 +311,8 @@ def _case(claim: Claim, measured: Measurements) -> _Case:
         reason, why = _with_estimate(claim, sides, estimates)
     if not reason and (rate := differs_at_common(claim, sides, estimates, measured)):
         reason, why = Reason.RATE, rate
+    if not reason and claim.confound:
+        reason, why = Reason.CONFOUND, claim.confound
     return _Case(claim, sides, estimates, reason, why, floors(measured, claim, sides), unlearned(measured, claim))
 
 

@@ -19,7 +19,7 @@ class Size(StrEnum):
     INSIDE = "inside"
     BEYOND = "beyond"
     ASTRIDE = "astride"
-    NONE = ""  # without a margin, or without an interval
+    NONE = ""  # without a margin or an interval, or where floors hide it
 
 
 class Reason(StrEnum):
@@ -35,6 +35,7 @@ class Reason(StrEnum):
     ONE_SEED = "one seed"
     NO_NOISE = "no noise"
     RATE = "rate or length"
+    CONFOUND = "confounded"
     PLATEAU = "plateau"
     FLOOR = "floor"
     POWER = "power"

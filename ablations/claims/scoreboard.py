@@ -35,6 +35,7 @@ OPEN = {  # why runs leave a claim open -> how the board says it
     Reason.FLOOR: "open: floor",
     Reason.SILENT: "open: all outputs equal",
     Reason.RATE: "open: rate or length",
+    Reason.CONFOUND: "open: confounded",
 }
 OTHERWISE = "open: otherwise"
 STATES = (REPLICATES, CONTRADICTS, MIXED, *OPEN.values(), OTHERWISE, NOT_RUN, NO_GRID)

@@ -27,6 +27,7 @@ COLOURS = {
     OPEN[Reason.FLOOR]: "#e6bfd4",
     OPEN[Reason.SILENT]: "#f3dfea",
     OPEN[Reason.RATE]: "#b39ddb",
+    OPEN[Reason.CONFOUND]: "#d4c5f0",
     OTHERWISE: "#8d7aa8",
     NOT_RUN: "#c9c9c9",
     NO_GRID: "#efefef",
@@ -99,7 +100,7 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     """Measured differences with the intervals that decide: a panel per unit, a row per answer, in the claims' words.
 
     Positive is as claimed. A band is the margin within which a difference counts as equal, a diamond the published
-    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed) have no row:
+    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed, a confound) have no row:
     their differences say nothing.
 
     Returns:

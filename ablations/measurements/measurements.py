@@ -33,8 +33,8 @@ class Measurement(NamedTuple):
         task: The task of a fine-tuning or measurement; empty for pretrainings and averages.
         outcome: How the run ended; ``SILENT`` for one that answers every example of its task alike.
         device: Its device class.
-        plateau: Whether the cell's pretraining from this seed is on the plateau; None if it has not finished, and for
-            costs, which do not depend on it.
+        plateau: Whether the cell's pretraining from this seed is on the plateau; None if it has not finished or nobody
+            can tell (`on_plateau`), and for costs, which do not depend on it.
         metric: The name of the metric; costs begin with ``cost.``.
         value: In the metric's unit.
     """
@@ -161,10 +161,20 @@ def finished(trial: Trial, records: Lookup, task: str = "") -> dict[int, Record]
     return {seed: record for seed, record in by_seed.items() if record is not None and record.outcome == "done"}
 
 
+def on_plateau(trial: Trial, record: Record) -> bool | None:
+    """Whether a pretraining of a cell or trial is no better than the bigram baseline.
+
+    None where nobody can tell: held-out text asks for single pieces, and a model that hid words or spans was never
+    asked for a piece of a word whose other pieces it sees.
+    """
+    masked, flat = trial.system.objectives.mlm, bool(record.metrics.get(PLATEAU, False))
+    return None if flat and masked and masked.masking.units.kind != "pieces" else flat
+
+
 def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
     """Every row of one cell or trial: its pretrainings, its fine-tunings, averages over these, its measurements."""
     pretrained = finished(trial, records)
-    flags = {seed: bool(record.metrics.get(PLATEAU, False)) for seed, record in pretrained.items()}
+    flags = {seed: on_plateau(trial, record) for seed, record in pretrained.items()}
     for run in trial.work:
         record = records.get(run.id)
         if record is not None:

@@ -12,10 +12,9 @@ import pandas as pd
 
 from ablations.core.estimates import Estimate
 from ablations.core.formatting import printable
-from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.derived import DERIVED, possible
-from ablations.measurements.measurements import SILENT, Measurements, device_class, is_silent
+from ablations.measurements.measurements import SILENT, Measurements, device_class, is_silent, on_plateau
 from ablations.measurements.probe_metrics import MEAN_GAIN, PREFIX, gains, probe_of
 from ablations.measurements.sides import Compared, baseline_of, one_text
 from ablations.measurements.variances import Difference, differences
@@ -104,7 +103,7 @@ def _summarise(measured: Measurements, cell: Cell, compare: Mapping[str, Differe
         planned=len(cell.planned),
         finished=len(finished),
         unfinished=_unfinished(measured, cell),
-        plateau=sum(bool(record.metrics.get(PLATEAU)) for record in finished.values()),
+        plateau=sum(bool(on_plateau(cell, record)) for record in finished.values()),
         metrics={
             name: _measured(measured, cell, None if baseline is cell else baseline, name, difference)
             for name, difference in compare.items()

@@ -55,6 +55,9 @@ class Claim(Settings):
     alternative: str = knob(
         "", "The simplest other explanation of the result, and what speaks for or against it; shown once it is settled."
     )
+    confound: str = knob(
+        "", "What else the arms or the measure were found to change that explains the result; the claim stays open."
+    )
     post_hoc: bool = knob(False, "Whether it was stated after runs of its grid had been seen.")
 
     @property

@@ -8,9 +8,8 @@ from ablations.claims.outcomes import CONTRADICTS, REPLICATES
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import finding
 from ablations.core.formatting import cell_text, markdown_text, mean_text, path_text, quantity, value_text
-from ablations.core.metrics import PLATEAU
 from ablations.core.statistics import Interval, mean_interval
-from ablations.measurements.measurements import Measurements
+from ablations.measurements.measurements import Measurements, on_plateau
 from ablations.measurements.references import BEST, BIGRAM, reference, references
 from ablations.measurements.sides import baseline_of
 from ablations.measurements.summaries import planned_metrics
@@ -183,6 +182,6 @@ def _to_beat(measured: Measurements, metric: Metric, cell: Cell) -> list[str]:
 
 def _plateau(measured: Measurements, metric: Metric, means: Means) -> list[str]:
     """Said of a metric of held-out text alone: models of pairs need not predict running text."""
-    flags = [bool(run.metrics.get(PLATEAU)) for cell, _ in means for run in measured.finished(cell).values()]
+    flags = [on_plateau(cell, run) for cell, _ in means for run in measured.finished(cell).values()]
     is_of_text = BIGRAM in references(metric.name)
     return ["No run is better than the bigram baseline."] if is_of_text and flags and all(flags) else []

@@ -112,7 +112,7 @@ FLAT_A, FLAT_B = [value + 2 for value in SIDE_A], [value + 2 for value in SIDE_B
 
 def test_the_direction_stands_on_the_plateau_and_the_size_does_not():
     found = verdict(FLAT_A, FLAT_B)
-    assert (found.outcome, found.direction, found.size) == (REPLICATES, Direction.POSITIVE, Size.ASTRIDE)
+    assert (found.outcome, found.direction, found.size) == (REPLICATES, Direction.POSITIVE, Size.NONE)
     assert "2 of 2 sides at the floor" in found.remarks
 
 

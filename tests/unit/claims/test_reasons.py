@@ -232,6 +232,17 @@ def test_a_direction_that_trials_at_the_rate_of_all_reverse_is_open(trials, reas
     assert found.reason == reason
 
 
+def test_a_claim_whose_explanation_lies_elsewhere_is_open_and_says_by_what():
+    cells, records = [make_cell({RATE: rate}) for rate in (0.4, 0.15)], {}
+    records |= losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
+    other = make_claim(id="other", confound="held-out rows are cut in mid-sentence")
+    grid = make_grid(claims=[make_claim(), other], axes={RATE: [0.15, 0.4]})
+    stands, found = judging.verdicts(Measurements(grid, cells, records))
+    assert (stands.outcome, found.outcome, found.reason) == (REPLICATES, NOT_RESOLVED, Reason.CONFOUND)
+    assert found.effect == stands.effect
+    assert other.confound in found.sentence
+
+
 # --- examples
 
 

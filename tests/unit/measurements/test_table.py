@@ -6,11 +6,21 @@ from hypothesis import strategies as st
 
 from ablations.core.metrics import PLATEAU
 from ablations.measurements.derived import DERIVED
-from ablations.measurements.measurements import Measurements
+from ablations.measurements.measurements import Measurements, on_plateau
 from ablations.measurements.sides import comparable
 from ablations.schema.record import Record
-from tests.unit.synthetic import RATE, losses, make_cell, make_failure, make_grid, make_objectives, make_study
+from tests.unit.synthetic import (
+    RATE,
+    losses,
+    make_cell,
+    make_failure,
+    make_grid,
+    make_objectives,
+    make_record,
+    make_study,
+)
 
+UNITS = "objectives.mlm.masking.units.kind"
 SIDES = make_cell({RATE: 0.15}, 6), make_cell({RATE: 0.4}, 6)
 
 
@@ -98,3 +108,11 @@ def test_every_device_class_adds_the_same_runs_to_both_sides(records: dict[str, 
     assert compared.plateau == tuple(bool(side) and sum(side) >= len(side) / 2 for side in flags)
     no_plateau = comparable([found.of(cell, "cost.seconds") for cell in SIDES])
     assert no_plateau.plateau == (False, False)
+
+
+def test_nobody_can_tell_by_single_pieces_whether_a_model_of_words_is_on_the_plateau():
+    pieces = make_cell({RATE: 0.15})
+    words = pieces.model_copy(update={"system": pieces.system.but(**{UNITS: "whole_words"})})
+    flat, off = (make_record(pieces.runs[0], 4.0, metrics={PLATEAU: answer}) for answer in (True, False))
+    assert [on_plateau(pieces, record) for record in (flat, off)] == [True, False]
+    assert [on_plateau(words, record) for record in (flat, off)] == [None, False]
