@@ -100,8 +100,8 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     """Measured differences with the intervals that decide: a panel per unit, a row per answer, in the claims' words.
 
     Positive is as claimed. A band is the margin within which a difference counts as equal, a diamond the published
-    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed, a confound) have no row:
-    their differences say nothing.
+    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed, confound) have
+    no row: their differences say nothing.
 
     Returns:
         None if no answer has such a difference.
