@@ -216,7 +216,7 @@ def _metrics(record: Record) -> dict[str, float]:
     return numbers | {f"{COST}{name}": float(value) for name, value in record.cost.items()}
 
 
-def _averages(trial: Trial, records: Lookup, flags: Mapping[int, bool]) -> Iterator[Measurement]:
+def _averages(trial: Trial, records: Lookup, flags: Mapping[int, bool | None]) -> Iterator[Measurement]:
     """Averages over the tasks of each pretraining; they name all devices of its fine-tunings."""
     for run in trial.runs:
         children = [child for child in trial.finetunings if child.seed == run.seed]
