@@ -27,7 +27,8 @@ class Sample:
         groups: The values of every cell of the variance groups: group -> cell -> values.
         known: The variance of one run of each cell, where ``groups`` do not give it.
         scores: The scores of each side by example; empty if examples are not counted.
-        blocked: Whether the sides continue from the same trunks: their first values belong together, and so on.
+        blocked: Whether the sides continue from the same trunks or read the same models: their first values belong
+            together, and so on.
         planned: Whether the values stand for runs to come, so that only the noise of estimates means something.
         slopes: The derivative of each side's number by its mean: 1, or that of a transformation.
     """
@@ -60,7 +61,7 @@ class Sample:
 
     @property
     def within(self) -> Variance | None:
-        """Of sides that continue from the same trunks: the variance of a run within its trunk."""
+        """Of sides that continue from the same trunks or read the same models: the variance of a run within its own."""
         distinct = dict(zip(self.keys, self.values, strict=True))
         return residual(list(distinct.values())) if self.blocked else None
 

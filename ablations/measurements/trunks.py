@@ -3,6 +3,8 @@
 Arms that continue from the same trunk share what chance gave it, so the trunk is the unit of replication: comparisons
 among arms are made within each trunk. What is learnt by continuing is another question than what is learnt from random
 weights, and the two are not subtracted from each other.
+
+Readings of one model in several ways share its chance likewise: they are compared model by model.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from ablations.measurements.measurements import lineage
 from ablations.schema.cell import Cell
 from ablations.schema.run import Run
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 WORD = "continued pretraining"  # the mark of results of such runs
 FROM_SCRATCH = "from random weights"
@@ -32,12 +35,20 @@ def _origin(run: Run) -> str:
 
 
 def are_shared(sides: Sequence[Iterable[Run]]) -> bool:
-    """Whether the runs of all sides continue from the same trunks, seed by seed."""
+    """Whether the runs of all sides, seed by seed, continue from one trunk or read the same weights."""
     by_seed: dict[int, set[str]] = {}
     for side in sides:
         for run in side:
-            by_seed.setdefault(run.seed, set()).add(_origin(run))
-    return bool(by_seed) and all(len(origins) == 1 and not origins & {"", FROM_SCRATCH} for origins in by_seed.values())
+            by_seed.setdefault(run.seed, set()).add(_block(run))
+    return bool(by_seed) and all(len(blocks) == 1 and "" not in blocks for blocks in by_seed.values())
+
+
+def _block(run: Run) -> str:
+    """The id of the trunk that a run continues, or of the model that it reads; empty if it may share neither."""
+    if trunk := trunk_of(run):
+        return trunk.id
+    task = ZERO_SHOT.get(run.task or "")
+    return run.parent.id if task and task.of_weights and run.parent is not None else ""
 
 
 def ask_different_questions(sides: Sequence[Iterable[Run]]) -> bool:

@@ -1,5 +1,6 @@
 """The noise of one run in each cell: variances pooled by moderation within the groups that a grid declares."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ablations.core.estimates import Estimate, blocked, linear
@@ -84,18 +85,20 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
 
 
 def about(grid: Grid, cells: Sequence[Cell]) -> str:
-    """Within which groups variances are pooled, as a sentence."""
+    """Within which groups variances are pooled, and which cells are compared within seeds, in a sentence or two."""
     if trunks.of_cells(cells):
         return (
             "Cells that continue from common trunks are compared trunk by trunk, and the spread of these differences "
             "over trunks is their noise."
         )
+    within = any(trunks.are_shared([a.zero_shot, b.zero_shot]) for a, b in itertools.combinations(cells, 2))
+    readings = " Cells that read the same models in several ways are compared model by model." if within else ""
     if not grid.variance_groups:
         count = len({tuple(run.id for run in cell.work) or cell.label for cell in cells})
         once = "" if count == len(cells) else "; cells of the same runs count once"
-        return f"Variances of runs are pooled by moderation over all {count} cells, for each metric{once}."
+        return f"Variances of runs are pooled by moderation over all {count} cells, for each metric{once}.{readings}"
     groups = "; ".join(_text(when) for when in grid.variance_groups)
-    return f"Variances of runs are pooled by moderation within groups of cells, for each metric: {groups}."
+    return f"Variances of runs are pooled by moderation within groups of cells, for each metric: {groups}.{readings}"
 
 
 def _text(when: Mapping[str, object]) -> str:

@@ -19,6 +19,11 @@ def reset(carry: Any, rows: Bool[Tensor, " b"]) -> Any:
     return mapped(carry, emptied)
 
 
+def turned(carry: Any) -> Any:
+    """A carry in which each row holds what belongs to the next one, and the last row what belongs to the first."""
+    return mapped(carry, lambda held: held.roll(-1, dims=0))
+
+
 def tensors(carry: Any) -> list[Tensor]:
     """The tensors of a carry, in order, as checkpoints hold them."""
     found: list[Tensor] = []

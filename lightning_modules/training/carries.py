@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.backbones.backbone import BackboneModule
-from lightning_modules.backbones.carry import filled, reset, tensors
+from lightning_modules.backbones.carry import filled, reset, tensors, turned
 from lightning_modules.batch import Encoded, Example
 
 
@@ -19,10 +19,13 @@ class Carries:
 
     Args:
         memory_length: Positions that the model is to remember; by default as many as it does in training.
+        foreign: Whether each row is answered with what the model carries of the next row, as a control: it has as much
+            behind it, of another text. What is carried on is of a row's own text all the same.
     """
 
-    def __init__(self, memory_length: int | None = None) -> None:
+    def __init__(self, memory_length: int | None = None, foreign: bool = False) -> None:
         self.memory_length = memory_length
+        self.foreign = foreign
         self._held: dict[int, Any] = {}
         self._saved: dict[int, Sequence[Tensor]] = {}  # of a checkpoint, until the model has said how they belong
 
@@ -44,7 +47,7 @@ class Carries:
             carry = reset(carry, going.fresh)
         encoded = backbone(example, carry)
         self._held[going.group] = encoded.carry
-        return encoded
+        return backbone(example, turned(carry)) if self.foreign else encoded
 
     def _begun(self, backbone: BackboneModule, rows: int, device: torch.device) -> Any:
         own = backbone.memory_length

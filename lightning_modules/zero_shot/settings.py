@@ -49,6 +49,12 @@ class Measurement(Settings):
         neutral=None,
         ge=0,
     )
+    memory_from: Literal["own_row", "other_row"] = knob(
+        "own_row",
+        "Whose text is remembered before a segment of a stream: that of its own row, or of another one, which is as "
+        "long and tells nothing of the segment.",
+        neutral="own_row",
+    )
     lead: int = knob(
         0, "Positions at the beginning of each row of a stream that predict nothing.", neutral=0, ge=0, le=1 << 20
     )

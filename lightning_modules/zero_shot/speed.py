@@ -44,6 +44,7 @@ class ReadingSpeed(OfRun):
     }
     reads: ClassVar[frozenset[str]] = frozenset({"memory_length"})
     better: ClassVar[str] = "lower"
+    of_weights: ClassVar[bool] = False
     recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
     own_split: str = "the beginning of the run's own held-out stream"
 

@@ -38,7 +38,7 @@ class ReadStream(OfRun):
         "loss": "mean loss of next tokens, nats",
         "accuracy": "share of next tokens that are the most probable one",
     }
-    reads: ClassVar[frozenset[str]] = frozenset({"examples", "lead", *_OF_EVALUATION})
+    reads: ClassVar[frozenset[str]] = frozenset({"examples", "lead", "memory_from", *_OF_EVALUATION})
     better: ClassVar[str] = "lower"
     recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
     own_split: str = "rows of the run's own held-out stream"
@@ -60,6 +60,8 @@ class ReadStream(OfRun):
             named = "; ".join(problem.message for problem in error.problems)
             yield Problem("measuring", named.replace("evaluation.", "measuring."))
             return
+        if settings.memory_from == "other_row":
+            yield from _nothing_foreign(read)
         length = read.evaluation.sequence_length or read.format.sequence_length
         width = read.format.sequence_length * _sequences(system, settings) // read.evaluation.rows
         if settings.lead % length:
@@ -76,7 +78,8 @@ class ReadStream(OfRun):
         tokens = read.format.sequence_length * _sequences(system, settings)
         if read.evaluation.context:
             tokens -= settings.lead * read.evaluation.rows  # a lead that is context is not read by itself
-        return tokens * (1 + read.evaluation.context / length)
+        passes = 1 if settings.memory_from == "own_row" else 2
+        return passes * tokens * (1 + read.evaluation.context / length)
 
     def ask(self, asking: Asking) -> Found:
         system, settings = asking.system, asking.settings
@@ -90,7 +93,8 @@ class ReadStream(OfRun):
         if settings.lead >= heldout.width:
             text = f"measuring.lead {settings.lead} leaves none of the {heldout.width} positions of a row to predict"
             raise ConfigError([f"{text}: lower it, or add held-out text"])
-        nats, right = _read(asking, heldout, read.evaluation.memory_length, settings.lead)
+        carries = Carries(read.evaluation.memory_length, foreign=settings.memory_from == "other_row")
+        nats, right = _read(asking, heldout, carries, settings.lead)
         each = system.format.sequence_length if nats.size > _FEW else 1
         starts = np.arange(0, nats.shape[1], each)
         counts = np.broadcast_to(np.diff(np.append(starts, nats.shape[1])), (len(nats), len(starts)))
@@ -107,6 +111,20 @@ def _sequences(system: System, settings: Measurement) -> int:
     return settings.examples or system.evaluation.sequences_at_end
 
 
+def _nothing_foreign(read: System) -> Iterator[Problem]:
+    """Why no row can be read with what is remembered of another one."""
+    own = getattr(read.model, "memory_length", None)  # a recurrent model carries its state, which has no length
+    length = own if read.evaluation.memory_length is None else read.evaluation.memory_length
+    for is_so, named, change in (
+        (bool(read.evaluation.context), "a context that is read again", "set measuring.context to 0"),
+        (length == 0, "a memory of 0 positions", "set measuring.memory_length"),
+        (read.evaluation.rows == 1, "evaluation.rows 1", "set it to 2 or more"),
+    ):
+        if is_so:
+            text = f"measuring.memory_from other_row has no other text to remember with {named}: {change}"
+            yield Problem("measuring.memory_from", f"{text}, or memory_from to own_row")
+
+
 def _as_read(system: System, settings: Measurement) -> System:
     """The run with the settings of a measurement in the place of those of its evaluation."""
     given = {name: getattr(settings, name) for name in _OF_EVALUATION}
@@ -114,11 +132,9 @@ def _as_read(system: System, settings: Measurement) -> System:
 
 
 @torch.no_grad()
-def _read(
-    asking: Asking, heldout: HeldOutStream, memory_length: int | None, lead: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _read(asking: Asking, heldout: HeldOutStream, carries: Carries, lead: int) -> tuple[np.ndarray, np.ndarray]:
     """Nats of each token, and whether it is the most probable one ``[rows, width]``."""
-    model, carries, nats, right = asking.model, Carries(memory_length), [], []
+    model, nats, right = asking.model, [], []
     for segment in range(heldout.segments):
         is_lead = segment * heldout.reading.length < lead
         if is_lead and heldout.reading.context:

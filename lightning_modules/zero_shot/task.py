@@ -109,6 +109,7 @@ class ZeroShot(ABC):
         reads: The settings of a measurement that act on it.
         better: The better direction of the main metric.
         of_run: Whether its examples are made from the text of a run's corpora.
+        of_weights: Whether its scores follow from the weights and the text alone, as those of time do not.
         own_split: How its examples differ from the official ones; empty where they do not.
         licence: Terms of use of its data, in a few words.
     """
@@ -121,6 +122,7 @@ class ZeroShot(ABC):
     reads: ClassVar[frozenset[str]] = frozenset({"examples"})
     better: ClassVar[str] = "higher"
     of_run: ClassVar[bool] = False
+    of_weights: ClassVar[bool] = True
     own_split: str = ""
     licence: str = ""
 

@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 
+from lightning_modules.batch import mapped
 from lightning_modules.config import ConfigError
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.generation.language_model import of_training
 from lightning_modules.measures.effective_context import losses_by_token
 from lightning_modules.measures.final_metrics import measures
+from lightning_modules.objectives.language_model import NEXT
 from lightning_modules.zero_shot import stream
 from lightning_modules.zero_shot.measure import asked, kept
 from lightning_modules.zero_shot.settings import Measurement
@@ -100,6 +104,26 @@ def test_fewer_positions_are_the_beginnings_of_the_same_rows(tiny):
     assert texts[0] == texts[1] != texts[2]
 
 
+@pytest.mark.parametrize("changes", [XL, LSTM], ids=["memory", "state"])
+def test_with_the_memory_of_another_row_only_what_is_remembered_differs(tiny, changes):
+    """First segments remember nothing. The others are read as those of the next row's text would go on."""
+    system = tiny.but(**{**changes, "evaluation.rows": 4, "evaluation.sequences": 12})
+    length = system.format.sequence_length
+    own, foreign = (read(system, memory_from=whose).scores["loss"].reshape(4, -1) for whose in ("own_row", "other_row"))
+    assert np.allclose(own[:, :length], foreign[:, :length], atol=1e-6)
+    assert (np.abs(own - foreign)[:, length:].max(axis=1) > 1e-5).all()
+    module, heldout = evaluated(system)
+    model = of_training(module, system, Encoder(tokenizer_file(system.data), system.data.tokenizer.kind))
+    first, second = heldout.segment(0), heldout.segment(1)
+    with torch.no_grad():
+        carry = module.backbone(first, module.backbone.begin(4, module.device)).carry
+        of_next = mapped(carry, lambda held: held[[1, 2, 3, 0]])
+        target = second.targets[NEXT]
+        logits = model.logits(module.backbone(second, of_next), target.where)
+    by_hand = F.cross_entropy(logits, target.ids, reduction="none").numpy().reshape(4, -1)
+    assert np.allclose(foreign[:, length : 2 * length], by_hand, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "settings", "names"),
     [
@@ -108,8 +132,15 @@ def test_fewer_positions_are_the_beginnings_of_the_same_rows(tiny):
         ({}, {"memory_length": 3, "context": 4}, ("measuring.memory_length", "measuring.context")),
         (LSTM, {"memory_length": 3}, ("measuring.memory_length", "lstm")),
         ({"model.positions": "learned", "model.memory_length": 0}, {"context": 9}, ("measuring.context 9", "16")),
+        ({}, {"memory_from": "other_row", "memory_length": 0}, ("measuring.memory_from", "memory of 0 positions")),
+        ({"evaluation.rows": 1}, {"memory_from": "other_row"}, ("measuring.memory_from", "evaluation.rows 1")),
+        (
+            {"model.memory_length": 0, "evaluation.context": 4},
+            {"memory_from": "other_row"},
+            ("measuring.memory_from", "measuring.context"),
+        ),
     ],
-    ids=["cut", "nothing left", "both", "no memory", "no positions"],
+    ids=["cut", "nothing left", "both", "no memory", "no positions", "nothing foreign", "one row", "no carry"],
 )
 def test_what_cannot_be_read_is_refused_by_name_before_a_training(tiny, changes, settings, names):
     system = tiny.but(**{**XL, **changes}) if changes is not LSTM else tiny.but(**LSTM)
@@ -122,6 +153,7 @@ def test_reading_again_costs_what_it_reads(tiny):
     system = tiny.but(**XL)
     plain, again = (TASK.positions(system, Measurement(**s)) for s in ({}, {"sequence_length": 1, "context": 7}))
     assert (plain, again) == (12 * 16, 12 * 16 * 8)
+    assert TASK.positions(system, Measurement(memory_from="other_row")) == 2 * plain
     assert TASK.positions(system, Measurement(sequence_length=1, context=7, lead=8)) == (12 * 16 - 4 * 8) * 8
 
 
