@@ -23,7 +23,8 @@ from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.task import Asking, Found, OfRun
 
 _RECIPE = 1  # raise when the same stream would be read otherwise
-_FEW = 1 << 12  # so many tokens are examples each; more are put together
+_FEW = 1 << 12  # so many tokens are examples each; of more, neighbours in a row are put together
+_TOGETHER = 32
 _OF_EVALUATION = ("sequence_length", "context", "memory_length")
 
 
@@ -46,7 +47,8 @@ class ReadStream(OfRun):
     def text(self, system: System, settings: Measurement) -> Any:
         form = system.format
         order = form.sentence_order if form.kind == "stream" else ""
-        shape = [form.sequence_length, _sequences(system, settings), system.evaluation.rows, settings.lead]
+        positions = form.sequence_length * _sequences(system, settings)  # however long the segments of the training are
+        shape = [positions, system.evaluation.rows, settings.lead]
         return [system.data.essence(), form.kind, form.frame, order, *shape]
 
     def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
@@ -95,7 +97,7 @@ class ReadStream(OfRun):
             raise ConfigError([f"{text}: lower it, or add held-out text"])
         carries = Carries(read.evaluation.memory_length, foreign=settings.memory_from == "other_row")
         nats, right = _read(asking, heldout, carries, settings.lead)
-        each = system.format.sequence_length if nats.size > _FEW else 1
+        each = _TOGETHER if nats.size > _FEW else 1
         starts = np.arange(0, nats.shape[1], each)
         counts = np.broadcast_to(np.diff(np.append(starts, nats.shape[1])), (len(nats), len(starts)))
         return Found(

@@ -87,6 +87,7 @@ def test_tokens_are_put_together_where_they_are_many_with_their_documents(tiny, 
     system = tiny.but(**XL)
     alone = read(system, lead=16)
     monkeypatch.setattr(stream, "_FEW", 10)
+    monkeypatch.setattr(stream, "_TOGETHER", 16)
     together = read(system, lead=16)
     assert len(alone.scores["loss"]) == 4 * 32
     assert together.weights.tolist() == [16.0] * 8
@@ -94,6 +95,17 @@ def test_tokens_are_put_together_where_they_are_many_with_their_documents(tiny, 
     assert (alone.documents.reshape(8, 16)[:, 0] == together.documents).all()
     assert len(set(alone.documents)) > 1
     assert kept(together, TASK.name).keys() == {"heldout_stream.loss", "weight", "document"}
+
+
+def test_trainings_of_other_segments_are_asked_the_same_tokens(tiny):
+    short = tiny.but(**XL)
+    long = short.but(**{"format.sequence_length": 32, "training.batch_size": 2, "evaluation.sequences": 6})
+    texts = [TASK.text(system, Measurement()) for system in (short, long)]
+    assert texts[0] == texts[1]
+    streams = [system.data_module(0).some_heldout(system.evaluation.sequences) for system in (short, long)]
+    rows = [torch.cat([some.segment(n).inputs.ids for n in range(some.segments)], dim=1) for some in streams]
+    assert torch.equal(*rows)
+    assert TASK.text(long, Measurement(examples=3)) != texts[0]
 
 
 def test_fewer_positions_are_the_beginnings_of_the_same_rows(tiny):
