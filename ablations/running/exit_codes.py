@@ -1,9 +1,10 @@
-"""Exit codes of the process of a run. 0 means that there is a record, whatever its outcome."""
+"""Exit codes of the process of a run. 0 means that it has made a record, whatever its outcome."""
 
 RECORDED = 0
 FAILED = 1  # no record: the process could not write one
 DISK_FULL = 74
 HELD = 75  # another process makes the same run
 LATE = 76  # another process had recorded the run meanwhile; that record stays, and this work was done twice
+FOUND = 77  # another process had recorded the run before this one began; nothing was done
 UNFIT = 78  # this node cannot make runs: it lacks the code, the cache or the results; nothing was tried
 INTERRUPTED = 143  # no record: it was told to stop, or its launcher died; the attempt does not count

@@ -27,7 +27,8 @@ from lightning_modules.training.execution import ALONE, Execution
 
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
 _MOST_PUT_BACK = 20  # times a run may be put back without that counting: one that ends its node would go on for ever
-_SETTLED = (exit_codes.RECORDED, exit_codes.LATE, exit_codes.DISK_FULL, exit_codes.HELD)  # nothing is left to record
+_DID_NOTHING = (exit_codes.HELD, exit_codes.FOUND)  # no attempt was made
+_SETTLED = (exit_codes.RECORDED, exit_codes.LATE, exit_codes.DISK_FULL, *_DID_NOTHING)  # nothing is left to record
 
 
 @dataclass(frozen=True)
@@ -344,14 +345,15 @@ class Launch:
             self.summary.problems.append(f"disk full: could not write run {run.id} to {places}; free some space")
             self.settled += 1
             return
-        if code == exit_codes.HELD:
+        if code in _DID_NOTHING:
             self.attempts[run.id] -= 1
             self.summary.executed -= 1
+        if code == exit_codes.HELD:
             self.todo.append(run)
             return
         record = self.records.get(run.id)
         if record is not None and (record.final or not self._again(run, record)):
-            self.settle(run, record, here=code != exit_codes.LATE)
+            self.settle(run, record, here=code not in (exit_codes.LATE, exit_codes.FOUND))
         else:
             self.todo.insert(0, run)
 

@@ -16,7 +16,7 @@ from filelock import Timeout
 
 from ablations.core import provenance
 from ablations.core.store import Records
-from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, LATE, RECORDED
+from ablations.running.exit_codes import DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
 from ablations.running.job import Job
 from ablations.running.outcomes import LOG, log_to, outcome_of
 from ablations.running.ranks import beside
@@ -95,7 +95,7 @@ def _attempt(run: Run, records: Records, watch: Watch) -> int:
 
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
-        return RECORDED
+        return FOUND
     attempts, folder = 1 + attempts_of(earlier), watch.folder
     folder.mkdir(parents=True, exist_ok=True)
     started = provenance.now()

@@ -131,6 +131,22 @@ def test_what_another_launcher_makes_is_waited_for(made):
     assert [ids[0] in batch for batch in engine.submitted].count(True) == 2
 
 
+def test_a_run_that_ends_elsewhere_before_its_process_looks_is_not_counted(made):
+    engine, launch, _ = made()
+    runs = {run.id: run for run in launch.todo}
+
+    def submit(configs):  # the launcher has looked, the process has not
+        for path in configs:
+            with launch.records.lock(path.parent.name):
+                worker.keep(runs[path.parent.name], launch.records, {"outcome": "done"}, "", 1)
+        return list(map(str, configs))
+
+    engine.submit, engine.ending = submit, lambda job: Ending(worker.attempt(Job.load(job), lambda: False))
+    engine.run(launch)
+    summary = launch.finish()
+    assert (summary.outcomes, summary.executed, summary.elsewhere) == ({"done": 4}, 0, 4)
+
+
 def test_a_full_disk_is_a_problem_of_the_launch(made):
     engine, launch, _ = made({3: [Ending(DISK_FULL)]})
     engine.run(launch)
