@@ -13,11 +13,12 @@ from ablations.running.engines.ray import Ray
 from ablations.running.engines.slurm import Slurm
 from ablations.running.executor import Executor
 from ablations.running.inline import Inline
-from ablations.running.launch import Event, Launch, OnEvent, Summary
+from ablations.running.launch import Event, Launch, OnEvent
 from ablations.running.launchers import registered
 from ablations.running.local import Local
 from ablations.running.ranks import devices
 from ablations.running.signals import ending
+from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
