@@ -18,7 +18,8 @@ from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.draws import of_rank
 from lightning_modules.measures import per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
-from lightning_modules.measures.final_metrics import joint_losses, layer_similarity, measures, pair_measures
+from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
+from lightning_modules.measures.joint import joint_losses
 from lightning_modules.probing.measure import probe
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
@@ -155,9 +156,11 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
         losses = {name.removeprefix("heldout."): float(value) for name, value in fitted.metrics.items()}
         fitted.metrics |= _named(per_byte.of_pieces(data, heldout, targets, losses))
         fitted.metrics |= _named(per_byte.of_words(module, data, system.evaluation.words, bf16))
-    if system.evaluation.neighbours:
-        asked = data.some_heldout(system.evaluation.neighbours, system.prepare_neighbours())
-        fitted.metrics |= _named(joint_losses(module, asked, bf16))
+    if count := system.evaluation.neighbours:
+        pairs = joint_losses(module, lambda hidden: data.some_heldout(count, system.prepare_neighbours(hidden)), bf16)
+        fitted.metrics |= _named(pairs.means())
+        if few:  # of the same sequences, or the first of them
+            fitted.sums["losses"] |= _packed(pairs)
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
 
@@ -204,10 +207,14 @@ def _sums(found: BySequence, system: System) -> dict[str, Any]:
     return {
         "text": identity(text)[:16],
         "documents": pack(found.documents),
-        "losses": {
-            name: {"nats": pack(nats.astype(np.float16)), "counts": pack(found.counts[name])}
-            for name, nats in found.nats.items()
-        },
+        "losses": _packed(found),
+    }
+
+
+def _packed(found: BySequence) -> dict[str, Any]:
+    return {
+        name: {"nats": pack(nats.astype(np.float16)), "counts": pack(found.counts[name])}
+        for name, nats in found.nats.items()
     }
 
 

@@ -258,9 +258,9 @@ class System(Settings):
         """The direction in which held-out text is visible."""
         return self.model.direction if self.evaluation.direction == "both" else self.evaluation.direction
 
-    def prepare_neighbours(self) -> "Prepare":
-        """The corruption of held-out text that hides two neighbours of each row."""
-        objective = self.objectives.corrupter.held_out(neighbours.asked())
+    def prepare_neighbours(self, hidden: neighbours.Hidden) -> "Prepare":
+        """The corruption of held-out text that hides two neighbours of each row, or one of them."""
+        objective = self.objectives.corrupter.held_out(neighbours.asked(hidden))
         assert objective is not None
         return functools.partial(_prepare, (objective,), direction=self.looks)
 

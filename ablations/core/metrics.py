@@ -43,9 +43,11 @@ METRICS: dict[str, str] = {
     "heldout.permuted_accuracy": "share of those predictions that are correct, 0 to 1",
     "heldout.permuted_unigram_loss": "the same loss of the unigram baseline: word frequencies alone, nats",
     "heldout.permuted_bigram_loss": "the same loss of the bigram baseline: counts of neighbours that are seen, nats",
-    "heldout.joint_loss": "loss of two neighbouring hidden tokens together, nats: of a masked model the sum over both, "
-    "each alone; of permuted prediction in a random order",
+    "heldout.joint_loss": "loss of two neighbouring hidden tokens of different words together, nats: of a masked model "
+    "the sum over both, each alone; of permuted prediction in a random order",
     "heldout.joint_alone_loss": "the sum of their losses, each from the context alone, nats",
+    "heldout.joint_filled_loss": "the same of one from the context alone and the other with the first filled in, mean "
+    "over both orders, nats",
     "heldout.nats_per_byte": "heldout.loss over the bytes (UTF-8) of the text behind its predictions, nats a byte",
     "heldout.bigram_nats_per_byte": "the same of the bigram baseline, nats a byte",
     "heldout.next_nats_per_byte": "heldout.next_loss over the bytes of the text behind its predictions, nats a byte",
@@ -97,6 +99,7 @@ COSTS = EXACT | {
     "says; on a CPU of processor time",
 }
 HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models
+BY_SEQUENCE = (*HELDOUT, "heldout.joint_loss", "heldout.joint_alone_loss", "heldout.joint_filled_loss")  # kept so
 PER_BYTE = "nats_per_byte"  # ending of losses per byte of the original text
 WORDS = (
     "heldout.word_",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ablations.core.examples import run_variance
-from ablations.core.metrics import HELDOUT
+from ablations.core.metrics import BY_SEQUENCE
 from ablations.measurements.measurements import Measurements
 from ablations.schema.record import Record
 from lightning_modules.config import ConfigError, canonical
@@ -86,7 +86,7 @@ def _of_run(run: str, metric: str, measured: Measurements, against: str) -> _Run
     record = measured.get(run)
     if record is None or metric not in record.metrics:
         return None
-    if metric in HELDOUT:
+    if metric in BY_SEQUENCE:
         kept = measured.sums(run)
         return _of_sequences(kept, metric, float(record.metrics[metric])) if kept and not against else None
     return _of_examples(record, metric, against)
@@ -97,7 +97,7 @@ def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | 
     try:
         part = kept["losses"][metric.partition(".")[2]]
         nats, counts = unpack(part["nats"]).astype(float), unpack(part["counts"]).astype(float)
-        documents, text = unpack(kept["documents"]), str(kept["text"])
+        documents, text = unpack(kept["documents"])[: len(nats)], str(kept["text"])  # or the first of them
     except (KeyError, TypeError, ConfigError):
         return None
     total = counts.sum()

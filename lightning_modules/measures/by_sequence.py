@@ -29,6 +29,10 @@ class BySequence:
     counts: dict[str, np.ndarray]
     documents: np.ndarray
 
+    def means(self) -> dict[str, float]:
+        """The losses in nats per prediction, over all sequences."""
+        return {name: float(nats.sum() / self.counts[name].sum()) for name, nats in self.nats.items()}
+
 
 def losses_by_sequence(module: Pretrain, heldout: HeldOut, bf16: bool) -> BySequence:
     """The held-out losses of a trained model, sequence by sequence, in the order of ``heldout``."""

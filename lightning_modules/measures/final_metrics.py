@@ -51,13 +51,6 @@ def measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[
     return means.found()
 
 
-def joint_losses(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
-    """Nats of two hidden neighbours together: as the objective factorises them, and each from the context alone."""
-    means = measures(module, examples, bf16)
-    alone = means["loss"]
-    return {"joint_loss": 2 * means.get("permuted_loss", alone), "joint_alone_loss": 2 * alone}
-
-
 def pair_measures(module: Pretrain, examples: Iterable[Example], bf16: bool) -> dict[str, float]:
     """`measures` of segment pairs and, of a model that was trained to answer, ``sentence_auc``.
 
