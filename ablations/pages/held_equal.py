@@ -109,9 +109,17 @@ def _has(system: Mapping[str, Any], path: str, value: Any) -> bool:
     return is_elsewhere or (is_part and isinstance(value, Mapping))
 
 
+_SEED_SETS = {  # by where the rows of streams start, if all cells read streams
+    "": "A seed sets initialisation, data order and corruption.",
+    "even": "A seed sets initialisation and corruption; all seeds read the same stream in the same order.",
+    "drawn": "A seed sets initialisation, corruption and where the rows of its stream begin, and so which text it reads.",
+}
+
+
 def _seeds(plan: Planned) -> str:
     """What a seed sets, and what it has to do with comparisons."""
-    sets = "* A seed sets initialisation, data order and corruption. Cells have the same seeds"
+    starts = {cell.system.format.row_starts if cell.system.format.kind == "stream" else "" for cell in plan.cells}
+    sets = f"* {_SEED_SETS.get(''.join(starts), _SEED_SETS[''])} Cells have the same seeds"
     if found := trunks.of_cells(plan.cells):
         own = f"{found[0].system.training.steps:,} steps"
         return (

@@ -107,10 +107,11 @@ class PretrainingData(pl.LightningDataModule):
     def portions(self) -> Portions:
         """The division of the training into steps and micro-batches."""
         first_steps = sum(steps for _, steps in self.format.phases(self.steps)[:-1])
-        both_ways = self.format.resolved().both_ways
+        form = self.format.resolved()
         return Portions(
-            self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps, both_ways
-        )
+            self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps,
+            both_ways=form.both_ways, drawn=form.row_starts == "drawn",
+        )  # fmt: skip
 
     @functools.cached_property
     def _phases(self) -> list[Phase]:

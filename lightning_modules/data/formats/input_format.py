@@ -26,7 +26,7 @@ LABELS = {  # by kind of format
 }
 
 # how the rows of a stream are gone through
-_AS_SHOWN: Mapping[str, Any] = {"both_ways": False, "reuse_length": None, "rest": "text"}
+_AS_SHOWN: Mapping[str, Any] = {"row_starts": "even", "both_ways": False, "reuse_length": None, "rest": "text"}
 _NO_STREAM: Mapping[str, Any] = {"sentence_order": "text", **_AS_SHOWN}
 
 Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
@@ -109,6 +109,12 @@ class InputFormat(Settings):
         "Streams: sentences stand as in the text, or in random order, each a document of its own (shuffled), so that "
         "nothing before a sentence tells of it; of held-out text as well.",
         neutral="text",
+    )
+    row_starts: Literal["even", "drawn"] = knob(
+        "even",
+        "Streams: the first row begins with the text, the same for all seeds (even), or where the seed says, "
+        "so that seeds read other text (drawn); the other rows follow at even distances. Of training text alone.",
+        neutral="even",
     )
     both_ways: bool = knob(
         False,

@@ -20,6 +20,7 @@ _ADDED = {
     "by_tokens": False,
     "first_steps": 0,
     "both_ways": False,
+    "drawn": False,
 }  # later than the first checkpoints, where they are without effect
 
 

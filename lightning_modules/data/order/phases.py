@@ -82,7 +82,7 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
                     "two"
                 ]
             )
-        return Streamed(seed, arranged.sizes, batch, before, portions.both_ways)
+        return Streamed(seed, arranged.sizes, batch, before, portions.both_ways, portions.drawn)
     if len(arranged) == 0:
         raise ConfigError(
             [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions; add text."]

@@ -19,6 +19,7 @@ class Portions:
         by_tokens: Whether a step, also one of the first, has as many tokens as so many sequences of full length.
         first_steps: The steps that show a shorter arrangement of the text, before the others.
         both_ways: Whether half of the rows of a stream go through the text from its end.
+        drawn: Whether the seed says where the rows of a stream begin.
     """
 
     seed: int
@@ -28,6 +29,7 @@ class Portions:
     by_tokens: bool = False
     first_steps: int = 0
     both_ways: bool = False
+    drawn: bool = False
 
     def micro_batches(self, world_size: int = 1) -> int:
         """Forward passes per optimiser step on one rank.

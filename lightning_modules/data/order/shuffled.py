@@ -92,15 +92,25 @@ class ByTokens(BySequences):
 class Streamed(BySequences):
     """The order of a stream: each of ``batch`` rows has as many sequences, one after the other, in every pass.
 
-    Every pass starts anew, and no seed changes the order. Sequences that are left over are not shown. With both ways
-    the second half of the rows goes through the same text from its end to its beginning, so that a pass shows each
-    sequence twice (Yang et al. 2019, section 3.1; the released code halves its batch for this too).
+    Every pass starts anew, in the same order. Sequences that are left over are not shown. With both ways the second
+    half of the rows goes through the same text from its end to its beginning, so that a pass shows each sequence twice
+    (Yang et al. 2019, section 3.1; the released code halves its batch for this too).
 
     Attributes:
         both_ways: Whether half of the rows go on to the left.
+        drawn: Whether the seed says where the first row begins. One of the rows then goes on from the end of the text
+            to its beginning.
     """
 
     both_ways: bool = False
+    drawn: bool = False
+
+    @functools.cached_property
+    def _first(self) -> int:
+        """The sequence with which the first row begins."""
+        one = np.zeros(1, dtype=np.int64)
+        place = Draws(self.seed, one, one, one).integers("row starts", 1, len(self.sizes))
+        return int(place[0, 0]) if self.drawn else 0
 
     @property
     def _forward(self) -> int:
@@ -125,7 +135,7 @@ class Streamed(BySequences):
         number, column = divmod(step, self.steps)
         rows = np.arange(self.batch, dtype=np.int64)
         shown = self.before + self.first(step) + rows
-        sample = rows % self._forward * self.steps + column
+        sample = (self._first + rows % self._forward * self.steps + column) % len(self.sizes)
         if self.backward is not None:
             sample = np.where(self.backward, len(self.sizes) - 1 - sample, sample)
         return Draws(self.seed, shown, sample, np.full_like(rows, number))

@@ -98,6 +98,24 @@ def test_half_of_the_rows_may_go_through_the_text_from_its_end(store, ranks, mic
         assert torch.cat(left).tolist() == [False] * each + [True] * each
 
 
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_a_seed_may_say_where_rows_begin(store, both_ways):
+    """The reference turns the circle of blocks; a pass still shows each of them as often as before."""
+    text, each = text_of(store, "none"), ROWS // (1 + both_ways)
+    blocks = (len(text) - 1) // LENGTH
+    steps, begun = blocks // each, set()
+    for seed in range(12):
+        portions = Portions(seed, ROWS, 2 * steps, both_ways=both_ways, drawn=True)
+        shown = [example.inputs.ids.tolist() for example in Batches(stream(store), portions, predict)]
+        first = next(n for n in range(blocks) if text[n * LENGTH : (n + 1) * LENGTH] == shown[0][0])
+        begun.add(first)
+        for step, ids in enumerate(shown):
+            at = [(first + row * steps + step % steps) % blocks for row in range(each)]
+            at += [blocks - 1 - block for block in at] * both_ways
+            assert ids == [text[block * LENGTH : (block + 1) * LENGTH] for block in at]
+    assert len(begun) > 4
+
+
 def test_a_loader_goes_on_where_it_was_and_no_seed_matters(store):
     ids = [each.inputs.ids.tolist() for each in Batches(stream(store), Portions(0, ROWS, 7, 2), predict)]
     other = Batches(stream(store), Portions(1, ROWS, 7, 2), predict)

@@ -25,8 +25,10 @@ def chosen(hidden, vocabulary):
 
 def test_one_of_two_is_one_of_the_same_two():
     both, left, right = (chosen(hidden, make_vocabulary())[0] for hidden in ("both", "left", "right"))
-    assert (both.sum(1) == 2).all() and (left.sum(1) == 1).all()
-    assert np.array_equal(left | right, both) and not (left & right).any()
+    assert (both.sum(1) == 2).all()
+    assert (left.sum(1) == 1).all()
+    assert np.array_equal(left | right, both)
+    assert not (left & right).any()
     assert np.array_equal(np.argmax(left, 1) + 1, np.argmax(right, 1))
 
 
@@ -68,5 +70,6 @@ def test_the_losses_of_pairs_are_kept_by_sequence(tiny, tmp_path):
     for name in ("joint_loss", "joint_alone_loss", "joint_filled_loss"):
         part = fitted.sums["losses"][name]
         nats, counts = unpack(part["nats"]).astype(float), unpack(part["counts"])
-        assert len(nats) == 6 and counts.tolist() == [1] * 6
+        assert len(nats) == 6
+        assert counts.tolist() == [1] * 6
         assert nats.sum() / counts.sum() == pytest.approx(fitted.metrics[f"heldout.{name}"], abs=1e-2)
