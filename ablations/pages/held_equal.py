@@ -112,7 +112,7 @@ def _has(system: Mapping[str, Any], path: str, value: Any) -> bool:
 _SEED_SETS = {  # by where the rows of streams start, if all cells read streams
     "": "A seed sets initialisation, data order and corruption.",
     "even": "A seed sets initialisation and corruption; all seeds read the same stream in the same order.",
-    "drawn": "A seed sets initialisation, corruption and where the rows of its stream begin, and so which text it reads.",
+    "drawn": "A seed sets initialisation, corruption and where the rows of its stream begin, and so what they read.",
 }
 
 
