@@ -14,9 +14,10 @@ from ablations.core.examples import run_variance
 from ablations.core.metrics import BY_SEQUENCE
 from ablations.measurements.measurements import Measurements
 from ablations.schema.record import Record
-from lightning_modules.config import ConfigError, canonical
+from lightning_modules.config import ConfigError, canonical, identity
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.scores.kept import unpack
+from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _RIGHT, _ANSWER = "right", "answer"
@@ -124,10 +125,16 @@ def _of_examples(record: Record, metric: str, against: str) -> _Run | None:
         return None
     if against:
         of = _minus_majority(record, of, task, against)
-    prints = record.config.get("fingerprints", {})
-    of_run = task not in prints or (task in ZERO_SHOT and ZERO_SHOT[task].of_run)  # made from all of the text
-    text = canonical(prints) if of_run else str(prints[task])
-    return _Run(of, documents, weights, text)
+    return _Run(of, documents, weights, _text(record, task))
+
+
+def _text(record: Record, task: str) -> str:
+    """What the examples of a task are: its own, or what a measurement or a probe makes from the text of a run."""
+    prints, asked = record.config.get("fingerprints", {}), ZERO_SHOT.get(task)
+    if asked is not None and asked.of_run:  # such as a stream in order, or with its sentences shuffled
+        run = record.run()
+        return identity([prints, asked.text(run.system, run.measuring or Measurement())])
+    return str(prints[task]) if task in prints else canonical(prints)
 
 
 def _minus_majority(record: Record, right: np.ndarray, task: str, against: str) -> np.ndarray:
