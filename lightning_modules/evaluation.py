@@ -54,8 +54,8 @@ class Evaluation(Settings):
     )
     neighbours: int = knob(
         0,
-        "Held-out sequences in each of which two neighbouring tokens are hidden, for the loss of both together; 0 "
-        "disables it.",
+        "Held-out sequences in each of which two neighbouring tokens of different words are hidden, for the loss of "
+        "both together, alone, and one after the other; 0 disables it.",
         neutral=0,
         ge=0,
     )

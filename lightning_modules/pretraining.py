@@ -159,8 +159,9 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     if count := system.evaluation.neighbours:
         pairs = joint_losses(module, lambda hidden: data.some_heldout(count, system.prepare_neighbours(hidden)), bf16)
         fitted.metrics |= _named(pairs.means())
-        if few:  # of the same sequences, or the first of them
-            fitted.sums["losses"] |= _packed(pairs)
+        if few:
+            own = {"documents": pack(pairs.documents)}  # there may be more or fewer than of the other losses
+            fitted.sums["losses"] |= {name: part | own for name, part in _packed(pairs).items()}
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
 

@@ -98,7 +98,7 @@ def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | 
     try:
         part = kept["losses"][metric.partition(".")[2]]
         nats, counts = unpack(part["nats"]).astype(float), unpack(part["counts"]).astype(float)
-        documents, text = unpack(kept["documents"])[: len(nats)], str(kept["text"])  # or the first of them
+        documents, text = unpack(part.get("documents", kept["documents"])), str(kept["text"])
     except (KeyError, TypeError, ConfigError):
         return None
     total = counts.sum()

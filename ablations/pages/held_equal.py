@@ -119,7 +119,7 @@ _SEED_SETS = {  # by where the rows of streams start, if all cells read streams
 def _seeds(plan: Planned) -> str:
     """What a seed sets, and what it has to do with comparisons."""
     starts = {cell.system.format.row_starts if cell.system.format.kind == "stream" else "" for cell in plan.cells}
-    sets = f"* {_SEED_SETS.get(''.join(starts), _SEED_SETS[''])} Cells have the same seeds"
+    sets = f"* {_SEED_SETS[starts.pop() if len(starts) == 1 else '']} Cells have the same seeds"
     if found := trunks.of_cells(plan.cells):
         own = f"{found[0].system.training.steps:,} steps"
         return (

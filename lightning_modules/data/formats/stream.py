@@ -4,7 +4,8 @@ Of B rows each is the B-th part of the text, without a gap; step s shows columns
 last of them predicts the first token of the next step (Transformer-XL: Dai et al. 2019, section 3.2, and the iterator
 of its released code, which leaves out the target at the end of a row). Less than a step is left over at the end of the
 text. How many rows there are is the order's business (`order.shuffled.Streamed`): a stream is cut into blocks of L
-positions, and row r has those from r S to (r + 1) S - 1, for S steps a pass.
+positions, and row r has those from r S to (r + 1) S - 1, for S steps a pass, or as many blocks further on in the circle
+of them as the seed says.
 
 With shuffled sentences nothing before a sentence tells of it but its own words, as in the One Billion Word benchmark
 (Dai et al. 2019, Table 7: context fragmentation). They are drawn once, the same for all seeds; each is a document of

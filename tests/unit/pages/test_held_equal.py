@@ -1,5 +1,7 @@
 """A page says what stood for a text, in words, task by task."""
 
+import pytest
+
 from ablations.pages.held_equal import lines, rule
 from ablations.schema.run import Run
 from lightning_modules.systems import SYSTEMS
@@ -54,6 +56,27 @@ def test_the_page_says_it(tmp_path):
     cells = [cell.model_copy(update={"finetunings": cell_reading(reader="max").finetunings}) for cell in cells]
     synthetic.publish_page(synthetic.make_plan(grid, cells), records, tmp_path)
     assert READERS["max"].words in (tmp_path / "README.md").read_text()
+
+
+def streaming(row_starts):
+    home = synthetic.make_cell({"model.direction": "both"}, seeds=1)
+    stream = {"format.kind": "stream", "format.frame": "none", "format.row_starts": row_starts}
+    return home.model_copy(update={"system": home.system.but(**stream)})
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([streaming("even")] * 2, "all seeds read the same stream in the same order"),
+        ([streaming("drawn")], "where the rows of its stream begin"),
+        ([streaming("even"), cell_reading()], "data order and corruption"),
+        ([streaming("even"), streaming("drawn")], "data order and corruption"),
+    ],
+    ids=["streams", "begun elsewhere", "a stream and rows of text", "both streams"],
+)
+def test_a_seed_sets_what_the_cells_say(cells, said):
+    grid, _, _ = synthetic.make_study()
+    assert said in lines(synthetic.make_plan(grid, cells))
 
 
 def common(*systems, **grid):
