@@ -1,6 +1,4 @@
-"""Two hidden neighbours: which they are, and what a model says of both, by a reference that reads row by row."""
-
-from dataclasses import replace
+"""What a model says of two hidden neighbours, by a reference that reads row by row."""
 
 import numpy as np
 import pytest
@@ -9,37 +7,13 @@ import torch.nn.functional as F
 
 from lightning_modules.batch import Example, Target, Tokens
 from lightning_modules.measures.joint import joint_losses
-from lightning_modules.objectives import neighbours
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
-from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.conftest import make_vocabulary
 
 PERMUTED = {"objectives.mlm": None, "objectives.plm.one_in": 4.0, "model.query_stream": True,
             "model.positions": "relative"}  # fmt: skip
-
-
-def chosen(hidden, vocabulary):
-    tokens = make_tokens(64, 24, padding=4)
-    return neighbours.asked(hidden).masking.choose(tokens, make_draws(64), vocabulary) >= 0, tokens
-
-
-def test_one_of_two_is_one_of_the_same_two():
-    both, left, right = (chosen(hidden, make_vocabulary())[0] for hidden in ("both", "left", "right"))
-    assert (both.sum(1) == 2).all()
-    assert (left.sum(1) == 1).all()
-    assert np.array_equal(left | right, both)
-    assert not (left & right).any()
-    assert np.array_equal(np.argmax(left, 1) + 1, np.argmax(right, 1))
-
-
-def test_two_neighbours_are_of_different_words():
-    begins = np.arange(50) % 3 == 0  # the other pieces go on
-    pieces = replace(make_vocabulary(), begins_word=begins)
-    hidden, tokens = chosen("right", pieces)
-    assert hidden.any(1).sum() > 50
-    assert begins[tokens.ids.numpy()[hidden]].all()
-    assert not begins[tokens.ids.numpy()[chosen("left", pieces)[0]]].all(), "the first may be any piece"
 
 
 @pytest.fixture
