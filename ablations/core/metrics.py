@@ -99,7 +99,7 @@ COSTS = EXACT | {
     "says; on a CPU of processor time",
 }
 HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models
-BY_SEQUENCE = (*HELDOUT, "heldout.joint_loss", "heldout.joint_alone_loss", "heldout.joint_filled_loss")  # kept so
+BY_SEQUENCE = (*HELDOUT, "heldout.joint_loss", "heldout.joint_alone_loss", "heldout.joint_filled_loss")  # kept for each
 PER_BYTE = "nats_per_byte"  # ending of losses per byte of the original text
 WORDS = (
     "heldout.word_",

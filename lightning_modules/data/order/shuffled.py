@@ -106,7 +106,7 @@ class Streamed(BySequences):
     drawn: bool = False
 
     @functools.cached_property
-    def _first(self) -> int:
+    def _start(self) -> int:
         """The sequence with which the first row begins."""
         one = np.zeros(1, dtype=np.int64)
         place = Draws(self.seed, one, one, one).integers("row starts", 1, len(self.sizes))
@@ -135,7 +135,7 @@ class Streamed(BySequences):
         number, column = divmod(step, self.steps)
         rows = np.arange(self.batch, dtype=np.int64)
         shown = self.before + self.first(step) + rows
-        sample = (self._first + rows % self._forward * self.steps + column) % len(self.sizes)
+        sample = (self._start + rows % self._forward * self.steps + column) % len(self.sizes)
         if self.backward is not None:
             sample = np.where(self.backward, len(self.sizes) - 1 - sample, sample)
         return Draws(self.seed, shown, sample, np.full_like(rows, number))
