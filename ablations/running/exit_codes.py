@@ -3,7 +3,7 @@
 RECORDED = 0
 FAILED = 1  # no record: the process could not write one
 DISK_FULL = 74
-HELD = 75  # another process makes the same run
+HELD = 75  # another process makes the same run, or the weights that it starts from
 LATE = 76  # another process had recorded the run meanwhile; that record stays, and this work was done twice
 FOUND = 77  # another process had recorded the run before this one began; nothing was done
 UNFIT = 78  # this node cannot make runs: it lacks the code, the cache or the results; nothing was tried

@@ -121,7 +121,8 @@ class Launch:
     def takeable(self) -> Iterator[Run]:
         """Takes the runs that can begin now from the work list, each when it is asked for.
 
-        It settles those that others have finished; those that others make are looked at again later.
+        It settles those that others have finished. Those that others make are looked at again later, as are those whose
+        parent is being trained again for its weights: more processes would only wait for it.
         """
         self.drop_orphans()
         for run in list(self.todo):
@@ -131,7 +132,7 @@ class Launch:
             if isinstance(record, Record) and record.final:
                 self.todo.remove(run)
                 self.settle(run, record, here=False)
-            elif self.records.is_locked(run.id):
+            elif any(self.records.is_locked(name) for name in (run.id, *run.parents)):
                 if run.id not in self._held:
                     self.emit("waiting", run)
                 self._held[run.id] = time.monotonic() + _LOOK_AGAIN

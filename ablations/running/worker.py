@@ -103,6 +103,9 @@ def _attempt(run: Run, records: Records, watch: Watch) -> int:
     result: dict[str, Any]
     try:
         _check_text(run)
+        if any(records.is_locked(parent) for parent in run.parents):
+            note(folder, f"run {run.id} put back: another process makes the weights that it starts from")
+            return HELD
         fitted = _made(run, records, watch)
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
         result |= {"layers": fitted.layers, "examples": fitted.examples}

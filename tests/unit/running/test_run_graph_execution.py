@@ -6,7 +6,7 @@ from ablations.core import machine
 from ablations.core.store import Records
 from ablations.running import estimate, worker
 from ablations.running.execute import execute
-from ablations.running.exit_codes import FAILED
+from ablations.running.exit_codes import FAILED, HELD, RECORDED
 from ablations.running.launch import Launch
 from ablations.running.ranks.meeting import Meeting, RankFailure
 from lightning_modules import cached
@@ -178,6 +178,24 @@ def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
     assert not any((records.work_folder(run.id) / CHECKPOINT).exists() for run in (first, second, tuned))
     assert {id: records.path(id).read_bytes() for id in kept} == kept  # records of finished runs stay as they are
     assert "again, because another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
+
+
+def test_no_two_processes_wait_for_the_same_weights(tmp_path, trainings):
+    """While one makes the weights of a finished run again, other runs are taken."""
+    made, _ = trainings
+    records, options = Records(tmp_path / "results"), {**TOY, "seeds": 2}
+    first, second = (run for run in planned(tmp_path, records, **options).runs if run.kind == "pretrain")
+    for seed, parent in enumerate((first, second)):
+        put(records, parent, metrics={"heldout.loss": 4.15 + seed / 10})
+    launch = Launch(planned(tmp_path, records, **options), records, 0, None, lambda event: None)
+    with records.lock(first.id):
+        (child,) = launch.takeable()
+        assert child.parents == (second.id,)
+        (other,) = launch.todo
+        assert worker.attempt(launch.job(other, None, {}), lambda: False) == HELD  # taken before the lock was
+        assert made == []
+    assert worker.attempt(launch.job(other, None, {}), lambda: False) == RECORDED
+    assert [row[0] for row in made] == ["pretrain", "finetune"]
 
 
 def test_a_run_that_is_made_again_is_named_and_counts_in_the_time_left(tmp_path, trainings, monkeypatch):
