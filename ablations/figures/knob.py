@@ -1,131 +1,28 @@
 """The metrics of a grid over its knob, with the published values of the same knob below."""
 
-import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
-from ablations.core.formatting import axis_text, cell_text, is_share, value_text
+from ablations.core.formatting import axis_text, cell_text, value_text
 from ablations.core.statistics import mean_interval
 from ablations.figures import levels
-from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, is_number, shown, titles
+from ablations.figures.knob_axis import FEW, KnobAxis, number
+from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, shown, titles
 from ablations.literature.published_values import Published, chosen, same
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.sides import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
-_SCALED = 3  # names that are numbers from which on they stand to scale
-_FEW = 4  # ticks of a small panel
-_LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
-_LONG = 14  # letters of a turned name below which a small panel keeps its height
-_NARROW = 30  # letters of room below a panel, in which turned names would lie over each other
+_ASIDE = 0.04  # of the points of single runs from their name, beside the bar of their mean
 _LEGEND = 100  # letters beside each other in a legend
-
-
-class _KnobAxis:
-    """The x axis of a knob: its values as numbers (linear or logarithmic), or as names, evenly spaced.
-
-    Three names or more that are all numbers are numbers.
-    """
-
-    def __init__(self, path: str, values: Sequence[Any], listed: Sequence[Any] = (), *, linear: bool = False) -> None:
-        """``listed`` are the values as the grid lists them: the order of names. Names that are numbers come first."""
-        self.path = path
-        self.values: list[Any] = [v for i, v in enumerate(values) if not any(same(v, before) for before in values[:i])]
-        named = [n for value in self.values if isinstance(value, str) and (n := _number(value)) is not None]
-        if len(named) == len(self.values) >= _SCALED:
-            self.values = named  # variants that are called by numbers, such as lengths
-        self.is_numeric = len(self.values) > 1 and all(map(is_number, self.values))
-        if self.is_numeric:
-            self.values = sorted(self.values)
-        else:
-            places = {str(value): place for place, value in reversed(list(enumerate(listed)))}
-            numbers = {str(value): _number(str(value)) for value in self.values}
-            rank = {name: math.inf if number is None else number for name, number in numbers.items()}
-            self.values.sort(key=lambda value: (rank[str(value)], places.get(str(value), len(places))))
-        self.is_log = self.is_numeric and not linear and self._is_geometric()
-
-    def _is_geometric(self) -> bool:
-        """Whether the steps are more even as ratios than as differences, over a factor of four or more."""
-        low, high = self.values[0], self.values[-1]
-        if is_share(self.path) or low <= 0 or high < 4 * low or len(self.values) < 3:
-            return False
-        unevenness = [np.std(gaps) / np.mean(gaps) for gaps in (np.diff(self.values), np.diff(np.log(self.values)))]
-        return bool(unevenness[1] < unevenness[0])
-
-    def at(self, value: Any) -> float | None:
-        """The position of a value; None if it is not on the axis."""
-        if self.is_numeric:
-            return float(value) if is_number(value) else _number(str(value))
-        return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
-
-    def format(
-        self,
-        axes: Axes,
-        *,
-        panels: int,
-        printed: Mapping[float, str] | None = None,
-        stands_for: Mapping[float, Any] = MappingProxyType({}),
-    ) -> None:
-        """Sets ticks at the values, as many as fit into one of so many panels, and names the knob.
-
-        A small panel has ``printed``: position -> the published value there, whose name a tick has if it has a name. In
-        the others a tick at a stand-in names the published value below its own: ``stands_for``, by position.
-        """
-        is_small = printed is not None
-        most = _FEW if is_small else 12 // panels
-        if self.is_log:
-            axes.set_xscale("log")
-            axes.xaxis.set_minor_locator(NullLocator())
-        places = self.values if self.is_numeric else list(range(len(self.values)))
-        kept = places[:: max(1, -(-len(places) // most))] if self.is_numeric else places
-        named = {} if self.is_numeric else dict(printed or {})
-        values = [named.get(place, self.values[places.index(place)]) for place in kept]
-        texts = [shown(value_text(self.path, value), 24) for value in values]
-        has_unit = self.is_numeric and is_share(self.path) and not is_small  # once below the axis, not at every tick
-        texts = [text.removesuffix(" %") for text in texts] if has_unit else texts
-        known = {place: shown(value_text(self.path, value), 18) for place, value in stands_for.items()}
-        texts = [f"{text}\nfor {known[at]}" if at in known else text for at, text in zip(kept, texts, strict=True)]
-        axes.set_xticks(kept, self._apart(kept, texts, panels) if self.is_numeric else texts)
-        if not self.is_numeric:
-            axes.set_xlim(-0.5, len(self.values) - 0.5)
-            self._name(axes, texts, (80 if is_small else 68) // panels, is_small)
-        if not is_small:
-            axes.set_xlabel(shown(axis_text(self.path)) + " (%)" * has_unit)
-
-    def _apart(self, places: Sequence[float], texts: Sequence[str], panels: int) -> list[str]:
-        """The labels of numbers without those that would lie over the one before."""
-        at = np.log(places) if self.is_log else np.asarray(places, dtype=float)
-        span, last, kept = float(at[-1] - at[0]) or 1.0, -math.inf, []
-        for place, text in zip(at, texts, strict=True):
-            has_room = (place - last) / span > _LETTER * panels * (max(map(len, text.split("\n"))) + 1)
-            last = place if has_room else last
-            kept.append(text if has_room else "")
-        return kept
-
-    def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
-        """Wraps tick labels that exceed their room in characters, or turns them; small panels drop long ones."""
-        broken = ["\n".join(text.split(" ")) for text in texts]
-        widest = [max(map(len, text.split("\n"))) for text in broken]
-        if max((len(line) for text in texts for line in text.split("\n")), default=0) * len(texts) <= room:
-            return
-        if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
-            axes.set_xticks(range(len(texts)), broken)
-        elif is_small and room < 80:
-            has_room = max(map(len, texts)) <= _LONG
-            turned_small = {"rotation": 35, "ha": "right", "rotation_mode": "anchor", "fontsize": 7}
-            axes.set_xticks(range(len(texts)), texts if has_room else [""] * len(texts), **turned_small)
-            axes.set_xlabel("" if has_room else "in the same order", fontsize=8, color=FAINT)
-        else:
-            turned = 20 if room > _NARROW else 40
-            axes.set_xticks(range(len(texts)), texts, rotation=turned, ha="right", rotation_mode="anchor")
 
 
 def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
@@ -147,7 +44,7 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     if not metrics:
         return None
     values = [cell.values[path] for cell in plotted]
-    axis = _KnobAxis(path, values, grid.axes.get(path, ()), linear=grid.figure.linear)
+    axis = KnobAxis(path, values, grid.axes.get(path, ()), linear=grid.figure.linear)
     stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
     published = _published_curves(grid, plotted, axis)
     with mpl.rc_context(STYLE):
@@ -183,7 +80,7 @@ def _may_have(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> boo
     return not measured.finished(cell) or any(measured.of(cell, metric) for metric in metrics)
 
 
-def _limits(axis: _KnobAxis, panel: Axes, small: Axes, series: "_Series") -> tuple[float, float]:
+def _limits(axis: KnobAxis, panel: Axes, small: Axes, series: "_Series") -> tuple[float, float]:
     """Numbers to the scale of the panel above; of names, those with a published value, if names are shown."""
     if axis.is_numeric:
         return panel.get_xlim()
@@ -241,12 +138,13 @@ def _line_text(values: Mapping[str, Any], cell: Cell) -> str:
     return ", ".join(text + printed for text, printed in zip(texts, stands, strict=True)) or "the base"
 
 
-def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis, metric: str) -> None:
+def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: KnobAxis, metric: str) -> None:
     series = _series(measured.grid, cells, axis.path)
-    for i, ((rest, members), colour) in enumerate(zip(series, _hues(series), strict=True)):
-        points = _points(members, metric, measured, axis)
-        if not axis.is_numeric:  # side by side, not on top of each other
-            points = [(position + 0.14 * (i - (len(series) - 1) / 2), values) for position, values in points]
+    lines = [_points(members, metric, measured, axis) for _, members in series]
+    if not axis.is_numeric:
+        lines = [_beside(points, i, len(lines)) for i, points in enumerate(lines)]
+        _pairs(axes, lines)
+    for (rest, members), colour, points in zip(series, _hues(series), lines, strict=True):
         if points:
             _line(axes, points, axis, colour=colour, label=shown(_line_text(rest, members[0])))
     _notes_above(axes, measured, cells, axis)
@@ -260,42 +158,54 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
 
 
-def _points(cells: Sequence[Cell], metric: str, measured: Measurements, axis: _KnobAxis) -> _Points:
+def _points(cells: Sequence[Cell], metric: str, measured: Measurements, axis: KnobAxis) -> _Points:
     points = [(axis.at(cell.values[axis.path]), measured.values(cell, metric)) for cell in cells]
     kept = [(position, values) for position, values in points if position is not None and values]
     return sorted(kept, key=lambda point: point[0])
 
 
-def _line(axes: Axes, points: _Points, axis: _KnobAxis, *, colour: Any, label: str) -> None:
+def _beside(points: _Points, place: int, lines: int) -> _Points:
+    """The points of one of several lines over names, which stand side by side, not on top of each other."""
+    return [(position + 0.14 * (place - (lines - 1) / 2), values) for position, values in points]
+
+
+def _pairs(axes: Axes, lines: Sequence[_Points]) -> None:
+    """Joins the runs of each seed, as verdicts compare them: across the lines at each name, or across one's names."""
+    together: dict[int, _Points] = defaultdict(list)
+    for points in lines:
+        for position, values in points:
+            together[round(position) if len(lines) > 1 else 0].append((position, values))
+    for points in together.values():
+        for at, seen in _by_seed(points):
+            axes.plot(np.subtract(at, _ASIDE), seen, "-", lw=0.8, color=FAINT, alpha=0.5, zorder=2)
+
+
+def _by_seed(points: _Points) -> Iterator[tuple[list[float], list[float]]]:
+    """The positions and values of each seed."""
+    for seed in sorted({seed for _, values in points for seed in values}):
+        have = [(position, values[seed]) for position, values in points if seed in values]
+        yield [position for position, _ in have], [value for _, value in have]
+
+
+def _line(axes: Axes, points: _Points, axis: KnobAxis, *, colour: Any, label: str) -> None:
     """Over numbers: a thin line per seed, which shows the pairs, and the mean in its band. Over names: bars."""
     intervals = [mean_interval(list(values.values())) for _, values in points]
     x, half = [p for p, _ in points], [i.half or 0.0 for i in intervals]
     means = np.array([i.mean for i in intervals], dtype=float)
-    for seed in sorted({seed for _, values in points for seed in values}):
-        line = [(position, values[seed]) for position, values in points if seed in values]
-        at, seen = [p for p, _ in line], [value for _, value in line]
+    aside = 0.0 if axis.is_numeric else _ASIDE
+    for at, seen in _by_seed(points):
         if axis.is_numeric:
             axes.plot(at, seen, "-", lw=0.8, color=colour, alpha=0.35, zorder=3)
-        axes.plot(
-            at if axis.is_numeric else np.subtract(at, 0.04), seen, "o", ms=4, color=colour, alpha=0.6, mew=0, zorder=5
-        )
+        axes.plot(np.subtract(at, aside), seen, "o", ms=4, color=colour, alpha=0.6, mew=0, zorder=5)
     if axis.is_numeric:
         axes.plot(x, means, "-", color=colour, lw=2.4, label=label, zorder=4)
         axes.fill_between(x, np.subtract(means, half), np.add(means, half), color=colour, alpha=0.13, lw=0)
     else:
-        bars: dict[str, Any] = {
-            "fmt": "D",
-            "ms": 5,
-            "capsize": 3,
-            "lw": 1.5,
-            "color": colour,
-            "label": label,
-            "zorder": 4,
-        }
-        axes.errorbar(np.add(x, 0.02), means, half, **bars)
+        bars: dict[str, Any] = {"fmt": "D", "ms": 5, "capsize": 3, "lw": 1.5, "color": colour, "zorder": 4}
+        axes.errorbar(np.add(x, 0.02), means, half, label=label, **bars)
 
 
-def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: _KnobAxis) -> None:
+def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: KnobAxis) -> None:
     """Notes above each value of the knob: whether it is the baseline, and how many runs finished if not all did.
 
     They are short, because values may stand close; the small print says the same of all runs, and alone where each
@@ -325,7 +235,7 @@ def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis
 _Series = dict[str, tuple[Any, list[tuple[float, str, Published]]]]
 
 
-def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> list[tuple[str, _Series]]:
+def _published_curves(grid: Grid, cells: Sequence[Cell], axis: KnobAxis) -> list[tuple[str, _Series]]:
     """The lines of each published metric: every printed value on the axis, even without a cell in the grid."""
     places = {str(as_printed(cell)[axis.path]): axis.at(cell.values[axis.path]) for cell in cells}
     own = any(axis.path in cell.printed for cell in cells)
@@ -338,7 +248,7 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: _KnobAxis) -> lis
             continue
         for row in chosen(source):
             text = row.columns[column]
-            position = places.get(text) if own or not axis.is_numeric else axis.at(_number(text))
+            position = places.get(text) if own or not axis.is_numeric else axis.at(number(text))
             line = _line_of(lines, source.match, row)
             if position is None or line is None or (source.metrics and row.metric not in source.metrics):
                 continue
@@ -370,18 +280,11 @@ def _is_of_a_cell(cells: Sequence[Cell], path: str, match: dict[str, str], row: 
     return not there or any(agreeing)
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _papers(series: _Series) -> str:
     return ", ".join(dict.fromkeys(row.paper for _, points in series.values() for *_, row in points))
 
 
-def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: int) -> None:
+def _printed(axes: Axes, axis: KnobAxis, metric: str, series: _Series, panels: int) -> None:
     """A panel of printed values; ticks name the paper's sizes, also where cells have stand-ins."""
     for place, (colour, points) in enumerate(series.values()):
         x, values = zip(*sorted((position, row.number) for position, _, row in points), strict=True)
@@ -395,5 +298,5 @@ def _printed(axes: Axes, axis: _KnobAxis, metric: str, series: _Series, panels: 
     texts = {position: text for _, points in series.values() for position, text, _ in points}
     axis.format(axes, panels=panels, printed=texts)
     if axis.is_numeric:
-        places = sorted(texts)[:: max(1, -(-len(texts) // _FEW))]
-        axes.set_xticks(places, [shown(value_text(axis.path, _number(texts[place])), 22) for place in places])
+        places = sorted(texts)[:: max(1, -(-len(texts) // FEW))]
+        axes.set_xticks(places, [shown(value_text(axis.path, number(texts[place])), 22) for place in places])
