@@ -1,0 +1,68 @@
+"""Figures over names and over variants that are called by numbers."""
+
+import numpy as np
+import pytest
+
+from ablations.figures import grid_figures
+from ablations.measurements.measurements import Measurements
+from tests.unit.synthetic import LAYERS, losses, make_cell, make_grid
+
+POSITIONS = "model.positions"
+
+
+def test_names_stand_evenly_and_numbers_to_scale():
+    cells = [make_cell({POSITIONS: name}, 2) for name in ("learned", "none", "sinusoidal")]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
+    grid = make_grid(
+        axes={POSITIONS: ["learned"]}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"}
+    )
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["learned", "none", "sinusoidal"]
+    assert list(axes.get_xticks()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("depths", [[1], [1, 2]], ids=["one line", "two lines"])
+def test_over_names_the_runs_of_a_seed_are_joined(depths):
+    """Verdicts compare runs seed by seed: across the lines at each name, or across the names of one line."""
+    names, seeds = ("learned", "none"), 3
+    cells = [make_cell({POSITIONS: name, LAYERS: depth}, seeds) for depth in depths for name in names]
+    values = {id(cell): [4.0 + 0.3 * i + seed * (1 + i) for seed in range(seeds)] for i, cell in enumerate(cells)}
+    records = {k: v for cell in cells for k, v in losses(cell, values[id(cell)]).items()}
+    grid = make_grid(
+        axes={POSITIONS: names, LAYERS: depths},
+        baseline={},
+        published=[],
+        figure={"x": POSITIONS, "y": "heldout.loss"},
+    )
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    joined = sorted(tuple(line.get_ydata()) for line in axes.lines if line.get_linewidth() == 0.8)
+    apart = [cells] if len(depths) == 1 else [[cells[0], cells[2]], [cells[1], cells[3]]]
+    expected = [tuple(values[id(cell)][seed] for cell in group) for group in apart for seed in range(seeds)]
+    assert np.allclose(joined, sorted(expected))
+
+
+def test_names_that_are_numbers_stand_in_their_order_and_other_names_as_the_grid_lists_them():
+    """The baseline's cell comes first in a plan: its name stood left of the numbers."""
+    listed = ["100", "1000", "some", "all"]
+    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in ("all", "some", "1000", "100")]
+    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
+    grid = make_grid(axes={POSITIONS: listed}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"})
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == listed
+
+
+@pytest.mark.parametrize(
+    ("values", "linear", "scale"),
+    [(["400", "100", "200"], False, "log"), (["400", "100", "200"], True, "linear"), (["100", "400"], False, None)],
+    ids=["multiples", "to scale", "two are names"],
+)
+def test_names_that_are_numbers_stand_to_scale(values, linear, scale):
+    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in values]
+    records = {k: v for cell in cells for k, v in losses(cell, [float(cell.label), float(cell.label)]).items()}
+    figure = {"x": POSITIONS, "y": "heldout.loss", "linear": linear}
+    grid = make_grid(axes={POSITIONS: values}, baseline={}, published=[], figure=figure)
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    mean = next((line for line in axes.lines if line.get_linewidth() == 2.4), None)
+    assert (axes.get_xscale() if mean else None) == scale
+    if mean:
+        assert list(mean.get_xdata()) == list(mean.get_ydata()) == [100, 200, 400]
