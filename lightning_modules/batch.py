@@ -239,7 +239,10 @@ class Example(_Movable):
     def repeated(self, times: int) -> Self:
         """The example with each row so many times in turn, before it has targets."""
         inputs = mapped(self.inputs, lambda rows: rows.repeat_interleave(times, dim=0))
-        visible = replace(self.visible, real=inputs.real if self.visible.real is not None else None)
+        real, pairs = self.visible.real, self.visible.pairs
+        if pairs is not None and len(pairs) > 1:  # one for all rows serves more of them
+            pairs = pairs.repeat_interleave(times, dim=0)
+        visible = replace(self.visible, real=None if real is None else inputs.real, pairs=pairs)
         return replace(self, inputs=inputs, visible=visible)
 
     def read_at_targets(self) -> Self:

@@ -80,6 +80,11 @@ def _of_evaluation(model: Backbone, form: InputFormat, evaluation: Evaluation) -
     kind, read = type(model).model_fields["kind"].default, reading(form, evaluation)
     if evaluation.memory_length is not None and "memory_length" not in type(model).model_fields:
         yield f"evaluation.memory_length is of models that count what they remember, and model.kind {kind} does not"
+    if evaluation.memory_length == 0 and getattr(model, "same_length", False):
+        yield (
+            "with model.same_length a position attends to evaluation.memory_length positions before it, and with 0 to "
+            "itself alone: set it to 1 or more, or model.same_length to false"
+        )
     if evaluation.memory_length is not None and evaluation.context:
         yield (
             "evaluation.memory_length is carried from segment to segment, and evaluation.context is read in its place: "

@@ -71,7 +71,8 @@ class Embeddings(nn.Module):
 
     def forward(self, example: Example) -> Float[Tensor, "b t d"]:
         tokens = example.inputs
-        self.check_length(tokens.ids.shape[1])
+        # rows with padding on the left are wider than any of them is long
+        self.check_length(tokens.ids.shape[1] if tokens.positions is None else int(tokens.positions.max()) + 1)
         return self.placed(self.word(tokens.ids), tokens.tables, tokens.positions)
 
     def placed(

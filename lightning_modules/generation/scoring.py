@@ -7,6 +7,7 @@ bytes, or by how much the prompt adds to the continuation's probability after a 
 All log-probabilities are natural logarithms.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -160,7 +161,7 @@ class Continuation:
     Attributes:
         text: The option.
         tokens: The log-probability of each of its tokens after the prompt ``[n]``.
-        unconditional: The log-probability of all of it after the neutral prompt.
+        unconditional: The log-probability of all of it after the neutral prompt; NaN if there is none.
     """
 
     text: str
@@ -201,7 +202,7 @@ def scored(
     prompts: Sequence[str],
     options: Sequence[Sequence[str]],
     *,
-    neutral: str = "",
+    neutral: str | None = "",
     windows: Windows | None = None,
     batch_tokens: int = 4096,
     on_progress: Progress | None = None,
@@ -212,7 +213,7 @@ def scored(
         model: The language model.
         prompts: The prompts; an empty one is the model's start tokens.
         options: The options of each prompt.
-        neutral: The prompt of unconditional probabilities.
+        neutral: The prompt of unconditional probabilities; None where these are not asked for.
         windows: As in `continuations`.
         batch_tokens: As in `log_probabilities`.
         on_progress: As in `continuations`.
@@ -221,14 +222,16 @@ def scored(
         ConfigError: As `split` and `continuations`.
     """
     pairs = [[split(model, prompt, option) for option in own] for prompt, own in zip(prompts, options, strict=True)]
-    alone = {option: split(model, neutral, option) for own in options for option in own}
+    asked = () if neutral is None else dict.fromkeys(option for own in options for option in own)
+    alone = {option: split(model, neutral or "", option) for option in asked}
     rows = {_key(pair): pair for pair in (*(pair for own in pairs for pair in own), *alone.values())}
     before, after = [prompt for prompt, _ in rows.values()], [option for _, option in rows.values()]
     found = continuations(model, before, after, windows=windows, batch_tokens=batch_tokens, on_progress=on_progress)
     nats = dict(zip(rows, found, strict=True))
 
     def said(text: str, pair: tuple[list[int], list[int]]) -> Continuation:
-        return Continuation(text, nats[_key(pair)], float(nats[_key(alone[text])].sum()))
+        by_itself = float(nats[_key(alone[text])].sum()) if text in alone else math.nan
+        return Continuation(text, nats[_key(pair)], by_itself)
 
     return [list(map(said, own, given)) for own, given in zip(options, pairs, strict=True)]
 

@@ -51,7 +51,7 @@ class LanguageModel(Objective):
     )
     scored: Literal["all", "second_half"] = knob(
         "all",
-        "Which positions of a row predict in training: all, or those of the half that is read last (half loss: Al-Rfou "
+        "Which positions of a row predict in pretraining: all, or those of the half that is read last (half loss: Al-Rfou "
         "et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
         neutral="all",
     )
@@ -114,7 +114,8 @@ class LanguageModel(Objective):
 
     def _neighbours(self, tokens: Tokens, name: str) -> Target:
         """What one direction predicts, and where."""
-        step, predicted = STEP[name], tokens.real & ~tokens.special
+        step, real = STEP[name], tokens.real.long()
+        predicted = tokens.real & ~tokens.special
         if tokens.ends is not None:
             predicted = predicted | tokens.ends
         column = torch.arange(predicted.shape[1])
@@ -122,14 +123,15 @@ class LanguageModel(Objective):
         ids = tokens.ids.roll(-step, 1)
         if name == NEXT and tokens.following is not None:
             asked[:, -1], ids[:, -1] = tokens.real[:, -1], tokens.following
-        read = column if name == NEXT else column.flip(0)  # how many positions were read before
-        asked &= (read >= self._unscored(len(column))) & (column >= tokens.context)
+        read = real.cumsum(1) if name == NEXT else real.flip(1).cumsum(1).flip(1)  # this one and those before it
+        asked &= (read > self._halves * (real.sum(1, keepdim=True) // 2)) & (column >= tokens.context)
         where = asked.flatten().nonzero()[:, 0]
         return Target(where, ids.flatten()[where])
 
-    def _unscored(self, length: int) -> int:
-        """The positions of a row that come first as it is read and do not predict in training."""
-        return length // 2 if self.scored == "second_half" else 0
+    @property
+    def _halves(self) -> int:
+        """How many halves of a row, padding not counted, come first as it is read and do not predict in training."""
+        return 1 if self.scored == "second_half" else 0
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Summed cross-entropy in nats over the predictions of each direction; never a mean."""
@@ -172,7 +174,7 @@ class LanguageModel(Objective):
 
     def expected_predictions(self, length: int, special: int = 2) -> float:
         """All tokens of a full sequence that are predicted, once in each direction."""
-        return float(len(self.targets) * (length - special - self._unscored(length)))
+        return float(len(self.targets) * (length - special - self._halves * (length // 2)))
 
     def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment.

@@ -282,9 +282,12 @@ class FineTuning(Settings):
         return forward / passes + 3.0 * self.features.flops_per_sequence(width, length)
 
     def language_model(self, system: "System") -> LanguageModel | None:
-        """The objective of pretraining that goes on beside the task, with the weight it has here; None without one."""
+        """The objective of pretraining that goes on beside the task, with the weight it has here; None without one.
+
+        All tokens of a row predict, whatever part did in pretraining.
+        """
         lm = system.objectives.lm
-        return lm.but(weight=self.auxiliary_lm) if lm and self.auxiliary_lm else None
+        return lm.but(weight=self.auxiliary_lm, scored="all") if lm and self.auxiliary_lm else None
 
     def reading(self, direction: Direction) -> Self:
         """These settings with the default ``reader`` of a model that reads in some direction.

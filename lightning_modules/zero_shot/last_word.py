@@ -107,11 +107,11 @@ def _simple(pairs: list[tuple[str, str]]) -> dict[str, float]:
 def barred(asking: Asking) -> np.ndarray:
     """Which tokens are no first token of a last word: whole function words, and tokens without a letter ``[v]``."""
     vocabulary = asking.model.encoder.vocabulary
-    begins, mark = vocabulary.begins_word, vocabulary.mark_of_words
-    bare = [piece.removeprefix(mark).lower() for piece in vocabulary.pieces]
+    texts = [text.lower() for text in vocabulary.texts]
+    whole = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word
+    words = np.array([text in FUNCTION_WORDS for text in texts]) & whole
     special = ~np.isin(np.arange(vocabulary.size), vocabulary.ordinary)
-    words = np.array([word in FUNCTION_WORDS for word in bare]) & begins
-    return words | special | np.array([not any(letter.isalpha() for letter in word) for word in bare])
+    return words | special | np.array([not any(letter.isalpha() for letter in text) for text in texts])
 
 
 @torch.no_grad()

@@ -6,13 +6,14 @@ log-probabilities of its tokens: their sum, their mean, or what the prompt adds 
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from lightning_modules.config import Problem
 from lightning_modules.data.baselines.two_way import Answers
 from lightning_modules.draws import permutation
 from lightning_modules.generation.scoring import SCORES, scored
@@ -92,6 +93,13 @@ class Options(ZeroShot):
         each = min(system.format.sequence_length, tokens * (1 + settings.shots))
         return count * options * each * share(settings, count)
 
+    def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
+        if (settings.rule or self.rule) == "gain" and system.get("format.frame") == "none":
+            text = (
+                f"{self.name} by gain asks for options without a prompt, and with format.frame none nothing predicts "
+            )
+            yield Problem("measuring.rule", f"{text}the first token of a row: choose sum or mean, or another frame")
+
     def ask(self, asking: Asking) -> Found:
         settings = asking.settings
         questions = self.questions(asking)[: settings.examples]
@@ -99,8 +107,9 @@ class Options(ZeroShot):
         rows = [row for question in questions for row in question.rows]
         prompts = [asking.flat(" ".join([*before, prompt])) for prompt, _ in rows]
         options = [[asking.flat(option)] for _, option in rows]
-        score = SCORES[settings.rule or self.rule]
-        values = iter([score(one) for (one,) in scored(asking.model, prompts, options, windows=asking.windows)])
+        rule = settings.rule or self.rule
+        found = scored(asking.model, prompts, options, neutral="" if rule == "gain" else None, windows=asking.windows)
+        values = iter([SCORES[rule](one) for (one,) in found])
         by_question = [np.array([next(values) for _ in question.options]) for question in questions]
         labels = np.array([question.label for question in questions])
         answers = np.array([int(found.argmax()) for found in by_question])

@@ -37,6 +37,10 @@ def test_a_stream_is_read_by_language_models_of_both_kinds():
         ({"evaluation.rows": 0}, ("evaluation.rows", "0")),
         ({**LSTM, "evaluation.memory_length": 8}, ("evaluation.memory_length", "lstm")),
         ({"evaluation.memory_length": 8, "evaluation.context": 8}, ("evaluation.memory_length", "evaluation.context")),
+        (
+            {"model.same_length": True, "model.memory_length": 8, "evaluation.memory_length": 0},
+            ("same_length", "evaluation.memory_length", "itself alone"),
+        ),
     ],
 )
 def test_what_a_stream_cannot_be_is_refused(changes, words):

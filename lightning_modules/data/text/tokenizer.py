@@ -117,10 +117,14 @@ class Vocabulary:
         return np.setdiff1d(np.arange(self.size), [self.pad, self.unk, self.cls, self.sep, self.mask])
 
     @cached_property
+    def texts(self) -> list[str]:
+        """Each piece as its text, without its mark."""
+        return [_letters_of(self.bare(piece), self.mark_of_words) for piece in self.pieces]
+
+    @cached_property
     def _word_edges(self) -> np.ndarray:
-        texts = [_letters_of(self.bare(piece), self.mark_of_words) for piece in self.pieces]
         begins = np.zeros(self.size, dtype=bool) if self.mark_of_words == END else self.begins_word
-        return edges(texts, begins, self.ends_word)
+        return edges(self.texts, begins, self.ends_word)
 
 
 def _letters_of(piece: str, mark: str) -> str:

@@ -17,6 +17,7 @@ from tests.messages import names, naming
 
 FORMS = {
     "learned": {},
+    "learned, a table as long as a row": {"model.max_positions": 32},
     "sinusoidal": {"model.positions": "sinusoidal"},
     "rotary, pre-norm": {"model.positions": "rotary", "model.norm": "pre"},
     "sided bias": {"model.positions": "sided_linear_bias"},

@@ -8,15 +8,19 @@ from lightning_modules.objectives import LanguageModel
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 
 
+@pytest.mark.parametrize("padding", [0, 3, 8])
 @pytest.mark.parametrize("direction", ["left_to_right", "right_to_left", "two_way"])
-def test_the_half_that_is_read_last_predicts(direction):
+def test_the_half_that_is_read_last_predicts(direction, padding):
+    """Of the row itself: padding, and so the rows that it shares a batch with, have no part in it."""
     whole, half = (LanguageModel(direction=direction, scored=scored) for scored in ("all", "second_half"))
-    tokens = make_tokens(padding=3)
+    tokens = make_tokens(padding=padding)
+    lengths = tokens.real.sum(1)
+    assert lengths.min() == 16 - padding
     both = [each.corrupt(Example.of(tokens), make_draws(), make_vocabulary()) for each in (whole, half)]
     for name in whole.targets:
         everything, later = (example.targets[name] for example in both)
-        column = everything.where % 16
-        wanted = column >= 8 if name == "next" else column < 8
+        column, length = everything.where % 16, lengths[everything.where // 16]
+        wanted = column >= length // 2 if name == "next" else length - 1 - column >= length // 2
         assert later.where.tolist() == everything.where[wanted].tolist()
         assert later.ids.tolist() == everything.ids[wanted].tolist()
         assert half.counts(both[1])[name] == later.count() < whole.counts(both[0])[name]

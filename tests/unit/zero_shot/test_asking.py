@@ -1,25 +1,29 @@
 """Zero-shot tasks of a model whose probabilities are known: scores are those worked out by hand."""
 
+import dataclasses
 import itertools
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.generation.scoring import Continuation
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.shapes.coreference import MentionExamples
 from lightning_modules.tasks.shapes.texts import TextExamples
-from lightning_modules.zero_shot import cloze, labelled, options, sources
+from lightning_modules.zero_shot import cloze, labelled, last_word, options, sources
 from lightning_modules.zero_shot.function_words import is_content, words_of
 from lightning_modules.zero_shot.measure import DOCUMENT, WEIGHT, kept
 from lightning_modules.zero_shot.options import Choice, Options
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
 from lightning_modules.zero_shot.task import Asking
-from tests.messages import naming
+from tests.language_models import system
+from tests.messages import names, naming
 from tests.unit.zero_shot.by_frequency import model
 
 WORDS = ["the", "cat", "saw", "dog", "house", "ran", "home", "very", "positive", "negative", "good", "bad", ".", ","]
@@ -134,6 +138,34 @@ def test_the_rule_decides_between_a_short_and_a_long_option(tmp_path, rule, answ
     found = Asked(question, question).ask(Asking(model(tmp_path, WORDS, follows), Measurement(rule=rule)))
     assert found.metrics["accuracy"] == answer
     assert found.metrics["all_equal"] is True
+
+
+def test_a_model_without_a_start_token_chooses_by_sum_or_mean_and_not_by_gain(tmp_path):
+    """Nothing predicts the first token of an option without a prompt."""
+    lm = dataclasses.replace(model(tmp_path, WORDS, {"ran": {"home": 0.5}}), start=())
+    question = Choice(("dog ran",), ("home", "house"), 0)
+    for rule in ("sum", "mean"):
+        assert Asked(question).ask(Asking(lm, Measurement(rule=rule))).metrics["accuracy"] == 1
+    framed = system(**{"format.frame": "none", "format.break_mode": "none"})
+    (problem,) = Asked(question).problems(framed, Measurement(rule="gain"))
+    assert names(problem.message, "asked", "frame", "sum")
+    assert not list(Asked(question).problems(framed, Measurement()))
+    assert not list(Asked(question).problems(system(), Measurement(rule="gain")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "pieces", "may"),
+    [
+        ("wordpiece", ["the", "an", "##the", "dog", ".", "##’"], ["##the", "dog"]),
+        ("letter_bpe", ["the</w>", "the", "an", "dog</w>", ".</w>", "’"], ["the", "an", "dog</w>"]),
+        ("byte_bpe", ["Ġthe", "Ġan", "the", "Ġdog", ".", "âĢĻ", "ĠâĢĶ"], ["the", "Ġdog"]),
+    ],
+)
+def test_the_filter_bars_whole_function_words_and_signs(kind, pieces, may):
+    vocabulary = Vocabulary.of([*SPECIALS, *pieces], kind)
+    asking = SimpleNamespace(model=SimpleNamespace(encoder=SimpleNamespace(vocabulary=vocabulary)))
+    kept = zip(vocabulary.pieces, last_word.barred(asking), strict=True)
+    assert [piece for piece, is_barred in kept if not is_barred] == may
 
 
 def test_each_option_may_have_a_prompt_of_its_own(tmp_path):
