@@ -214,9 +214,14 @@ def _sums(found: BySequence, system: System) -> dict[str, Any]:
 
 def _packed(found: BySequence) -> dict[str, Any]:
     return {
-        name: {"nats": pack(nats.astype(np.float16)), "counts": pack(found.counts[name])}
-        for name, nats in found.nats.items()
+        name: {"nats": pack(_compact(nats)), "counts": pack(found.counts[name])} for name, nats in found.nats.items()
     }
+
+
+def _compact(nats: np.ndarray) -> np.ndarray:
+    """Sums of nats in half precision, unless a sequence is so long that its sum is beyond that."""
+    is_small = not len(nats) or nats.max() < np.finfo(np.float16).max
+    return nats.astype(np.float16 if is_small else np.float32)
 
 
 def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: bool) -> dict[str, float]:

@@ -22,7 +22,8 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 
 _RIGHT, _ANSWER = "right", "answer"
 _WEIGHT, _DOCUMENT = "weight", "document"  # of a measurement's examples, where they do not all count alike
-_ROUNDING = {"bits": 1e-6, "share": 1 / 510, "half": 2e-3}  # of a record's metric, and of scores kept in steps of 1/255
+# of a record's metric, and of scores kept in steps of 1/255
+_ROUNDING = {"bits": 1e-6, "share": 1 / 510, "half": 2e-3, "single": 2e-3}
 _LOSS_ROUNDING = 2e-3  # nats: half precision of the sums of a sequence, and the precision of the training
 
 

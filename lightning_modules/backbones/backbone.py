@@ -145,12 +145,13 @@ class Backbone(Settings, ABC):
         """
 
     @abstractmethod
-    def flops_per_sequence(self, length: int, queries: float = 0.0) -> float:
+    def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
         """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations.
 
         Args:
             length: Positions.
             queries: Rows of its query stream, if it has one.
+            memory: Positions before them that it remembers, if it has a memory; by default as many as in pretraining.
         """
 
     @property

@@ -118,8 +118,8 @@ class Recurrent(Backbone):
         if depths:
             raise ValueError("training.warm_start repeats the layers of a transformer, and model.kind is lstm")
 
-    def flops_per_sequence(self, length: int, queries: float = 0.0) -> float:
-        """See `Backbone.flops_per_sequence`; it has no query stream."""
+    def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
+        """See `Backbone.flops_per_sequence`; it has no query stream and attends to no memory."""
         read = self.table_width + (self.depth - 1) * self.hidden_size  # widths of the inputs of a stack's layers
         return float(length * self.stacks * 2 * 4 * self.hidden_size * (read + self.depth * self.hidden_size))
 

@@ -372,12 +372,13 @@ class StackSettings(Backbone):
         above = range(count, self.depth)
         return any(first < count for layer in above for first in stack.owners(layer).values())
 
-    def flops_per_sequence(self, length: int, queries: float = 0.0) -> float:
+    def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
         """See `Backbone.flops_per_sequence`. A memory is counted as full.
 
         The projection of distances, one for all sequences of a batch, is left out.
         """
-        d, f, memory = self.hidden_size, self.inner_size, self.memory_length
+        d, f = self.hidden_size, self.inner_size
+        memory = self.memory_length if memory is None else memory
         e = None if self.embedding_size == d else self.embedding_size
         attended = length + memory
         per_token = 2 * (4 * d * d + 2 * d * f) + 4 * attended * d  # projections, feed-forward; scores and mixing

@@ -1,4 +1,4 @@
-"""The transformer encoder of BERT, RoBERTa, ALBERT and their variants.
+"""The transformer of BERT, RoBERTa and ALBERT, of GPT, Transformer-XL and XLNet, and of their variants.
 
 Vaswani et al. (2017) section 3.1 as varied by Devlin et al. (2019) section 3: word, position and segment
 embeddings are summed, followed by LayerNorm, dropout, and layers of attention and feed-forward. Lan et al. (2020)

@@ -122,18 +122,21 @@ def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_s
     Args:
         system: Its settings.
         encoder: Its tokenizer.
-        max_positions: The longest row; by default as long as training has shown, since later positions have learnt
-            nothing.
+        max_positions: The longest row; by default as far as training has shown, since later positions have learnt
+            nothing: the length of a row, and of positions that are distances also that of the memory before it.
         keeps_space: See `Wording`.
     """
-    vocabulary = encoder.vocabulary
-    frame = getattr(system.format, "frame", "cls_sep")
-    starts = {"cls_sep": (vocabulary.cls,), "document_ends": (vocabulary.sep,)}
+    vocabulary, form = encoder.vocabulary, system.format
+    frame = getattr(form, "frame", "cls_sep")
+    starts = {"cls_sep": () if system.cls_last else (vocabulary.cls,), "document_ends": (vocabulary.sep,)}
+    shown = form.sequence_length
+    if not system.model.longest:  # a table of positions is counted in each segment anew
+        shown += getattr(system.model, "memory_length", 0)
     return Wording(
         encoder=encoder,
         start=starts.get(frame, ()),
         end=vocabulary.sep if frame in starts else None,
-        max_positions=max_positions or system.format.sequence_length,
+        max_positions=max_positions or shown,
         keeps_space=keeps_space,
     )
 

@@ -1,7 +1,8 @@
 """Checkpoints in the format of Hugging Face's ``transformers``, read and written.
 
 A folder has ``config.json``, ``model.safetensors`` and the files of a tokenizer. The supported families are BERT,
-RoBERTa, ALBERT and GPT-2. Nothing in a folder is executed: pickles and configurations that name code are rejected.
+RoBERTa, ALBERT, GPT-2 and XLNet. Nothing in a folder is executed: pickles and configurations that name code are
+rejected.
 
 >>> from lightning_modules import interop
 >>> checkpoint = interop.read("bert-base-uncased")  # doctest: +SKIP

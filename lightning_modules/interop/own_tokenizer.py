@@ -1,8 +1,8 @@
 """The tokenizers of checkpoints: read from their folders, and written for our models.
 
 Text is encoded word by word (`data.text.encode`), so only tokenizers with independent words are supported: BERT's
-WordPiece, byte-level BPE of GPT-2 and RoBERTa, GPT's BPE of letters, and ALBERT's unigram pieces. Special pieces are
-inserted by id and never matched in the text.
+WordPiece, byte-level BPE of GPT-2 and RoBERTa, GPT's BPE of letters, and the unigram pieces of ALBERT and XLNet.
+Special pieces are inserted by id and never matched in the text.
 
 It differs from the released code of GPT-2 and RoBERTa in two ways: the first word of a text gets a leading space like
 every other word (``add_prefix_space``), and the two texts of a pair have one separator between them, not two.

@@ -51,8 +51,8 @@ class LanguageModel(Objective):
     )
     scored: Literal["all", "second_half"] = knob(
         "all",
-        "Which positions of a row predict in pretraining: all, or those of the half that is read last (half loss: Al-Rfou "
-        "et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
+        "Which positions of a row predict in pretraining: all, or those of the half that is read last (half loss: "
+        "Al-Rfou et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
         neutral="all",
     )
     transform: HeadTransform = knob(

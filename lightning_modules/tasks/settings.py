@@ -273,7 +273,7 @@ class FineTuning(Settings):
             passes: How often each sequence is presented in total.
         """
         model = system.model
-        forward = model.flops_per_sequence(length)
+        forward = model.flops_per_sequence(length, memory=0)
         if lm := self.language_model(system):
             forward += lm.flops_per_sequence(length, model.size(system.data.tokenizer.vocab_size))
         if self.features is None:

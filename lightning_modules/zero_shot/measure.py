@@ -65,14 +65,15 @@ def measured(
         Interrupted: When ``stop`` returns True.
     """
     model = opened(system, weights)
-    expected = max(1, zero_shot_named(task).work(system, settings)[0])
+    asked_of = zero_shot_named(task)
+    expected, memory = max(1, asked_of.work(system, settings)[0]), asked_of.memory(system, settings)
     read = Reading(model, expected, on_progress, stop)
     found = asked(model, task, settings, system.data, system)
     seconds = read.seconds
     cost = {
         "seconds": seconds,
         "tokens": float(read.tokens),
-        "flops": sum(rows * flops(system, length) for length, rows in read.rows.items()),
+        "flops": sum(n * flops(system, length, memory * goes_on) for (length, goes_on), n in read.rows.items()),
         "tokens_per_second": read.tokens / seconds,
         "parameters": float(system.parameters()),
     }
@@ -96,7 +97,7 @@ def asked(
 
 
 class Reading:
-    """Counts the rows that a model reads, by their length, and stops it.
+    """Counts the rows that a model reads, by their length and whether they go on from others, and stops it.
 
     Args:
         model: The model.
@@ -108,7 +109,7 @@ class Reading:
     def __init__(
         self, model: LanguageModelOf, expected: int, on_progress: Callable[[Progress], None], stop: Callable[[], bool]
     ) -> None:
-        self.rows: Counter[int] = Counter()
+        self.rows: Counter[tuple[int, bool]] = Counter()
         self._expected, self._on_progress, self._stop = expected, on_progress, stop
         self._started = time.monotonic()
         model.backbone.register_forward_pre_hook(self._see)
@@ -116,7 +117,7 @@ class Reading:
     @property
     def tokens(self) -> int:
         """Positions read so far, padding included."""
-        return sum(length * rows for length, rows in self.rows.items())
+        return sum(length * rows for (length, _), rows in self.rows.items())
 
     @property
     def seconds(self) -> float:
@@ -127,7 +128,7 @@ class Reading:
         if self._stop():
             raise Interrupted
         rows, length = inputs[0].inputs.ids.shape
-        self.rows[length] += rows
+        self.rows[length, len(inputs) > 1] += rows
         step = min(self.tokens, self._expected)
         self._on_progress(Progress(step, self._expected, 0.0, self.tokens / max(self.seconds, 1e-9)))
 

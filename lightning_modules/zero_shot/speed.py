@@ -68,6 +68,9 @@ class ReadingSpeed(OfRun):
     def positions(self, system: System, settings: Measurement) -> float:
         return _length(system, settings) * (1 + TURNS * (1 + _WINDOWS))
 
+    def memory(self, system: System, settings: Measurement) -> int:
+        return _length(system, settings)
+
     def ask(self, asking: Asking) -> Found:
         system = asking.system
         if system is None:

@@ -83,6 +83,10 @@ class ReadStream(OfRun):
         passes = 1 if settings.memory_from == "own_row" else 2
         return passes * tokens * (1 + read.evaluation.context / length)
 
+    def memory(self, system: System, settings: Measurement) -> int:
+        read = _as_read(system, settings)
+        return 0 if read.evaluation.context else _remembered(read)
+
     def ask(self, asking: Asking) -> Found:
         system, settings = asking.system, asking.settings
         if system is None:
@@ -115,16 +119,21 @@ def _sequences(system: System, settings: Measurement) -> int:
 
 def _nothing_foreign(read: System) -> Iterator[Problem]:
     """Why no row can be read with what is remembered of another one."""
-    own = getattr(read.model, "memory_length", None)  # a recurrent model carries its state, which has no length
-    length = own if read.evaluation.memory_length is None else read.evaluation.memory_length
+    has_length = hasattr(read.model, "memory_length")  # a recurrent model carries its state, which has none
     for is_so, named, change in (
         (bool(read.evaluation.context), "a context that is read again", "set measuring.context to 0"),
-        (length == 0, "a memory of 0 positions", "set measuring.memory_length"),
+        (has_length and not _remembered(read), "a memory of 0 positions", "set measuring.memory_length"),
         (read.evaluation.rows == 1, "evaluation.rows 1", "set it to 2 or more"),
     ):
         if is_so:
             text = f"measuring.memory_from other_row has no other text to remember with {named}: {change}"
             yield Problem("measuring.memory_from", f"{text}, or memory_from to own_row")
+
+
+def _remembered(read: System) -> int:
+    """The positions that a model remembers on held-out text."""
+    given = read.evaluation.memory_length
+    return getattr(read.model, "memory_length", 0) if given is None else given
 
 
 def _as_read(system: System, settings: Measurement) -> System:

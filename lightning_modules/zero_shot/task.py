@@ -159,6 +159,10 @@ class ZeroShot(ABC):
         """What determines the text, where it is made from a run's own: scores on another one do not compare."""
         return system.data.corpora
 
+    def memory(self, system: System, settings: Measurement) -> int:
+        """Positions that the model remembers before those that it reads; texts are read without."""
+        return 0
+
     def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
         """Why a run cannot be asked, which is known before it is trained."""
         return iter(())
@@ -175,13 +179,14 @@ class ZeroShot(ABC):
     def work(self, system: System, settings: Measurement) -> tuple[int, float]:
         """The expected positions and FLOPs of a measurement, forward passes only."""
         tokens, length = self.positions(system, settings), system.format.sequence_length
-        return round(tokens), tokens / length * flops(system, length)
+        return round(tokens), tokens / length * flops(system, length, self.memory(system, settings))
 
 
-def flops(system: System, length: int) -> float:
-    """FLOPs of a forward pass over a row, the output layer at every position."""
+def flops(system: System, length: int, memory: int = 0) -> float:
+    """FLOPs of a forward pass over a row after what is remembered, the output layer at every position."""
     size = system.model.size(system.data.tokenizer.vocab_size)
-    return system.model.flops_per_sequence(length) + system.objectives.flops_per_sequence(length, size)
+    forward = system.model.flops_per_sequence(length, memory=memory)
+    return forward + system.objectives.flops_per_sequence(length, size)
 
 
 def share(settings: Measurement, examples: int) -> float:

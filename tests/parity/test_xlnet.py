@@ -1,5 +1,6 @@
 """Folders of XLNet: both streams equal to transformers' with and without memory, padding on either side, both ways."""
 
+import dataclasses
 import json
 
 import pytest
@@ -126,6 +127,15 @@ def test_numbers_are_equal_both_ways_and_a_round_trip_loses_nothing(cls, tmp_pat
     assert second.system.but(name="") == first.system.but(name="")
     assert second.weights.keys() == first.weights.keys()
     assert all(torch.equal(second.weights[name], first.weights[name]) for name in first.weights)
+
+
+def test_the_length_of_a_memory_is_written_and_no_weight_depends_on_it(folder, tmp_path):
+    stream = {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8}
+    read = interop.read(folder)
+    interop.write(dataclasses.replace(read, system=read.system.but(**stream)), tmp_path)
+    assert XLNetModel.from_pretrained(tmp_path).config.mem_len == 8
+    assert interop.read(tmp_path).system.model == read.system.model
+    assert interop.read(tmp_path).weights.keys() == read.weights.keys()
 
 
 @torch.no_grad()

@@ -83,6 +83,8 @@ class Family:
         fixed: Key of ``config.json`` -> the only supported value.
         form: Knob of the backbone -> the values that its models can have.
         objective: The objective of its models, without and beside a head of their own.
+        memory: Key of ``config.json`` of how many positions a model remembers, if it can. Weights do not depend on it:
+            it is written, and a model that is read remembers nothing until it is told to.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Family:
     fixed: Mapping[str, Any] = field(default_factory=lambda: FIXED)
     form: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: _ENCODER)
     objective: Literal["mlm", "lm", "plm"] = "mlm"
+    memory: str = ""
 
     @property
     def stem(self) -> str:
@@ -223,6 +226,8 @@ class Family:
         config |= {"vocab_size": system.data.tokenizer.vocab_size, "model_type": self.name}
         config |= {"pad_token_id": None if self.objective == "lm" else pad}
         config |= {"tie_word_embeddings": True, "bos_token_id": end, "eos_token_id": end}
+        if self.memory:
+            config[self.memory] = model.memory_length or None
         if self.factorised:
             config["embedding_size"] = model.embedding_size or model.hidden_size
             config["num_hidden_groups"] = model.num_layers if model.sharing == "none" else model.sharing_groups

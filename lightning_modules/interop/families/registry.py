@@ -40,6 +40,8 @@ def family_of(system: System) -> Family:
     heads = {"lm": {"transform": ("none",), "bias": (False,), "cutoffs": ((),)}, "plm": {"transform": ("none",)}}
     head = heads.get(family.objective, {})
     form = {f"model.{knob}": can for knob, can in {**PLAIN, **family.form}.items()}
+    if family.memory:
+        del form["model.memory_length"]
     form |= {f"objectives.{family.objective}.{knob}": can for knob, can in head.items()}
     resolved = system.resolved()
     wrong = [

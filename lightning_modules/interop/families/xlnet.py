@@ -62,4 +62,5 @@ XLNET = Family(
         "attention_biases": (False,), "segment_relation": (True,), "query_stream": (True,), "clamp_length": (0,),
     },
     objective="plm",
+    memory="mem_len",
 )  # fmt: skip

@@ -7,12 +7,14 @@ import numpy as np
 
 from lightning_modules.config import ConfigError
 
+_FLOATS = {"half": np.dtype("<f2"), "single": np.dtype("<f4")}
+
 
 def pack(values: np.ndarray) -> str:
-    """``kind:count:base64`` of compressed bits (bool), whole numbers below 65,536, shares, or half-precision numbers.
+    """``kind:count:base64`` of compressed bits (bool), whole numbers below 65,536, shares, or floating-point numbers.
 
     Shares, from 0 to 1, are stored in steps of 1/255, which is precise enough for EM and F1 of one example. Values of
-    NumPy's ``float16`` are stored as they are.
+    NumPy's ``float16`` and ``float32`` are stored as they are.
 
     >>> unpack(pack(np.array([True, False, True]))).tolist()
     [True, False, True]
@@ -24,8 +26,9 @@ def pack(values: np.ndarray) -> str:
         kind, data = "bits", np.packbits(values).tobytes()
     elif values.dtype.kind in "iu" and (not len(values) or 0 <= values.min() <= values.max() < 1 << 16):
         kind, data = "whole", values.astype("<u2").tobytes()
-    elif values.dtype == np.float16:
-        kind, data = "half", values.astype("<f2").tobytes()
+    elif values.dtype in _FLOATS.values():
+        kind = next(name for name, dtype in _FLOATS.items() if values.dtype == dtype)
+        data = values.astype(_FLOATS[kind]).tobytes()
     elif values.dtype.kind == "f" and (not len(values) or 0 <= values.min() <= values.max() <= 1):
         kind, data = "share", np.round(values * 255).astype(np.uint8).tobytes()
     else:
@@ -41,8 +44,8 @@ def unpack(text: str) -> np.ndarray:
     """
     try:
         kind, count, data = text.split(":", 2)
-        wide = 2 * int(count)
-        size = {"bits": -(-int(count) // 8), "whole": wide, "half": wide, "share": int(count)}[kind]
+        n = int(count)
+        size = {"bits": -(-n // 8), "whole": 2 * n, "half": 2 * n, "single": 4 * n, "share": n}[kind]
         content = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), size + 1)
         if len(content) != size:
             raise ValueError(f"{len(content)} bytes instead of {size}")
@@ -50,8 +53,8 @@ def unpack(text: str) -> np.ndarray:
         raise ConfigError([f"{text[:40]!r} is not a packed array: {error}"]) from None
     if kind == "bits":
         return np.unpackbits(np.frombuffer(content, np.uint8), count=int(count)).astype(bool)
-    if kind == "half":
-        return np.frombuffer(content, "<f2").astype(np.float64)
+    if kind in _FLOATS:
+        return np.frombuffer(content, _FLOATS[kind]).astype(np.float64)
     return (
         np.frombuffer(content, "<u2").astype(np.int64) if kind == "whole" else np.frombuffer(content, np.uint8) / 255.0
     )

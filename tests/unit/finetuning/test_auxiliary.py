@@ -178,6 +178,16 @@ def test_its_work_is_counted(gpt):
     assert some - none == 3 * gpt.objectives.lm.flops_per_sequence(16, gpt.model.size(64))
 
 
+def test_a_memory_of_pretraining_is_no_work_of_a_fine_tuning(gpt):
+    """Rows of a task follow no others."""
+    stream = {"model.positions": "relative", "format.kind": "stream", "format.frame": "none"}
+    without, remembering = (gpt.but(**stream, **{"model.memory_length": n}) for n in (0, 24))
+    assert remembering.flops() > without.flops()
+    for weight in (0.0, 0.5):
+        one, other = (SETTINGS.but(auxiliary_lm=weight).flops_per_sequence(s, 16, 1.0) for s in (without, remembering))
+        assert one == other
+
+
 def test_from_scratch_its_head_is_new(gpt):
     tuning = prepared(gpt, "toy", None, from_scratch=True)
     assert tuning.build().heads.lm.vocabulary.bias.abs().max() == 0

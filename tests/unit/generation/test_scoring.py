@@ -215,3 +215,19 @@ def test_a_model_that_also_reads_back_predicts_what_is_on_its_left(tmp_path):
     (a,), (b,) = log_probabilities(lm, one), log_probabilities(lm, other)
     assert a[:7] == pytest.approx(b[:7], rel=1e-6)
     assert not np.allclose(a[7:], b[7:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "start", "positions"),
+    [
+        ({}, 1, 32),
+        ({"model.positions": "relative", "model.memory_length": 48}, 1, 80),
+        ({"model.positions": "sinusoidal", "model.memory_length": 48}, 1, 32),
+        ({"format.frame": "none"}, 0, 32),
+    ],
+    ids=["no memory", "distances", "a table", "no start token"],
+)
+def test_a_row_is_as_long_as_training_has_shown(tmp_path, changes, start, positions):
+    stream = {"format.kind": "stream", "format.frame": "document_ends"} if changes else {}
+    lm = model(tmp_path, **{**stream, **changes})
+    assert (len(lm.start), lm.max_positions) == (start, positions)

@@ -6,9 +6,8 @@ import pytest
 from ablations.measurements.measurements import Measurements
 from ablations.pages.task_table import ensemble, per_task
 from ablations.schema.run import Run
-from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS, FineTuning
-from lightning_modules.tasks.scores.kept import pack, unpack
+from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.scores.metrics import METRICS
 from tests.unit import synthetic
 
@@ -103,20 +102,3 @@ def test_nothing_tuned_makes_no_table():
         per_task(Measurements(synthetic.make_grid(), [synthetic.make_cell({synthetic.LAYERS: 2}, task="cola")], {}))
         is None
     )
-
-
-@pytest.mark.parametrize(
-    "values",
-    [np.array([True, False, True] * 5), np.arange(300), np.array([], bool), np.linspace(0, 1, 52)],
-    ids=["bits", "whole", "empty", "share"],
-)
-def test_numbers_of_examples_are_kept(values):
-    assert unpack(pack(values)) == pytest.approx(values, abs=1 / 510)
-
-
-def test_what_cannot_be_kept_is_refused():
-    with pytest.raises(ValueError, match="cannot be packed"):
-        pack(np.array([-1, 3]))
-    for text in ("bits:3:????", "bits:9", "odd:1:eJwDAAAAAAE=", "bits:99:eJwDAAAAAAE="):
-        with pytest.raises(ConfigError, match="packed"):
-            unpack(text)

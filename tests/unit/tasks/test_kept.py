@@ -1,0 +1,43 @@
+"""What a record keeps of each example, packed."""
+
+import numpy as np
+import pytest
+
+from lightning_modules.config import ConfigError
+from lightning_modules.pretraining import _compact
+from lightning_modules.tasks.scores.kept import pack, unpack
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "near"),
+    [
+        (np.array([True, False, True]), "bits", 0.0),
+        (np.array([0, 7, 65535]), "whole", 0.0),
+        (np.array([0.0, 0.3, 1.0]), "share", 1 / 510),
+        (np.array([0.5, -4.25, 6e4], dtype=np.float16), "half", 0.0),
+        (np.array([0.5, -4.25, 7e4], dtype=np.float32), "single", 0.0),
+    ],
+)
+@pytest.mark.parametrize("count", [3, 0])
+def test_what_is_packed_comes_back(values, kind, near, count):
+    text = pack(values[:count])
+    assert text.startswith(f"{kind}:{count}:")
+    assert unpack(text) == pytest.approx(values[:count], abs=near)
+
+
+@pytest.mark.parametrize("values", [np.array([-1, 3]), np.array([0.0, 1.5]), np.array([70_000])])
+def test_what_would_not_come_back_is_refused(values):
+    with pytest.raises(ValueError, match="cannot be packed"):
+        pack(values)
+
+
+@pytest.mark.parametrize("text", ["", "half:2:", "bits:3:????", "bits:9", "odd:1:eJwDAAAAAAE=", "bits:99:eJwDAAAAAAE="])
+def test_what_was_not_packed_is_refused(text):
+    with pytest.raises(ConfigError, match="packed array"):
+        unpack(text)
+
+
+def test_the_nats_of_a_long_sequence_do_not_overflow():
+    usual, long = np.array([512.3, 2048.9]), np.array([512.3, 6_500 * 10.5])
+    assert unpack(pack(_compact(usual))) == pytest.approx(usual, rel=1e-3)
+    assert unpack(pack(_compact(long))) == pytest.approx(long, rel=1e-6)
