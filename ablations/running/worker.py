@@ -165,8 +165,9 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
         if found is None:
             cached.folder(folder)
             note(folder, f"training run {run.id} again, because another run needs its weights")
+            record = records.get(run.id)
             there = replace(watch, folder=folder, on_progress=lambda p: watch.on_progress(replace(p, again=run.id)))
-            fitted, record = _made(run, records, there), records.get(run.id)
+            fitted = _made(run, records, replace(there, weights_alone=record is not None))
             (folder / CHECKPOINT).unlink(missing_ok=True)
             if record is not None:
                 loss = next(name for name in KINDS[run.kind].proof(run) if name in record.metrics)

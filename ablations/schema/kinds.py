@@ -65,6 +65,7 @@ class Watch:
         stop: Called again and again; True ends the run with a checkpoint.
         execution: How pretrainings are executed.
         nodes: The folder in which further nodes are called to trainings; None where there are none.
+        weights_alone: Whether the run has a record, and is made again for its weights: probes of them are left out.
     """
 
     folder: Path
@@ -73,6 +74,7 @@ class Watch:
     stop: Callable[[], bool]
     execution: Execution = ALONE
     nodes: Path | None = None
+    weights_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def _pretrained(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.pretraining import fit
 
     given = {"start": watch.start, "on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
-    return fit(run.system, run.seed, watch.folder, **given)
+    system = run.system.but(**{"evaluation.probes": []}) if watch.weights_alone else run.system
+    return fit(system, run.seed, watch.folder, **given)
 
 
 def _finetuned(run: Made, watch: Watch) -> "Fitted":

@@ -9,6 +9,7 @@ from ablations.running.execute import execute
 from ablations.running.exit_codes import FAILED, HELD, RECORDED
 from ablations.running.launch import Launch
 from ablations.running.ranks.meeting import Meeting, RankFailure
+from ablations.schema.kinds import Watch
 from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.finetuning import run as tuning
@@ -178,6 +179,20 @@ def test_weights_that_are_not_at_hand_are_made_again(tmp_path, trainings):
     assert not any((records.work_folder(run.id) / CHECKPOINT).exists() for run in (first, second, tuned))
     assert {id: records.path(id).read_bytes() for id in kept} == kept  # records of finished runs stay as they are
     assert "again, because another run needs its weights" in (records.work_folder(first.id) / "log.txt").read_text()
+
+
+def test_what_is_trained_for_its_weights_alone_is_not_probed_again(tmp_path, monkeypatch, trainings):
+    probed, fit, records = [], fitting.fit, Records(tmp_path / "results")
+    monkeypatch.setattr(
+        fitting, "fit", lambda system, *a, **more: probed.append(system.evaluation.probes) or fit(system, *a, **more)
+    )
+    run = planned(tmp_path, records).runs[0]
+    run = run.model_copy(update={"system": run.system.but(**{"evaluation.probes": ["word_order"]})})
+    for _ in range(2):
+        weights = worker.weights_of(run, records, Watch(tmp_path, None, lambda progress: None, lambda: False))
+        weights.unlink()
+        put(records, run, metrics={"heldout.loss": 4.15})
+    assert probed == [("word_order",), ()]
 
 
 def test_no_two_processes_wait_for_the_same_weights(tmp_path, trainings):
