@@ -64,7 +64,8 @@ class Study:
         results_dir: str | Path | None = None,
     ) -> None:
         self.source = str(grid)
-        self.grid, self.scale = scales.added(grids.read(grid), scale), scale
+        stated = grids.read(grid)
+        self.grid, self.scale, self._sizes = scales.added(stated, scale), scale, scales.own_sizes(stated, scale)
         changed = _mapping("axes", axes)
         self._request: dict[str, Any] = {
             "axes": {path: _listed(values) for path, values in changed.items() if values is not None} or None,
@@ -170,7 +171,7 @@ class Study:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [formatting.markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
         notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
-        notes[:0] = [*estimate.notes(planned, self.records), *estimate.fits(planned, execution)]
+        notes[:0] = [*self._sizes, *estimate.notes(planned, self.records), *estimate.fits(planned, execution)]
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([formatting.frame_table(shown), estimate.cost(planned), *notes]), rows)
 

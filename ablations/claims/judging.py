@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from ablations.claims.contrasts import Sides, collect, computing, official, unmeasured
 from ablations.claims.floors import floored, floors, unlearned
 from ablations.claims.margins import margin
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason, Size
+from ablations.claims.outcomes import CONTRADICTS, NOT_MEASURED, NOT_RESOLVED, REPLICATES, Reason, Size
 from ablations.claims.rates import differs_at_common
 from ablations.claims.relations import RELATIONS, Better, Floored, Trend, Way
 from ablations.claims.verdict import Verdict
@@ -358,8 +358,8 @@ def tally(judged: Sequence[Verdict]) -> str:
     """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
     names = {REPLICATES: ("replicates", "replicate"), CONTRADICTS: ("contradicts", "contradict")}
     counts = []
-    for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED, "not measured"):
-        count = sum((verdict.outcome if verdict.is_measured else "not measured") == outcome for verdict in judged)
+    for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED, NOT_MEASURED):
+        count = sum(verdict.standing == outcome for verdict in judged)
         singular, plural = names.get(outcome, (outcome, outcome))
         counts += [f"{count} {singular if count == 1 else plural}"] if count else []
     return ", ".join(counts) or "no claims"

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 REPLICATES, CONTRADICTS, NOT_RESOLVED = "replicates", "contradicts", "not resolved"
+NOT_MEASURED = "not measured"  # what a claim is called that has no outcome, because runs of a side are missing
 
 
 class Direction(StrEnum):

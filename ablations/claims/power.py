@@ -215,7 +215,7 @@ def _of_noise(told: Iterable[Prospect]) -> list[str]:
     sources = list(dict.fromkeys(p.pilot for p in told if p.pilot))
     notes = [f"The sd of a run comes from the finished runs at {' and '.join(sources)}."] if sources else []
     if any(_is_assumed(p) for p in told):
-        notes.append("Assumed: no run has finished; the sd is a guess from grids of this kind.")
+        notes.append("Assumed: too few runs have finished; the sd is a guess from grids of this kind.")
     if any(p.sd is not None and not p.examples for p in told):
         notes.append("Where no scores by example are known, the noise of held-out examples comes on top.")
     return notes

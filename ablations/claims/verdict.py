@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ablations.claims.contrasts import Computing
-from ablations.claims.outcomes import Direction, Reason, Size
+from ablations.claims.outcomes import NOT_MEASURED, Direction, Reason, Size
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import Interval
 from ablations.measurements.trunks import WORD as CONTINUED
@@ -95,6 +95,11 @@ class Verdict:
     def is_measured(self) -> bool:
         """Whether runs speak about the claim: at least two a side, or one where the metric has no noise."""
         return bool(self.n) and self.reason.is_measured
+
+    @property
+    def standing(self) -> str:
+        """The outcome; without enough runs, that the claim is not measured."""
+        return self.outcome if self.is_measured else NOT_MEASURED
 
     @property
     def is_exact(self) -> bool:

@@ -23,6 +23,8 @@ def published(claim: Claim) -> str:
         difference = (Decimal(str(a)) - Decimal(str(b))) - (Decimal(str(c)) - Decimal(str(d)))
         pairs = f"{printed_difference(a, b)} ({a} against {b}) and {printed_difference(c, d)} ({c} against {d})"
         return f"{metric} {pairs}{after}, {difference:+} between them".strip()
+    if claim.relation == "trend":
+        return f"{metric} from {', '.join(map(str, values[:0:-1]))} to {values[0]}{after}".strip()
     if len(values) > 2:
         return f"{metric} {', '.join(map(str, values))}{after}".strip()
     a, b = values
@@ -41,9 +43,9 @@ def sentence(verdict: Verdict) -> str:
     found = finding(verdict)
     if not found:
         remark = f"; {verdict.remarks}" if verdict.remarks else ""
-        return f"{verdict.outcome}: {verdict.reason}{remark}{after}"
+        return f"{verdict.standing}: {verdict.reason}{remark}{after}"
     more = _size(verdict, _unit(verdict)) + _why(verdict, _unit(verdict))
-    return f"{verdict.outcome}: at this scale {found}, n = {verdict.n}{more}{after}"
+    return f"{verdict.standing}: at this scale {found}, n = {verdict.n}{more}{after}"
 
 
 def finding(verdict: Verdict) -> str:

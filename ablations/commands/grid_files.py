@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import WRONG, As, Format, listing, reporting_errors, tell
+from ablations.commands.terminal import USUAL, WRONG, As, Format, listing, reporting_errors, tell
 
 
 def list_grids(form: As = Format.table) -> None:
@@ -15,13 +15,14 @@ def list_grids(form: As = Format.table) -> None:
         rows = []
         for name in grids.available():
             grid = grids.read(name)
+            shown = USUAL if USUAL in grid.scales else next(iter(grid.scales), "")
             rows.append(
                 {
                     "grid": name,
                     "question": grid.question,
                     "axes": ", ".join(grid.axes),
                     "scales": ", ".join(grid.scales),
-                    "seeds": ", then ".join(map(str, grid.looks or (grid.seeds,))),
+                    "seeds": f"{', then '.join(map(str, grid.looks_at(shown)))} at {shown}",
                 }
             )
         listing(rows, form, "grid")

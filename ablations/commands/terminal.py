@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import html
 import itertools
 import json
 import math
@@ -268,7 +269,7 @@ def _wide(table: Sequence[Sequence[str]]) -> int:
 
 def _cells(line: str) -> list[str]:
     """The cells of a line of Markdown, as people read them."""
-    return [_ESCAPED.sub(r"\1", cell.strip()) for cell in _BETWEEN.split(line.strip()[1:-1])]
+    return [html.unescape(_ESCAPED.sub(r"\1", cell.strip())) for cell in _BETWEEN.split(line.strip()[1:-1])]
 
 
 def values(pairs: list[str] | None, option: str) -> dict[str, Any]:

@@ -66,12 +66,14 @@ def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
 
 
 def mean_text(interval: Interval) -> str:
-    """``4.213 ± 0.021``; the bare mean and ``(n = 1)`` without an interval; empty without data."""
+    """``4.213 ± 0.021``, or ``0 ± 0``; the bare mean and ``(n = 1)`` without an interval; empty without data."""
     if interval.mean is None:
         return ""
     decimals = places(interval.half, interval.mean)
     if interval.half is None:
         return f"{fixed(interval.mean, decimals)} (n = {interval.n})"
+    if not interval.half:  # all runs are equal
+        return f"{interval.mean:.4g} ± 0"
     return f"{fixed(interval.mean, decimals)} ± {fixed(interval.half, decimals)}"
 
 

@@ -367,6 +367,7 @@ def _ranks_differ(by_unit: Sequence[EqualCompute]) -> str:
 def _best(equal: EqualCompute) -> list[str]:
     """The cell of the lowest mean loss, then those whose 95 % interval of the difference to it, by seed, has zero."""
     first, *others = sorted((at for at in equal.cells if at.values), key=_mean_loss)
+    others = [at for at in others if at.runs != first.runs]  # one model by two names
     behind = [(at, mean_interval([loss - first.values[seed] for seed, loss in at.values.items()])) for at in others]
     return [first.cell.label, *(at.cell.label for at, gap in behind if gap.low is None or gap.low <= 0)]
 

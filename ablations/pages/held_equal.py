@@ -71,7 +71,8 @@ def lines(plan: Planned) -> str:
     scale = grid.scales.get(plan.scale)
     told += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
     if fixed := _common(plan):
-        knobs = ", ".join(f"`{path}` = {markdown_text(value_text(path, value))}" for path, value in fixed.items())
+        told_of = {path: markdown_text(value_text(path, value)) or "its defaults" for path, value in fixed.items()}
+        knobs = ", ".join(f"`{path}` = {text}" for path, text in told_of.items())
         told.append(f"* Set in every cell: {knobs}.")
     if reading := rule(plan.cells):
         told.append(f"* {markdown_text(reading)}")

@@ -34,6 +34,7 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 
 FOLDER = Path(__file__).parents[1] / "scales"
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_SIZES = ("model.num_layers", "model.hidden_size")
 _TRIED = "bert_base"  # has every part that scales set, so that their values can be checked without a grid
 
 
@@ -225,6 +226,16 @@ def added(grid: Grid, name: str) -> Grid:
         return grid
     entry = _entry(grid, lineage(name))
     return grid.model_copy(update={"scales": {**grid.scales, name: entry}})
+
+
+def own_sizes(grid: Grid, name: str) -> list[str]:
+    """A note on the sizes of models that a grid varies, if it says nothing of a scale or of one that this is like."""
+    files = lineage(name) if name in available() else []
+    sizes = sorted({path for file in files for path in file.set if path in _SIZES} & varied(grid))
+    if not sizes or any(file.name in grid.scales for file in files):
+        return []
+    text = f"The grid says nothing of scale {name}, so {' and '.join(sizes)} stay what its axes say, as published"
+    return [f"{text}: models may be large."]
 
 
 def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:

@@ -72,9 +72,9 @@ def execute(
 
     Raises:
         ConfigError: For an unknown executor, an unknown option, an engine that cannot make the runs; for an execution
-            that it, this machine or a run does not allow; for a results folder that cannot be written, whose locks do
-            not work, or in which a launcher of other code makes the same runs; for a missing corpus or task, with the
-            ways to get it.
+            that it, this machine or a run does not allow; for what this machine lacks; for a results folder that
+            cannot be written, whose locks do not work, or in which a launcher of other code makes the same runs; for a
+            missing corpus or task, with the ways to get it.
         KeyboardInterrupt: After Ctrl-C, once the active runs have written their checkpoints. Executing the plan again
             continues from there.
         SystemExit: After SIGTERM (143) or SIGHUP (129), likewise.
@@ -86,6 +86,7 @@ def execute(
     launch = Launch(plan, records, retries, deadline, on_event, execution)
     _check_writable(plan, records)
     if plan.pending:
+        engine.check_machine()
         locks.check(records.folder / ".locks")
     with ending(), registered(records, [run.id for run in plan.pending]):
         _prepare_text(plan)

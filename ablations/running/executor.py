@@ -31,6 +31,13 @@ class Executor(ABC):
             text = "this executor makes runs in one process each, which no other shares; use --executor local"
             yield Problem("devices", text)
 
+    def check_machine(self) -> None:  # noqa: B027, most need nothing
+        """Checks that this machine has what the executor needs, before text is prepared for runs.
+
+        Raises:
+            ConfigError: For what is missing, with a way to get it.
+        """
+
     @abstractmethod
     def run(self, launch: Launch) -> None:
         """Makes every run of ``launch.todo`` and reports to ``launch`` how each ends.

@@ -32,6 +32,9 @@ def text(path: Path) -> str:
         if path.stat().st_size > _LARGEST_JSON:
             raise ConfigError([f"{path} is larger than {_LARGEST_JSON >> 20} MiB, the maximum"])
         return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        told = f"there is no {path.name} in {path.parent}: name a folder of a checkpoint, as `ablations export` or "
+        raise ConfigError([f"{told}save_pretrained of transformers writes it"]) from None
     except OSError as error:
         raise ConfigError([f"{path} cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError:

@@ -1,6 +1,7 @@
 """The inventory of data: every corpus, task and text that models are asked, with its place, sizes and fingerprint."""
 
 import inspect
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -182,6 +183,6 @@ def _place(origin: Origin, parts: Iterable[str], hub: bool) -> str:
 
 def _how(origin: Origin) -> str:
     files = ", ".join(origin.every_file)
-    return f"put {files} below ABLATIONS_DATA" + (
-        f", or use {origin.hub} of the Hugging Face hub" if origin.hub else ""
-    )
+    is_set = bool(os.environ.get("ABLATIONS_DATA"))
+    place = "ABLATIONS_DATA" if is_set else "the folder that ABLATIONS_DATA names (it is unset)"
+    return f"put {files} below {place}" + (f", or use {origin.hub} of the Hugging Face hub" if origin.hub else "")

@@ -123,7 +123,7 @@ def _comparison(measured: Measurements, metric: Metric) -> list[str]:
     told = _along(measured, means) if (short := len(means) <= _MOST_MEANS) else _ends(measured, ordered)
     heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
     heading += f", by {markdown_text(path_text(x))}" if short and "." in (x := _axis(measured)) else ""
-    beaten = _to_beat(measured, metric, ordered[0][0])
+    beaten = _to_beat(measured, metric, [cell for cell, _ in ordered])
     return [" ".join([f"{heading}: {'; '.join([*told, *beaten])}.", *_plateau(measured, metric, means)])]
 
 
@@ -169,15 +169,26 @@ def _mean(cell: Cell, interval: Interval, baseline: Cell | None = None) -> str:
     return f"{mean_text(interval)} ({', '.join(filter(None, names))})"
 
 
-def _to_beat(measured: Measurements, metric: Metric, cell: Cell) -> list[str]:
-    """The strongest simple method on the text of a cell; the table has all of them."""
+def _to_beat(measured: Measurements, metric: Metric, cells: Sequence[Cell]) -> list[str]:
+    """The strongest simple method on the text of each cell, of the best cell first; the table has all of them."""
+    best = [found for cell in cells if (found := _strongest(measured, metric, cell))]
+    if not best:
+        return []
+    scores = sorted({f"{score:.3f}" for score, _ in best})
+    if len(scores) > 1:
+        return [f"the best simple method has {scores[0]} to {scores[-1]}, on the text of each"]
+    method = best[0][1]
+    named = f" ({markdown_text(method)})" * (method != BEST)
+    return [f"the best simple method has {scores[0]}{named}"]
+
+
+def _strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[float, str] | None:
+    """The best score of a simple method on the text of a cell, and the method."""
     scores = ((reference(measured, [cell], name), method) for method, name in references(metric.name).items())
     known = [(score[0], method) for score, method in scores if score is not None]
     if not known:
-        return []
-    score, method = min(known) if metric.better == "lower" else max(known)
-    named = f" ({markdown_text(method)})" * (method != BEST)
-    return [f"the best simple method has {score:.3f}{named}"]
+        return None
+    return min(known) if metric.better == "lower" else max(known)
 
 
 def _plateau(measured: Measurements, metric: Metric, means: Means) -> list[str]:

@@ -87,6 +87,10 @@ class Ray(Pool):
             text = f"{self.options.gpus} of a GPU is no device that shares a run; ask for 1, or for none"
             yield Problem("executor option gpus", text)
 
+    def check_machine(self) -> None:
+        """See `Executor.check_machine`."""
+        _imported()
+
     def open(self, launch: Launch) -> None:
         """See `Pool.open`."""
         self.devices = launch.execution.devices

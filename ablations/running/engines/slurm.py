@@ -75,15 +75,19 @@ class Slurm(Pool):
             text = "processes that stand for nodes would have the same GPUs; leave it out with cluster=local"
             yield Problem("executor option gpus", text)
 
+    def check_machine(self) -> None:
+        """See `Executor.check_machine`."""
+        _submitit()
+        missing = [name for name in ("sbatch", "srun", "squeue") if shutil.which(name) is None]
+        if missing and self.options.cluster != "local":
+            text = f"there is no Slurm here: {', '.join(missing)} not found. Start the command on a login node; "
+            raise ConfigError([text + "or try it on this machine with --executor-option cluster=local"])
+
     def open(self, launch: Launch) -> None:
         """See `Pool.open`."""
         self.devices, self._nodes = launch.execution.devices, launch.execution.nodes
         os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", _SIGNAL)
-        submitit = _submitit()
-        local = self.options.cluster == "local"
-        if not local and (missing := [name for name in ("sbatch", "srun", "squeue") if shutil.which(name) is None]):
-            text = f"there is no Slurm here: {', '.join(missing)} not found. Start the command on a login node; "
-            raise ConfigError([text + "or try it on this machine with --executor-option cluster=local"])
+        submitit, local = _submitit(), self.options.cluster == "local"
         self._folder = launch.records.work_folder(launch.todo[0].id).parent / "slurm"
         made = submitit.LocalExecutor if local else submitit.SlurmExecutor
         self._engine = made(self._folder, max_num_timeout=self.options.timeouts)

@@ -1,4 +1,4 @@
-"""Questions and passages as rows ``[CLS] question [SEP] window [SEP]``: the inputs of the shape ``Spans``.
+"""Questions and passages as rows ``[CLS] question [SEP] window [SEP]``, or with [CLS] last: the inputs of ``Spans``.
 
 A passage that is too long for a row is split into overlapping windows, as in BERT's ``run_squad.py``: one starts every
 ``doc_stride`` pieces until the end is covered. There are two differences, without effect at its settings (384
@@ -13,7 +13,7 @@ import torch
 
 from lightning_modules.batch import Example, Target
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.layout import LayoutName, Segments
 from lightning_modules.tasks.reading.passages import SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.spelling import Spelling
@@ -32,6 +32,7 @@ class SpanInputs:
         max_length: Maximum positions of a row.
         max_query: Maximum pieces of a question.
         stride: Pieces from the start of a window to that of the next.
+        layout: Where a row has its [CLS].
 
     Attributes:
         of: The question of each window ``[m]``.
@@ -40,6 +41,7 @@ class SpanInputs:
         ends: The piece after its last one ``[m]``.
         offsets: The position of its first piece in its row ``[m]``.
         sizes: Positions of each row ``[m 1]``.
+        nulls: The position that stands for no answer in each row, [CLS] ``[m]``.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class SpanInputs:
         max_length: int,
         max_query: int,
         stride: int,
+        layout: LayoutName = "cls_sep",
     ) -> None:
         self.examples, self.pieces, self.spelling = examples, pieces, Spelling(vocabulary)
         count, starts, sizes = len(examples), pieces.bounds[:-1], np.diff(pieces.bounds)
@@ -63,11 +66,12 @@ class SpanInputs:
         place = np.arange(len(self.of)) - self.bounds[self.of]
         self.begins = starts[context][self.of] + place * step[self.of]
         self.ends = np.minimum(self.begins + room[self.of], (starts + sizes)[context][self.of])
-        self.offsets = question_sizes[self.of] + 2
+        self.offsets = question_sizes[self.of] + (1 if layout == "cls_last" else 2)
         question = starts[:count][self.of]
         parts = np.array([(question, question + question_sizes[self.of]), (self.begins, self.ends)])
-        self.rows = Segments(pieces.ids, parts, vocabulary)
+        self.rows = Segments(pieces.ids, parts, vocabulary, layout)
         self.sizes = self.rows.lengths[:, None]
+        self.nulls = self.rows.lengths - 1 if layout == "cls_last" else np.zeros(len(self.of), dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.of)
@@ -124,7 +128,7 @@ class SpanInputs:
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """Positions of the answer's first and last piece in each row, (0, 0) if the row lacks part of it ``[m 2]``.
+        """Positions of the answer's first and last piece in each row, twice [CLS] if it lacks part of it ``[m 2]``.
 
         Windows without the answer are trained on too, in SQuAD 1.1 and 2.0. The released code does the same, although
         its comment says that it skips them.
@@ -132,7 +136,7 @@ class SpanInputs:
         first, last = self.answers[self.of].T
         inside = (first >= self.begins) & (last < self.ends)
         positions = np.stack([first, last], axis=1) - self.begins[:, None] + self.offsets[:, None]
-        return np.where(inside[:, None], positions, 0)
+        return np.where(inside[:, None], positions, self.nulls[:, None])
 
     def batch(self, indices: np.ndarray) -> Example:
         """The windows with these numbers as rows ``[b t]``, padded to the longest of them.

@@ -18,8 +18,8 @@ class SpanAnswers(NamedTuple):
 
     Attributes:
         texts: The best span of each passage, "" without candidates ``[n]``.
-        nulls: Null scores, above 0 where no answer is the better one: the smallest start + end logit of the first
-            position over the question's windows, minus the start + end logit of the best span; of a beam the smallest
+        nulls: Null scores, above 0 where no answer is the better one: the smallest start + end logit of [CLS] over the
+            question's windows, minus the start + end logit of the best span; of a beam the smallest
             logit of no answer ``[n]``.
     """
 
@@ -42,7 +42,7 @@ def decoded(outputs: Sequence[np.ndarray], inputs: SpanInputs, n_best: int, max_
         max_answer: Maximum pieces of an answer.
     """
     best = functools.partial(_best, n_best=n_best, most=max_answer)
-    texts, scores, nulls = _over_windows(outputs, inputs, best, lambda logits: float(logits[0, 0] + logits[0, 1]))
+    texts, scores, nulls = _over_windows(outputs, inputs, best, lambda cls: float(cls[0] + cls[1]))
     return SpanAnswers(texts, nulls - scores)
 
 
@@ -59,14 +59,14 @@ def decoded_beam(outputs: Sequence[np.ndarray], inputs: SpanInputs, max_answer: 
         max_answer: Maximum pieces of an answer.
     """
     best = functools.partial(_best_of_beam, most=max_answer)
-    texts, _, nulls = _over_windows(outputs, inputs, best, lambda columns: float(columns[0, _BEFORE_BEAM - 1]))
+    texts, _, nulls = _over_windows(outputs, inputs, best, lambda cls: float(cls[_BEFORE_BEAM - 1]))
     return SpanAnswers(texts, nulls)
 
 
 def _over_windows(
     outputs: Sequence[np.ndarray], inputs: SpanInputs, find: _Best, null_of: Callable[[np.ndarray], float]
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The best text of each question, its score, and the smallest null of its windows."""
+    """The best text of each question, its score, and the smallest null of its windows, from what [CLS] puts out."""
     texts, scores, nulls = [], np.zeros(len(inputs.examples)), np.zeros(len(inputs.examples))
     for number in range(len(inputs.examples)):
         windows = slice(*inputs.bounds[number : number + 2].tolist())
@@ -74,7 +74,7 @@ def _over_windows(
         best, chosen, null = -np.inf, None, np.inf
         for window, is_central in enumerate(central, windows.start):
             logits = outputs[window]
-            null = min(null, null_of(logits))
+            null = min(null, null_of(logits[inputs.nulls[window]]))
             score, first, last = find(logits, int(inputs.offsets[window]), is_central)
             if score > best:
                 begin = int(inputs.begins[window])
@@ -103,7 +103,7 @@ def most_central(begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
 
 def _best(logits: np.ndarray, offset: int, central: np.ndarray, n_best: int, most: int) -> tuple[float, int, int]:
     """The score of the best candidate of a window and its first and last piece in it; -inf without candidates."""
-    starts, ends = np.argsort(-logits[: offset + len(central) + 1], axis=0, kind="stable")[:n_best].T - offset
+    starts, ends = np.argsort(-logits, axis=0, kind="stable")[:n_best].T - offset
     starts = starts[(starts >= 0) & (starts < len(central))]
     starts = starts[central[starts]]
     ends = ends[(ends >= 0) & (ends < len(central))]

@@ -108,6 +108,7 @@ class Spans(Shape):
     max_query: int = 64
     max_answer: int = 30
     n_best: int = 20
+    layouts = frozenset({"cls_sep", "cls_last"})
     measures = {
         "f1": "word F1 with the best matching marked answer, mean over questions, 0 to 1",
         "exact_match": "share of answers equal to a marked one except case, punctuation and articles, 0 to 1",
@@ -170,7 +171,8 @@ class Spans(Shape):
         self, examples: SpanExamples, pieces: Pieces, vocabulary: Vocabulary, settings: FineTuning
     ) -> SpanInputs:
         """The items: one per window of a passage, with its question."""
-        return SpanInputs(examples, pieces, vocabulary, settings.max_length, self.max_query, self.doc_stride)
+        shape = (settings.max_length, self.max_query, self.doc_stride, settings.layout)
+        return SpanInputs(examples, pieces, vocabulary, *shape)
 
     @property
     def idle(self) -> dict[str, str]:

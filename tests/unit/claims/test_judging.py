@@ -2,7 +2,7 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.contrasts import official
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
+from ablations.claims.outcomes import CONTRADICTS, NOT_MEASURED, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
 from ablations.core.estimates import linear
 from ablations.core.moderation import moderated
 from ablations.measurements.measurements import Measurements
@@ -85,7 +85,7 @@ def test_noise_is_open_for_want_of_power_and_says_what_would_have_been_seen():
 def test_missing_data_never_replicate(a, b, reason):
     found = verdict(a, b)
     assert (found.outcome, found.reason, found.is_measured) == (NOT_RESOLVED, reason, False)
-    assert found.sentence.startswith(NOT_RESOLVED)
+    assert found.sentence.startswith(NOT_MEASURED)
 
 
 def test_one_seed_a_side_is_not_measured():
@@ -309,7 +309,7 @@ def test_a_model_without_the_score_decides_nothing(objective):
     (found,), _ = objectives_verdict({**SOP, "a": {"objective": objective}})
     assert found.outcome == NOT_RESOLVED
     assert found.n == 0
-    assert found.sentence.startswith(NOT_RESOLVED)
+    assert found.sentence.startswith(NOT_MEASURED)
     assert found.reason is Reason.UNTESTABLE
     assert (found.a, found.b) == (objective, "the majority class")
 

@@ -19,14 +19,14 @@ LETTERS = "abcdefghij"
 
 
 class TestDecoding:
-    @pytest.fixture
-    def two(self):
+    @pytest.fixture(params=["cls_sep", "cls_last"])
+    def two(self, request):
         """Ten words in two windows of seven that overlap by four."""
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
         examples = SpanExamples.of([Question("1", "a", "a b c d e f g h i j", ((0, "a"),))])
         ids = np.array([5, *range(5, 15)])
         made = Pieces(ids, np.arange(12), np.array([0, 1, 11]))
-        inputs = SpanInputs(examples, made, Vocabulary.of(pieces, "wordpiece"), 11, 1, 3)
+        inputs = SpanInputs(examples, made, Vocabulary.of(pieces, "wordpiece"), 11, 1, 3, request.param)
         assert inputs.begins.tolist() == [1, 4]
         assert inputs.ends.tolist() == [8, 11]
         return inputs
@@ -36,7 +36,8 @@ class TestDecoding:
         found = [np.zeros((int(size), 2), np.float32) - 100 for size in inputs.sizes[:, 0]]
         for name, places in best.items():
             for window, place, value in places:
-                found[window][place + 3 if place >= 0 else 0, int(name == "end")] = value
+                at = inputs.offsets[window] + place if place >= 0 else inputs.nulls[window]
+                found[window][at, int(name == "end")] = value
         return found
 
     def said(self, inputs, n_best=20, max_answer=30, **best):
@@ -58,9 +59,9 @@ class TestDecoding:
 
     def test_question_and_special_positions_are_no_answers_but_take_places(self, two):
         outputs = self.outputs(two, start=[(0, 2, 3.0)], end=[(0, 2, 3.0)])
-        outputs[0][1] = 8.0
+        outputs[0][two.offsets[0] - 2] = 8.0
         assert decoded(outputs, two, 20, 30).texts == ["c"]
-        outputs[1][:3] = 8.0
+        outputs[1][: two.offsets[1]] = 8.0
         assert decoded(outputs, two, 1, 30).texts == [""]
         assert decoded(outputs, two, 1, 30).nulls[0] == np.inf
 
@@ -138,16 +139,21 @@ def reading_task(unanswerable=False):
     return Task("reading", "Which words are high?", "made here", shape, metrics, rows)
 
 
-@pytest.mark.parametrize(("unanswerable", "beam"), [(False, None), (True, None), (True, {"starts": 2, "ends": 2})])
-def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, beam):
+@pytest.mark.parametrize(
+    ("unanswerable", "layout", "beam"),
+    [(False, "cls_sep", None), (True, "cls_sep", None), (True, "cls_last", {"starts": 2, "ends": 2})],
+)
+def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, layout, beam):
     task = reading_task(unanswerable)
     monkeypatch.setitem(TASKS, "reading", task)
     monkeypatch.setattr(pins, "pinned", dict)
     settings = FineTuning().but(
         **{"epochs": 5, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 3e-2},
         span_beam=beam,
+        layout=layout,
     )
-    tuning = FinetuningRun(tiny, "reading", settings, 0, None)
+    system = tiny.but(**{"model.segment_types": 3}) if layout == "cls_last" else tiny
+    tuning = FinetuningRun(system, "reading", settings, 0, None)
     module, data = tuning.build(), tuning.data
     assert len(data.dev) > 24  # some passages need two windows
     torch.manual_seed(0)  # dropout

@@ -71,9 +71,10 @@ def _places(context):
     return found
 
 
-def inputs_of(rows, encoder, max_length=32, max_query=8, stride=6, **kind):
+def inputs_of(rows, encoder, max_length=32, max_query=8, stride=6, layout="cls_sep", **kind):
     examples = Spans(**kind).read(rows, "made here")
-    return SpanInputs(examples, Pieces.of(examples.texts(), encoder), encoder.vocabulary, max_length, max_query, stride)
+    pieces = Pieces.of(examples.texts(), encoder)
+    return SpanInputs(examples, pieces, encoder.vocabulary, max_length, max_query, stride, layout)
 
 
 class TestWindows:
@@ -90,6 +91,25 @@ class TestWindows:
             room = max_length - inputs.offsets[mine[0]] - 1
             if last - first < room // 2:
                 assert (inputs.targets[mine] > 0).all(1).any()
+
+    def test_with_cls_last_they_show_the_same_and_ask_for_the_same(self, encoder):
+        """The rows of XLNet's released code, but for its order: there the passage comes first."""
+        rows = list(random_questions(40))
+        first, last = (inputs_of(rows, encoder, layout=layout) for layout in ("cls_sep", "cls_last"))
+        every = np.arange(len(first))
+        one, other = first.batch(every), last.batch(every)
+        assert other.inputs.cls.tolist() == last.nulls.tolist() == (last.sizes[:, 0] - 1).tolist()
+        assert (other.inputs.ids[every, last.nulls] == encoder.vocabulary.cls).all()
+        moved = one.inputs.with_cls_last()
+        assert torch.equal(other.inputs.ids, moved.ids)
+        assert torch.equal(other.inputs.tables["segment"], moved.tables["segment"])
+        for name in ("start", "end"):
+            told, wanted = (example.targets[name].ids for example in (other, one))
+            absent = wanted == 0
+            assert torch.equal(told[absent], moved.cls[absent])
+            assert torch.equal(told[~absent], wanted[~absent] - 1)
+        assert absent.any()
+        assert not absent.all()
 
     def test_are_those_of_run_squad(self, encoder):
         """Against the loop of `convert_examples_to_features`, where half a window is no shorter than the stride."""
