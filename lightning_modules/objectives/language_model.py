@@ -4,6 +4,7 @@ The first is the left-to-right model of Devlin et al. (2019, Table 5; Radford et
 that of ELMo (Peters et al. 2018, section 3.1).
 """
 
+import functools
 import itertools
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
@@ -160,9 +161,10 @@ class LanguageModel(Objective):
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy of each direction, each as (sum, count)."""
-        measures: dict[str, tuple[Tensor, Tensor]] = {}
+        head, measures = functools.partial(vocabulary_head(heads), encoded=encoded), {}
         for name in self.targets:
-            measures |= measured(self.logits(heads, encoded, example, name), example.targets[name], f"{name}_")
+            states = self._states(encoded, example, name)
+            measures |= measured(head, states, example.targets[name], encoded.words, f"{name}_")
         return measures
 
     def predicted(

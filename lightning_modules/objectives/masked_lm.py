@@ -1,5 +1,6 @@
 """Masked language modelling (Devlin et al. 2019, section 3.1, task 1)."""
 
+import functools
 from dataclasses import replace
 from typing import ClassVar
 
@@ -80,7 +81,8 @@ class MaskedLM(Objective):
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy, each as (sum, count)."""
-        return measured(self.logits(heads, encoded, example), example.targets["mlm"])
+        head, target = functools.partial(vocabulary_head(heads), encoded=encoded), example.targets["mlm"]
+        return measured(head, encoded.at(target.where), target, encoded.words)
 
     def predicted(
         self, heads: nn.ModuleDict, encoded: Encoded, example: Example

@@ -5,6 +5,7 @@ an order is one of the targets alone (*partial factorisation*), and no target is
 asked at its position.
 """
 
+import functools
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -151,10 +152,10 @@ class PermutationLM(Objective):
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy, of tokens alone and in an order, each as (sum, count)."""
-        measures: dict[str, tuple[Tensor, Tensor]] = {}
+        head, measures = functools.partial(vocabulary_head(heads), encoded=encoded), {}
         for name in self._targets_of(example):
-            logits = self.logits(heads, encoded, example, name)
-            measures |= measured(logits, example.targets[name], _PREFIXES[name])
+            target = example.targets[name]
+            measures |= measured(head, encoded.answering(target), target, encoded.words, _PREFIXES[name])
         return measures
 
     def predicted(

@@ -107,8 +107,8 @@ class SpanBoundary(Objective):
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Loss in nats and accuracy, each as (sum, count)."""
         head, target = self._head(heads), example.targets[SBO]
-        logits = F.linear(head.below(encoded, target), encoded.table) + head.bias
-        return measured(logits, target, f"{SBO}_")
+        states, table = head.below(encoded, target), encoded.table
+        return measured(lambda some: F.linear(some, table) + head.bias, states, target, encoded.words, f"{SBO}_")
 
     @staticmethod
     def _head(heads: nn.ModuleDict) -> SpanHead:
