@@ -14,6 +14,7 @@ from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.zero_shot.sources import SOURCES
+from tests.messages import names
 
 HEAD = "index\tsentence1\tsentence2\tlabel\n"
 
@@ -56,11 +57,14 @@ class TestListing:
         assert "glue/RTE/train.tsv" in found["rte"]["how"]
         assert all(item["licence"] for item in found.values())
 
-    def test_people_see_groups_and_how_to_get_what_is_missing(self):
+    @pytest.mark.parametrize(("folder", "told"), [("", "(it is unset)"), ("/somewhere", "below ABLATIONS_DATA")])
+    def test_people_see_groups_and_how_to_get_what_is_missing(self, monkeypatch, folder, told):
+        monkeypatch.setenv("ABLATIONS_DATA", folder)
         code, text = call()
         assert code == 0
         assert text.index("Corpora (documents)") < text.index("Texts: One or two texts")
-        assert "  qqp: put glue/QQP/train.tsv, glue/QQP/dev.tsv below ABLATIONS_DATA, or use nyu-mll/glue (qqp)" in text
+        (missing,) = (line for line in text.splitlines() if line.startswith("  qqp: put"))
+        assert names(missing, "glue/QQP/train.tsv, glue/QQP/dev.tsv", told, "or use nyu-mll/glue (qqp)")
         assert "  mnli_own: four fifths" in text
 
     def test_what_has_no_pin_is_measured_from_the_folder(self, home, monkeypatch):

@@ -117,7 +117,7 @@ def test_digits_follow_the_interval():
 def test_one_seed_has_no_interval_and_none_no_text():
     assert mean_text(mean_interval([4.21349])) == "4.213 (n = 1)"
     assert mean_text(mean_interval([])) == difference_text(mean_interval([])) == ""
-    assert mean_text(mean_interval([2.0, 2.0])) == "2.000 ± 0.000"
+    assert mean_text(mean_interval([2.0, 2.0])) == "2 ± 0"
 
 
 def test_numbers_have_no_negative_zero():
