@@ -182,6 +182,8 @@ class ChoiceInputs:
 class ChoiceHead(TextHead):
     """The head of texts with one output and no bias: what stands for a row, BERT's pooler, dropout, one vector.
 
+    Each row has a dropout mask of its own; GPT's released code has one for all options of a question.
+
     Args:
         hidden_size: Width d of the backbone.
         options: Options per question.
