@@ -91,9 +91,8 @@ class StackSettings(Backbone):
     )
     same_length: bool = knob(
         False,
-        "Every position attends to itself and the memory_length before it and no farther, in a batch as in memory; in "
-        "an evaluation with another memory, as many as that has. "
-        "Transformer-XL's released code shows one less: it never reads the oldest.",
+        "Every position attends to itself and the memory_length before it (of an evaluation, its own) and no farther, "
+        "in a batch as in memory. Transformer-XL's released code shows one less: it never reads the oldest.",
         neutral=False,
     )
     segment_relation: bool = knob(

@@ -94,12 +94,15 @@ def measured(
         prefix: Stands before the names of the measures.
     """
     nats, right = torch.zeros((), device=states.device), torch.zeros((), device=states.device)
-    step = max(1, (_CACHED if states.device.type == "cpu" else _AT_ONCE) // words)
+    is_cpu = states.device.type == "cpu"
+    step = max(1, (_CACHED if is_cpu else _AT_ONCE) // words)
     for some, ids in zip(states.split(step), target.ids.split(step), strict=True):
         logits = head(some).float()
         own = logits.gather(1, ids[:, None])[:, 0]
         nats += (logits.logsumexp(1) - own).sum()
-        first = own >= logits.amax(1)  # of equal ones argmax names the first; it is slow, so that others are left out
-        right += (logits[first].argmax(1) == ids[first]).sum()
+        if is_cpu:  # argmax, which names the first of equal ones, is slow there: rows that it cannot change are spared
+            best = own >= logits.amax(1)
+            logits, ids = logits[best], ids[best]
+        right += (logits.argmax(1) == ids).sum()
     count = torch.tensor(target.count())
     return {f"{prefix}loss": (nats, count), f"{prefix}accuracy": (right, count)}
