@@ -129,7 +129,7 @@ def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, 
         (["--task", "rte", "--set", "model.dropout=0"], "only knobs that start with 'finetuning.' can be set"),
         (["--task", "rte", "--set", "finetuning.protocol=brt"], "Did you mean 'bert'?"),
         (["--task", "rte", "--scale", "papr"], "Did you mean 'paper'?"),
-        (["--task", "rte"], "config.json cannot be read"),
+        (["--task", "rte"], "there is no config.json"),
     ],
 )
 def test_a_slip_is_answered(command, tmp_path, words, hint):

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from lightning_modules import interop
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
+from tests.messages import naming
 
 SHAPE = {"model.num_layers": 2, "model.hidden_size": 16, "model.num_heads": 2, "model.max_positions": 24,
          "format.sequence_length": 24, "data.tokenizer.vocab_size": 64}  # fmt: skip
@@ -166,7 +167,7 @@ def test_a_configuration_that_is_none(folder, text):
 
 
 def test_a_missing_configuration(tmp_path):
-    with pytest.raises(ConfigError, match=r"config\.json cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=naming("there is no config.json", "save_pretrained")):
         interop.read(tmp_path)
 
 
