@@ -17,7 +17,8 @@ from tests.faults.support import attempts, until
 
 
 def is_stopped(note):
-    return note.exists() and psutil.Process(int(note.read_text())).status() == psutil.STATUS_STOPPED
+    number = note.read_text() if note.exists() else ""  # it may be there and not yet written
+    return bool(number) and psutil.Process(int(number)).status() == psutil.STATUS_STOPPED
 
 
 @pytest.mark.parametrize("earlier", ["nothing", "an attempt"])
