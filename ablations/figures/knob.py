@@ -142,8 +142,9 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: K
     series = _series(measured.grid, cells, axis.path)
     lines = [_points(members, metric, measured, axis) for _, members in series]
     if not axis.is_numeric:
+        names = [[name for name, _ in points] for points in lines]
         lines = [_beside(points, i, len(lines)) for i, points in enumerate(lines)]
-        _pairs(axes, lines)
+        _pairs(axes, names, lines)
     for (rest, members), colour, points in zip(series, _hues(series), lines, strict=True):
         if points:
             _line(axes, points, axis, colour=colour, label=shown(_line_text(rest, members[0])))
@@ -169,12 +170,12 @@ def _beside(points: _Points, place: int, lines: int) -> _Points:
     return [(position + 0.14 * (place - (lines - 1) / 2), values) for position, values in points]
 
 
-def _pairs(axes: Axes, lines: Sequence[_Points]) -> None:
+def _pairs(axes: Axes, names: Sequence[Sequence[float]], lines: Sequence[_Points]) -> None:
     """Joins the runs of each seed, as verdicts compare them: across the lines at each name, or across one's names."""
-    together: dict[int, _Points] = defaultdict(list)
-    for points in lines:
-        for position, values in points:
-            together[round(position) if len(lines) > 1 else 0].append((position, values))
+    together: dict[float, _Points] = defaultdict(list)
+    for at_names, points in zip(names, lines, strict=True):
+        for name, point in zip(at_names, points, strict=True):
+            together[name if len(lines) > 1 else 0.0].append(point)
     for points in together.values():
         for at, seen in _by_seed(points):
             axes.plot(np.subtract(at, _ASIDE), seen, "-", lw=0.8, color=FAINT, alpha=0.5, zorder=2)

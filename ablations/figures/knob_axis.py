@@ -39,7 +39,7 @@ class KnobAxis:
         else:
             places = {str(value): place for place, value in reversed(list(enumerate(listed)))}
             numbers = {str(value): number(str(value)) for value in self.values}
-            rank = {name: math.inf if number is None else number for name, number in numbers.items()}
+            rank = {name: math.inf if found is None else found for name, found in numbers.items()}
             self.values.sort(key=lambda value: (rank[str(value)], places.get(str(value), len(places))))
         self.is_log = self.is_numeric and not linear and self._is_geometric()
 
