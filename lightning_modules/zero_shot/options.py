@@ -94,11 +94,13 @@ class Options(ZeroShot):
         return count * options * each * share(settings, count)
 
     def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
-        if (settings.rule or self.rule) == "gain" and system.get("format.frame") == "none":
-            text = (
-                f"{self.name} by gain asks for options without a prompt, and with format.frame none nothing predicts "
+        has_start = system.get("format.frame") != "none" and not system.cls_last
+        if (settings.rule or self.rule) == "gain" and not has_start:
+            text = f"{self.name} by gain asks for options without a prompt, and without a start token, as with "
+            text += (
+                "format.frame none or format.cls last, nothing predicts the first token of a row: choose sum or mean"
             )
-            yield Problem("measuring.rule", f"{text}the first token of a row: choose sum or mean, or another frame")
+            yield Problem("measuring.rule", f"{text}, or another frame")
 
     def ask(self, asking: Asking) -> Found:
         settings = asking.settings
