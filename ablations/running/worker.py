@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import Timeout
 
 from ablations.core import provenance
+from ablations.core.disk.kept_weights import WEIGHTS
 from ablations.core.store import Records
 from ablations.running.exit_codes import DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
 from ablations.running.job import Job
@@ -26,7 +27,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_annotated, open_store
-from lightning_modules.files import is_full
+from lightning_modules.files import is_full, write_atomically
 from lightning_modules.probing.table import PROBES
 from lightning_modules.probing.table import fingerprints as probe_fingerprints
 from lightning_modules.training.execution import ALONE, Execution
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 PROGRESS = "progress.json"
 _PROGRESS_EVERY = 1.0  # seconds
 _TAKEN_OVER = "the run has a final record of another process, which stays; this work was done twice"
+_SECOND = "second.json"  # in the work folder: the metrics of a training that was repeated for its weights
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 
 
@@ -157,21 +159,20 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
         NotReproducedError: If the second training does not end at the loss in the record.
     """
     from lightning_modules.training.recorder import CHECKPOINT
-    from lightning_modules.training.weights import WEIGHTS
 
     folder = records.work_folder(run.id)
     with records.lock(run.id):  # waits for another process that trains the same run
         found = records.weights(run.id)
         if found is None:
             cached.folder(folder)
-            note(folder, f"training run {run.id} again, because another run needs its weights")
             record = records.get(run.id)
+            _compare(run, folder, record)  # an earlier second training
+            note(folder, f"training run {run.id} again, because another run needs its weights")
             there = replace(watch, folder=folder, on_progress=lambda p: watch.on_progress(replace(p, again=run.id)))
             fitted = _made(run, records, replace(there, weights_alone=record is not None))
             (folder / CHECKPOINT).unlink(missing_ok=True)
-            if record is not None:
-                loss = next(name for name in KINDS[run.kind].proof(run) if name in record.metrics)
-                _compare(run, fitted.metrics[loss], record.metrics[loss], folder / WEIGHTS)
+            write_atomically(folder / _SECOND, lambda file: file.write(json.dumps(fitted.metrics).encode()))
+            _compare(run, folder, record)
     return found or folder / WEIGHTS
 
 
@@ -179,11 +180,20 @@ class NotReproducedError(Exception):
     """A repeated training ended differently."""
 
 
-def _compare(run: Run, now: float, then: float, weights: Path) -> None:
+def _compare(run: Run, folder: Path, record: Record | None) -> None:
+    """Compares what a second training measured, if there was one, with the record; weights of another loss go."""
+    if record is None or not (folder / _SECOND).is_file():
+        return
+    second = json.loads((folder / _SECOND).read_text(encoding="utf-8"))
+    loss = next(name for name in KINDS[run.kind].proof(run) if name in record.metrics)
+    now, then = second[loss], record.metrics[loss]
     if not math.isclose(now, then, rel_tol=_SAME_LOSS):
-        cached.remove(weights)
+        cached.remove(folder / WEIGHTS)
         raise NotReproducedError(
-            f"run {run.id}, trained again for its weights, ended at a loss of {now:.4f} but its record says {then:.4f}"
+            f"run {run.id}, trained again for its weights, ended at a loss of {now:.4f} but its record says "
+            f"{then:.4f}. Other processors and versions of libraries round otherwise, and a training that ends while "
+            "its loss still falls steeply may end elsewhere. To train it anew here, delete "
+            f"records/{run.id[:2]}/{run.id}.json of the results"
         )
 
 
