@@ -27,7 +27,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_annotated, open_store
-from lightning_modules.files import is_full, write_atomically
+from lightning_modules.files import is_full
 from lightning_modules.probing.table import PROBES
 from lightning_modules.probing.table import fingerprints as probe_fingerprints
 from lightning_modules.training.execution import ALONE, Execution
@@ -171,7 +171,7 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
             there = replace(watch, folder=folder, on_progress=lambda p: watch.on_progress(replace(p, again=run.id)))
             fitted = _made(run, records, replace(there, weights_alone=record is not None))
             (folder / CHECKPOINT).unlink(missing_ok=True)
-            write_atomically(folder / _SECOND, lambda file: file.write(json.dumps(fitted.metrics).encode()))
+            cached.write(folder / _SECOND, lambda file: cached.put_json(file, fitted.metrics))
             _compare(run, folder, record)
     return found or folder / WEIGHTS
 
@@ -182,9 +182,9 @@ class NotReproducedError(Exception):
 
 def _compare(run: Run, folder: Path, record: Record | None) -> None:
     """Compares what a second training measured, if there was one, with the record; weights of another loss go."""
-    if record is None or not (folder / _SECOND).is_file():
+    if record is None or not cached.is_sound(folder / _SECOND):
         return
-    second = json.loads((folder / _SECOND).read_text(encoding="utf-8"))
+    second = cached.get_json(folder / _SECOND)
     loss = next(name for name in KINDS[run.kind].proof(run) if name in record.metrics)
     now, then = second[loss], record.metrics[loss]
     if not math.isclose(now, then, rel_tol=_SAME_LOSS):
@@ -192,8 +192,9 @@ def _compare(run: Run, folder: Path, record: Record | None) -> None:
         raise NotReproducedError(
             f"run {run.id}, trained again for its weights, ended at a loss of {now:.4f} but its record says "
             f"{then:.4f}. Other processors and versions of libraries round otherwise, and a training that ends while "
-            "its loss still falls steeply may end elsewhere. To train it anew here, delete "
-            f"records/{run.id[:2]}/{run.id}.json of the results"
+            "its loss still falls steeply may end elsewhere. To train it anew, delete the records of it "
+            f"(records/{run.id[:2]}/{run.id}.*) and of the runs that started from it; to try once more, run "
+            "`ablations clean`"
         )
 
 
