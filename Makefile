@@ -20,8 +20,9 @@ help: ## list the commands
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --constraint constraints.txt $(TORCH_FROM) torch
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) install --quiet --no-compile --constraint constraints.txt $(TORCH_FROM) torch
+	$(PIP) install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib > /dev/null # on all cores, where pip takes one; some packages' own tests fail
 	touch $@
 
 demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table, figure, verdict
