@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --no-compile --constraint constraints.txt $(TORCH_FROM) torch
 	$(PIP) install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib > /dev/null || true # on all cores, where pip takes one; a few files are templates
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib > /dev/null || true # on all cores, where pip takes one; a file of torch is of Python 3.12
 	touch $@
 
 demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table, figure, verdict
