@@ -88,7 +88,7 @@ def fit(
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
     if system.evaluation.probes:
-        lightning.save_checkpoint(checkpoint)  # an end during the probes costs no training
+        lightning.save_checkpoint(checkpoint, weights_only=False)  # an end during the probes costs no training
     module = shards.whole(module, lambda: system.build(seed))
     if ranks.rank():
         return Fitted()

@@ -161,7 +161,7 @@ class Recorder(pl.Callback):
         """Writes a checkpoint when it is due or a stop is requested, by the clock and the word of rank 0."""
         stop, is_due = ranks.agreed((self.stop(), time.monotonic() - self._saved > self.checkpoint_seconds))
         if stop or is_due:
-            trainer.save_checkpoint(self.checkpoint)
+            trainer.save_checkpoint(self.checkpoint, weights_only=False)
             self._saved = time.monotonic()
         if stop:
             raise Interrupted

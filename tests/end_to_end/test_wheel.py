@@ -40,7 +40,7 @@ class Installed:
         (self.site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
         install = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet", *NO_INDEX]
         subprocess.run([*install, "--no-compile", str(wheel)], check=True, cwd=folder)
-        self.home, self.work = folder / "home", folder / "work"
+        self.home, self.work, self.compiled = folder / "home", folder / "work", folder / "compiled"
         self.home.mkdir()
         self.work.mkdir()
 
@@ -48,7 +48,7 @@ class Installed:
         """Runs a command of the environment."""
         left_out = ("PYTHONPATH", "ABLATIONS_CACHE", "XDG_CACHE_HOME")
         environment = {name: value for name, value in os.environ.items() if name not in left_out}
-        environment |= {"HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+        environment |= {"HOME": str(self.home), "PYTHONPYCACHEPREFIX": str(self.compiled), "COLUMNS": "200"}
         command = [str(self.bin / str(words[0])), *map(str, words[1:])]
         return subprocess.run(
             command, cwd=cwd or self.work, env=environment, capture_output=True, text=True, check=False

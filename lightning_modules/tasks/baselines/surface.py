@@ -4,10 +4,6 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
-from sklearn.feature_extraction import DictVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
 
 _NEAR = 40  # words; names that are farther from the pronoun are as far as this
 
@@ -40,6 +36,11 @@ def by_surface(train: Mentions, dev: Mentions) -> np.ndarray:
     """
     if len(np.unique(train.labels)) == 1:
         return np.full(len(dev.labels), train.labels[0])
+    from sklearn.feature_extraction import DictVectorizer  # seconds to import, and every process reads this module
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler
+
     model = make_pipeline(DictVectorizer(), MaxAbsScaler(), LogisticRegression(max_iter=2000))
     return model.fit(list(_features(train)), train.labels).predict(list(_features(dev)))
 

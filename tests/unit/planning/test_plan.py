@@ -358,7 +358,7 @@ def test_planning_imports_neither_lightning_nor_a_corpus(tmp_path):
     code = (
         "import sys; from ablations.planning import grids; from ablations.planning.plan import plan;"
         "from lightning_modules.systems import SYSTEMS;"
-        "print(sorted({'pytorch_lightning', 'gensim', 'datasets', 'matplotlib'} & set(sys.modules)))"
+        "print(sorted({'pytorch_lightning', 'gensim', 'datasets', 'matplotlib', 'sklearn'} & set(sys.modules)))"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], env=tiny.environment(tmp_path), capture_output=True, text=True, check=True
