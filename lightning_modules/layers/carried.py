@@ -128,12 +128,11 @@ class Growing:
 
 
 def _places(before: Carry, rows: int, new: int) -> Int[Tensor, "b t"]:
-    """The positions of new tokens: each row goes on where its own tokens end."""
-    device = before.positions.device
-    ended = torch.full((rows, 1), before.positions.shape[1], device=device)
-    if before.real is not None:
-        ended = before.real.sum(1, keepdim=True)
-    return ended + torch.arange(new, device=device)
+    """The positions of new tokens: each row goes on behind its last one that is no padding."""
+    if not before.positions.shape[1]:
+        return torch.arange(new, device=before.positions.device).expand(rows, -1)
+    given = before.positions if before.real is None else before.positions.masked_fill(~before.real, -1)
+    return given.amax(1, keepdim=True) + 1 + torch.arange(new, device=given.device)
 
 
 def _joined_real(before: Carry, real: Tensor | None, rows: int, new: int) -> Tensor | None:

@@ -7,7 +7,8 @@ With queries q, keys k and the distance p_i - p_j of positions i and j, per head
 
 all divided by the square root of a head's width. r is a sinusoid without parameters, W a projection of each layer; e
 and s are learned, a vector and a number for each head, layer and distance. Shaw et al. have the terms of q alone; u and
-s are those of Transformer-XL's released code (``attn_type`` 1).
+s are in Transformer-XL's released code (``attn_type`` 1), where each layer has its own u: ``query_biases: layer``. By
+default it is common to all layers, as in the same paper's own encoding.
 
 Each distance is projected once, whatever the batch: O((m + t) d) for m positions before the t of a batch. Distances
 have a sign, so that both directions are right, and positions are whole numbers of any origin: what is added depends on

@@ -129,13 +129,24 @@ def test_numbers_are_equal_both_ways_and_a_round_trip_loses_nothing(cls, tmp_pat
     assert all(torch.equal(second.weights[name], first.weights[name]) for name in first.weights)
 
 
-def test_the_length_of_a_memory_is_written_and_no_weight_depends_on_it(folder, tmp_path):
-    stream = {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8}
+@pytest.mark.parametrize("reuse", [None, 256])
+def test_the_length_of_a_memory_is_written_and_no_weight_depends_on_it(folder, tmp_path, reuse):
+    stream = {"format.kind": "stream", "format.frame": "none", "model.memory_length": 8, "format.reuse_length": reuse}
     read = interop.read(folder)
     interop.write(dataclasses.replace(read, system=read.system.but(**stream)), tmp_path)
-    assert XLNetModel.from_pretrained(tmp_path).config.mem_len == 8
+    config = XLNetModel.from_pretrained(tmp_path).config
+    assert (config.mem_len, config.reuse_len) == (8, reuse)
     assert interop.read(tmp_path).system.model == read.system.model
     assert interop.read(tmp_path).weights.keys() == read.weights.keys()
+
+
+def test_its_one_rate_of_dropout_is_that_of_the_layers_and_others_are_told(folder, tmp_path):
+    read = interop.read(folder)
+    other = {"model.dropout": 0.3, "model.attention_dropout": 0.1, "model.embedding_dropout": 0.3}
+    system = read.system.but(**other)
+    assert read.family.differences(system) == ["the dropout of attention weights is 0.1 here and 0.3 there"]
+    interop.write(dataclasses.replace(read, system=system), tmp_path)
+    assert XLNetModel.from_pretrained(tmp_path).config.dropout == 0.3
 
 
 @torch.no_grad()

@@ -85,6 +85,7 @@ class Family:
         objective: The objective of its models, without and beside a head of their own.
         memory: Key of ``config.json`` of how many positions a model remembers, if it can. Weights do not depend on it:
             it is written, and a model that is read remembers nothing until it is told to.
+        reused: Key of how many positions of a row go on into the memory, if not all need to; written alike.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Family:
     form: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: _ENCODER)
     objective: Literal["mlm", "lm", "plm"] = "mlm"
     memory: str = ""
+    reused: str = ""
 
     @property
     def stem(self) -> str:
@@ -228,6 +230,8 @@ class Family:
         config |= {"tie_word_embeddings": True, "bos_token_id": end, "eos_token_id": end}
         if self.memory:
             config[self.memory] = model.memory_length or None
+        if self.reused:
+            config[self.reused] = system.format.reuse_length if system.format.kind == "stream" else None
         if self.factorised:
             config["embedding_size"] = model.embedding_size or model.hidden_size
             config["num_hidden_groups"] = model.num_layers if model.sharing == "none" else model.sharing_groups

@@ -8,7 +8,7 @@ import numpy as np
 
 from lightning_modules.tasks.reading.windows import SpanInputs
 
-_BEFORE_BEAM = 4  # columns of a beam's outputs before those of its starts
+_BEFORE_BEAM = 3  # columns of a beam's outputs before those of its starts
 # outputs of a window, place of its first piece, which of its pieces count -> score of the best span, its two ends
 _Best = Callable[[np.ndarray, int, np.ndarray], tuple[float, int, int]]
 

@@ -1,9 +1,10 @@
 """XLNet's head for spans: the end of an answer is asked for given its start (Yang et al. 2019, released ``run_squad``).
 
 With states h of positions t, starts have logits ``w h_t``. Given a start at s, ends have logits
-``w' norm(tanh(W [h_t; h_s]))``, and that there is no answer has the logit ``v tanh(V [h_s; h_CLS])``. Training gives
-the right start. When a question is answered, the best starts each have their best ends, a beam; the start behind the
-last logit is the mean of all states by the probability that an answer starts there.
+``w' norm(tanh(W [h_t; h_s]))``, of the right start in training. When a question is answered, the best starts each have
+their best ends, a beam. That there is no answer has the logit ``v tanh(V [E h; h_CLS])``, where E h is the mean of all
+states by the probability that an answer starts there, in training too: the right start would tell, being [CLS] where
+there is no answer. (``transformers`` trains it on the right start.)
 
 Answers begin and end in the passage or at [CLS], which stands for none. Other positions have no probability.
 """
@@ -27,8 +28,8 @@ class SpanBeamHead(Head):
     """Starts, ends given a start, and whether there is an answer.
 
     Its outputs are the columns that `decoding.decoded_beam` reads: the logits of starts; those of ends given the right
-    start; the logit of no answer given the right start, and given the expected one, at every position; and, where it
-    does not train, the log-probabilities of the best ends of each of the best starts, minus infinity elsewhere.
+    start; the logit of no answer, at every position; and, where it does not train, the log-probabilities of the best
+    ends of each of the best starts, minus infinity elsewhere.
 
     Args:
         hidden_size: Width d of the backbone.
@@ -65,8 +66,7 @@ class SpanBeamHead(Head):
         expected = torch.einsum("bt,btd->bd", start.softmax(1).to(states.dtype), states)
         first = torch.arange(rows, device=states.device)
         cls = states[:, 0] if example.inputs.cls is None else states[first, example.inputs.cls]
-        told = [self._unanswered(given, cls)[:, None].expand(-1, length) for given in (states[first, right], expected)]
-        columns = torch.stack([start, ends, *told], 2)
+        columns = torch.stack([start, ends, self._unanswered(expected, cls)[:, None].expand(-1, length)], 2)
         return columns if self.training else torch.cat([columns, self._beam(states, start, allowed)], 2)
 
     def _ends(

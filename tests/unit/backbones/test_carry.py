@@ -87,6 +87,23 @@ def test_texts_of_unequal_length_go_on_as_each_alone(way, side):
         assert torch.isfinite(first.last[row]).all()
 
 
+@pytest.mark.parametrize("padding", [slice(0, 3), slice(5, 8), slice(2, 4)], ids=["left", "right", "within"])
+@pytest.mark.parametrize("way", WAYS)
+@torch.no_grad()
+def test_positions_go_on_behind_the_last_of_a_row(way, padding):
+    """Where none are given, padding before a token counts, and padding behind the last does not."""
+    model, ids = encoder(**WAYS[way]), texts(12)
+    real = torch.ones_like(ids, dtype=torch.bool)
+    real[:, padding] = False
+    positions = torch.arange(12).repeat(len(ids), 1)
+    if padding.stop == 8:
+        positions[:, 8:] -= 3
+    whole = model(batch(ids, real, positions)).last
+    first = model(batch(ids[:, :8], real[:, :8]), BEGIN)
+    second = model(batch(ids[:, 8:]), first.carry)
+    assert torch.allclose(second.last, whole[:, 8:], atol=1e-5)
+
+
 @torch.no_grad()
 def test_padding_changes_nothing_by_its_content():
     model, ids = encoder(), texts(8)

@@ -299,14 +299,14 @@ def test_rates_and_probabilities_shape_no_weight():
 
 
 BIG = """\
-question: Which of ten thousand?
+question: Which of hundreds?
 base: roberta_base
 set: {model.hidden_size: 64, format.sequence_length: 32, training.batch_size: 4}
 axes:
   objectives.mlm.masking.rate: [RATES]
-  model.num_layers: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+  model.num_layers: [1, 2, 3, 4, 5]
   optimizer.peak_lr: [1e-4, 2e-4, 3e-4, 4e-4, 5e-4, 6e-4, 7e-4, 8e-4, 9e-4, 1e-3]
-  model.dropout: [0.0, 0.1, 0.2, 0.3, 0.4]
+  model.dropout: [0.0, 0.1]
 budget: {equal: flops}
 scales: {smoke: {}}
 metrics: [{name: heldout.loss, better: lower}]
@@ -327,11 +327,11 @@ def test_the_work_of_a_plan_grows_with_its_cells_and_no_faster(tmp_path):
         grid = grids.read(tmp_path / "big.yaml")
         with cProfile.Profile() as profile:
             found = plan(grid, "smoke")
-        assert len(found.cells) == len(found.runs) == 500 * rates
+        assert len(found.cells) == len(found.runs) == 100 * rates
         calls[rates] = pstats.Stats(profile).total_calls
-    a_cell = (calls[8] - calls[4]) / 2000
+    a_cell = (calls[8] - calls[4]) / 400
     assert a_cell < 2300
-    assert a_cell < 1.1 * (calls[4] - calls[2]) / 1000
+    assert a_cell < 1.1 * (calls[4] - calls[2]) / 200
 
 
 @pytest.mark.slow

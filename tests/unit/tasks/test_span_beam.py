@@ -67,24 +67,23 @@ def test_the_outputs_are_those_of_the_formula():
         allowed = torch.tensor([at == 0 or 3 <= at < size - 1 for at in range(states.shape[1])])
         assert torch.equal(possible(example.inputs)[row], allowed), "the passage and [CLS]"
         starts = (states[row] @ head.start.weight[0] + head.start.bias).masked_fill(~allowed, -torch.inf)
-        ends, none = slowly(head, states[row], states[row, right])
+        ends = slowly(head, states[row], states[row, right])[0]
         ends = ends.masked_fill(~allowed, -torch.inf)
         expected = (starts.softmax(0)[:, None] * states[row]).sum(0)
-        _, final = slowly(head, states[row], expected)
+        _, none = slowly(head, states[row], expected)
         assert torch.allclose(outputs[row, :, 0], starts, atol=1e-5)
         assert torch.allclose(outputs[row, :, 1], ends, atol=1e-5)
         assert torch.allclose(outputs[row, :, 2], none.expand(len(starts)), atol=1e-5)
-        assert torch.allclose(outputs[row, :, 3], final.expand(len(starts)), atol=1e-5)
-        assert outputs.shape[2] == 4 + 3
+        assert outputs.shape[2] == 3 + 3
         for column, start in enumerate(starts.argsort(descending=True)[:3].tolist()):
             given = slowly(head, states[row], states[row, start])[0].masked_fill(~allowed, -torch.inf).log_softmax(0)
             kept = given >= given.sort(descending=True).values[1]
-            assert torch.allclose(outputs[row, :, 4 + column], given.masked_fill(~kept, -torch.inf), atol=1e-5)
+            assert torch.allclose(outputs[row, :, 3 + column], given.masked_fill(~kept, -torch.inf), atol=1e-5)
         total += float(F.cross_entropy(starts, torch.tensor(right)) + F.cross_entropy(ends, torch.tensor(last))) / 2
         total += 0.5 * float(F.softplus(-none if right == 0 else none))
     assert float(head.loss(outputs, example)) == pytest.approx(total, rel=1e-5)
     head.train()
-    assert head(last_states(states), example).shape[2] == 4, "no beam where it trains"
+    assert head(last_states(states), example).shape[2] == 3, "no beam where it trains"
     assert head.count(example) == len(inputs)
 
 
@@ -129,14 +128,32 @@ def test_numbers_equal_those_of_transformers():
     places = outputs[:, :, 0].argsort(dim=1, descending=True, stable=True)[:, :4]
     assert torch.equal(places, place)
     assert torch.allclose(outputs[:, :, 0].softmax(1).gather(1, places), share, atol=1e-6)
-    best = outputs[:, :, 4:].topk(3, dim=1)
+    best = outputs[:, :, 3:].topk(3, dim=1)
     assert torch.equal(best.indices.flatten(1), end_place)
     assert torch.allclose(best.values.exp().flatten(1), end_share, atol=1e-6)
-    assert torch.allclose(outputs[:, 0, 3], none, atol=1e-6)
+    assert torch.allclose(outputs[:, 0, 2], none, atol=1e-6)
     impossible = (right[:, 0] == cls).float()
     first, last = right.clone().T
     (loss, *_) = theirs(**given, p_mask=masked, start_positions=first, end_positions=last, is_impossible=impossible)
+    # that there is no answer is asked of the right start there, which tells it, and of the expected one by Yang et al.
+    told = theirs.answer_class(states, start_positions=first, cls_index=cls)
+    asked = F.binary_cross_entropy_with_logits
+    loss += 0.5 * (asked(none, impossible) - asked(told, impossible))
     assert float(head.loss(outputs, example)) / 3 == pytest.approx(float(loss), rel=1e-5)
+
+
+@torch.no_grad()
+def test_what_says_that_there_is_no_answer_is_not_told():
+    """The right start is [CLS] where there is none."""
+    inputs, head = windows(), head_of().train()
+    example = inputs.batch(np.arange(len(inputs)))
+    states = states_of(example)
+    before = head(last_states(states), example)
+    start = example.targets["start"]
+    example.targets["start"] = Target(start.where, torch.full_like(start.ids, 4))
+    after = head(last_states(states), example)
+    assert torch.equal(before[:, :, 2], after[:, :, 2])
+    assert not torch.equal(before[:, :, 1], after[:, :, 1]), "ends are told the start"
 
 
 def outputs_of(inputs, head, seed=1):
@@ -158,7 +175,7 @@ def exhaustive(inputs, outputs, most):
             for first in range(len(is_central)):
                 for last in range(first, min(first + most, len(is_central))):
                     if is_central[first]:
-                        ends = columns[:, 4 + order.index(first + offset)]
+                        ends = columns[:, 3 + order.index(first + offset)]
                         score = float(log_start[first + offset] + ends[last + offset])
                         found[score] = int(inputs.begins[window]) + first, int(inputs.begins[window]) + last
         texts.append(inputs.text(number, *found[max(found)]))
@@ -177,7 +194,7 @@ def test_a_beam_of_full_width_finds_the_best_of_all_spans(most):
         changed += decoded_beam(outputs_of(inputs, narrow, seed), inputs, most).texts != found.texts
         for number in range(2):
             own = range(*inputs.bounds[number : number + 2].tolist())
-            assert found.nulls[number] == pytest.approx(min(outputs[window][0, 3] for window in own))
+            assert found.nulls[number] == pytest.approx(min(outputs[window][0, 2] for window in own))
     assert changed, "a narrow beam misses some"
 
 
