@@ -62,9 +62,8 @@ class Display:
 
     @property
     def loss(self) -> str:
-        """Step and loss of each active run."""
-        active = self.active.values()
-        parts = [f"{label}: step {p['step']:,.0f}/{p['steps']:,.0f}, loss {p['loss']:.3f}" for label, p in active]
+        """How far each active run is: step and loss, or tokens of a measurement."""
+        parts = [f"{label}: {_reached(progress)}" for label, progress in self.active.values()]
         return "; ".join(parts[:2]) + (f"; and {len(parts) - 2} more" if len(parts) > 2 else "")
 
     @property
@@ -170,6 +169,12 @@ class Notebook(Display):
             self.handle = display(Pretty(text), display_id=True)
         else:
             self.handle.update(Pretty(text))
+
+
+def _reached(progress: dict[str, Any]) -> str:
+    """How far a run is; a measurement has no loss, and its steps are tokens."""
+    of_all = f"{progress['step']:,.0f}/{progress['steps']:,.0f}"
+    return f"{of_all} tokens" if progress["loss"] is None else f"step {of_all}, loss {progress['loss']:.3f}"
 
 
 def display(plan: Plan) -> Display:

@@ -29,19 +29,19 @@ class Trained(Protocol):
 
 @dataclass
 class Progress:
-    """The progress of a training.
+    """The progress of a training, or of a measurement.
 
     Attributes:
-        step: Steps made.
-        steps: Steps in all.
-        loss: The loss of the last one.
+        step: Steps made; of a measurement, tokens read.
+        steps: Steps in all, or tokens.
+        loss: The loss of the last step; None in a measurement.
         tokens_per_second: The speed.
         again: The run that is trained, if another one needs its weights a second time.
     """
 
     step: int
     steps: int
-    loss: float
+    loss: float | None
     tokens_per_second: float
     again: str = ""
 

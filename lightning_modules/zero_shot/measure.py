@@ -130,7 +130,7 @@ class Reading:
         rows, length = inputs[0].inputs.ids.shape
         self.rows[length, len(inputs) > 1] += rows
         step = min(self.tokens, self._expected)
-        self._on_progress(Progress(step, self._expected, 0.0, self.tokens / max(self.seconds, 1e-9)))
+        self._on_progress(Progress(step, self._expected, None, self.tokens / max(self.seconds, 1e-9)))
 
 
 def kept(found: Found, task: str) -> dict[str, str]:

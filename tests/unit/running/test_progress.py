@@ -33,6 +33,12 @@ def test_the_line_has_cells_loss_speed_and_time_left():
     assert display.line() == "2/3 runs (1 diverged) | 90 s left"
 
 
+def test_a_measurement_has_tokens_and_no_loss():
+    display = progress.Display()
+    display(event("progress", progress={"step": 512, "steps": 2048, "loss": None, "tokens_per_second": 10.0}))
+    assert "seed 0: 512/2,048 tokens | 10 tokens/s" in display.line()
+
+
 def test_a_run_that_is_made_again_is_no_part_of_the_bar(monkeypatch):
     tell = progress.Terminal()
     tell(moving("a", 5))
