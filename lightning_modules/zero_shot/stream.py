@@ -24,7 +24,8 @@ from lightning_modules.zero_shot.task import Asking, Found, OfRun
 
 _RECIPE = 1  # raise when the same stream would be read otherwise
 _FEW = 1 << 12  # so many tokens are examples each; of more, neighbours in a row are put together
-_TOGETHER = 32
+_TOGETHER = 32  # at least
+_MOST = 8_192  # examples, whatever is read, so that a record has room for their losses and documents
 _OF_EVALUATION = ("sequence_length", "context", "memory_length")
 
 
@@ -101,7 +102,7 @@ class ReadStream(OfRun):
             raise ConfigError([f"{text}: lower it, or add held-out text"])
         carries = Carries(read.evaluation.memory_length, foreign=settings.memory_from == "other_row")
         nats, right = _read(asking, heldout, carries, settings.lead)
-        each = _TOGETHER if nats.size > _FEW else 1
+        each = max(_TOGETHER, -(-nats.size // _MOST)) if nats.size > _FEW else 1
         starts = np.arange(0, nats.shape[1], each)
         counts = np.broadcast_to(np.diff(np.append(starts, nats.shape[1])), (len(nats), len(starts)))
         return Found(
