@@ -146,7 +146,7 @@ def test_a_record_under_another_name_is_misplaced(records):
 
 
 def test_records_have_a_largest_size(records):
-    with pytest.raises(StoreError, match=r"32,000"):
+    with pytest.raises(StoreError, match=f"{LARGEST_RECORD:,}"):
         records.put(make_record(provenance={"long": "x" * LARGEST_RECORD}))
     assert records.files() == []
 
