@@ -16,7 +16,7 @@ from tests.faults.support import attempts, contents, family, gone, kill, wait_fo
 TWO = Execution(devices=2)
 
 
-@pytest.fixture(scope="module", params=["ddp", "fsdp"])
+@pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, request):
     """The grid whose run the tests below disturb, what its record says if nothing does, and how devices share it."""
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -37,6 +37,7 @@ def ranks_of(launcher):
     return other.parent(), other
 
 
+@pytest.mark.parametrize("undisturbed", ["fsdp"], indirect=True)  # of ddp a process is killed below
 def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undisturbed):
     """To the bit, dropout on: a checkpoint has the noise and the losses of both."""
     (grid, expected, strategy), records = undisturbed, Records(cached / "results")
