@@ -29,7 +29,8 @@ from lightning_modules import speed
 from lightning_modules.config import Problem
 from lightning_modules.training.execution import Execution
 
-_PRELOADED = ["torch", "pytorch_lightning", "ablations.running.worker"]
+# Nothing of the project: the server looks for it in the working directory first, where another copy of it may lie.
+_PRELOADED = ["torch", "pytorch_lightning"]
 _POLL = 0.25  # seconds between checks of progress
 _PATIENCE = 30.0  # seconds for interrupted runs to write their checkpoints
 _GRACE = 10.0  # seconds for a run past its deadline to stop by itself

@@ -61,7 +61,7 @@ class Display:
         return f"{self.last.done}/{self.last.total} runs" + (f" ({', '.join(other)})" if other else "")
 
     @property
-    def loss(self) -> str:
+    def reached(self) -> str:
         """How far each active run is: step and loss, or tokens of a measurement."""
         parts = [f"{label}: {_reached(progress)}" for label, progress in self.active.values()]
         return "; ".join(parts[:2]) + (f"; and {len(parts) - 2} more" if len(parts) > 2 else "")
@@ -82,7 +82,7 @@ class Display:
 
     def line(self) -> str:
         """The current state in one line."""
-        return " | ".join(filter(None, (self.counts, self.loss, self.speed, self.left)))
+        return " | ".join(filter(None, (self.counts, self.reached, self.speed, self.left)))
 
     def summary(self) -> str:
         """The final state in one line."""
@@ -115,9 +115,9 @@ class Terminal(Display):
         from rich.progress import BarColumn, Progress, TextColumn
 
         super().__init__()
-        texts = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("left", "speed", "loss"))
+        texts = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("left", "speed", "reached"))
         self.bar = Progress(TextColumn("{task.fields[counts]}", markup=False), BarColumn(), *texts)
-        self.task = self.bar.add_task("grid", total=None, counts="", left="", speed="", loss="")
+        self.task = self.bar.add_task("grid", total=None, counts="", left="", speed="", reached="")
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -135,7 +135,7 @@ class Terminal(Display):
             counts=self.counts,
             left=self.left,
             speed=self.speed,
-            loss=self.loss,
+            reached=self.reached,
         )
 
     def close(self) -> None:

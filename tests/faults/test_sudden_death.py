@@ -59,6 +59,16 @@ def test_two_launchers_make_each_run_once(cached, launch):
     assert all(len(story) == 2 for story in attempts(records).values())
 
 
+def test_runs_are_made_by_the_code_of_their_launcher(cached, launch):
+    """Another copy of the project in the working directory, of another commit perhaps, is not what processes import."""
+    grid = tiny.grid(cached, rates="[0.15]", seeds=1)
+    (cached / "ablations").mkdir()
+    (cached / "ablations" / "__init__.py").write_text("raise RuntimeError('another copy')")
+    process = launch(grid)
+    wait_for(process, "executed 1")
+    assert process.wait() == 0
+
+
 def test_a_program_from_stdin_runs_and_is_not_run_again_by_its_workers(cached):
     grid = tiny.grid(cached, rates="[0.15]", seeds=1)
     arguments = ["-", str(grid), str(cached / "results"), "local", "1", "ddp"]

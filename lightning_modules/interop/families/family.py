@@ -220,6 +220,7 @@ class Family:
         """The ``config.json``, without ``architectures``, of a system that `family_of` accepts."""
         model = transformer(system)
         config = {key: getattr(model, knob) for knob, key in self.knobs.items()}
+        config[self.knobs["dropout"]] = model.dropout  # where one rate is of all, `differences` tells the others
         config[self.knobs["activation"]] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
         if "segment_types" in self.knobs:
             config[self.knobs["segment_types"]] = segment_types

@@ -52,9 +52,8 @@ XLNET = Family(
     shaped=_shaped,
     knobs={
         "num_layers": "n_layer", "hidden_size": "d_model", "num_heads": "n_head", "ffn_size": "d_inner",
-        "activation": "ff_activation", "embedding_dropout": "dropout", "attention_dropout": "dropout",
-        "dropout": "dropout",  # the last of a key is written
-        "norm_eps": "layer_norm_eps", "init_std": "initializer_range",
+        "activation": "ff_activation", "embedding_dropout": "dropout", "dropout": "dropout",
+        "attention_dropout": "dropout", "norm_eps": "layer_norm_eps", "init_std": "initializer_range",
     },
     fixed=XLNET_FIXED,
     form={

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -41,9 +41,9 @@ def test_one_look_is_holm(p):
     found = decided([[value] for value in p], ONE)
     assert [decision.p for decision in found] == pytest.approx(holm(p))
     assert [decision.level for decision in found] == pytest.approx(holm_levels(p))
-    bounds = [1 - level for level in holm_levels(p)]
-    assume(all(abs(value - bound) > 1e-9 for value, bound in zip(p, bounds, strict=True)))  # 1 - level is rounded
-    assert [decision.rejected for decision in found] == [value < bound for value, bound in zip(p, bounds, strict=True)]
+    for value, level, decision in zip(p, holm_levels(p), found, strict=True):
+        if abs(value - (1 - level)) > 1e-9:  # 1 - level is rounded
+            assert decision.rejected == (value < 1 - level)
 
 
 @given(families)
@@ -52,7 +52,8 @@ def test_intervals_and_adjusted_p_say_what_the_procedure_says(family):
         assert decision.look <= len(p)
         assert decision.level >= 0.95 - 1e-12
         shown = p[decision.look - 1] if decision.look else 1.0
-        assert decision.rejected == (shown < 1 - decision.level)
+        if abs(shown - (1 - decision.level)) > 1e-9:
+            assert decision.rejected == (shown < 1 - decision.level)
         if abs(decision.p - 0.05) > 1e-9:
             assert decision.rejected == (decision.p < 0.05)
 

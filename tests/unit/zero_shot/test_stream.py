@@ -95,6 +95,8 @@ def test_tokens_are_put_together_where_they_are_many_with_their_documents(tiny, 
     assert (alone.documents.reshape(8, 16)[:, 0] == together.documents).all()
     assert len(set(alone.documents)) > 1
     assert kept(together, TASK.name).keys() == {"heldout_stream.loss", "weight", "document"}
+    monkeypatch.setattr(stream, "_MOST", 4)  # a record has room for so many
+    assert read(system, lead=16).weights.tolist() == [32.0] * 4
 
 
 def test_trainings_of_other_segments_are_asked_the_same_tokens(tiny):
