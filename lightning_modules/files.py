@@ -13,6 +13,15 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def state_of(path: Path) -> list[str | int]:
+    """What changes, without reading it, where the content of a file does: path, size, and both of its times.
+
+    The second is of the last change to the file itself, which a program that sets the first to an earlier one moves.
+    """
+    found = path.stat()
+    return [str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Calls ``write(file)`` on a new file in the same folder, then replaces ``path`` by it in one step.
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ablations.core.metrics import COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
+from ablations.measurements.from_answers import completed
 from ablations.measurements.layer_metrics import LAYER_METRICS
 from ablations.measurements.probe_metrics import gains
 from ablations.schema.cell import Cell, Trial
@@ -60,12 +61,16 @@ class Measurements:
         grid: The grid.
         cells: Its cells at a scale, the baseline first.
         records: Gives the records of their runs; each is looked up once.
+
+    Attributes:
+        computed: Metrics that are computed from the answers in records -> how many records lacked them.
     """
 
     def __init__(self, grid: Grid, cells: Iterable[Cell], records: Lookup) -> None:
         self.grid, self.cells = grid, tuple(cells)
         by_id = {id: records.get(id) for id in dict.fromkeys(_ids(self.cells))}
-        self._records = {id: record for id, record in by_id.items() if record is not None}
+        known = {id: record for id, record in by_id.items() if record is not None}
+        self._records, self.computed = completed(known)
         self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records))
         self._index, self._silent = indexed(self.rows), indexed(self.rows, SILENT)
         self._sums = getattr(records, "sums", _no_sums)

@@ -171,7 +171,7 @@ def _page(
     if verdicts:
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
         parts += ["## Verdicts", lines, _VERDICT_NOTE, _links("claims")]
-    parts += ["## Results", markdown(sheets["table"]).rstrip("\n"), _links("table")]
+    parts += ["## Results", markdown(sheets["table"]).rstrip("\n"), *_computed(measured), _links("table")]
     parts += pictures[1:]
     for name, title in _SECTIONS.items():
         if name in sheets:
@@ -224,6 +224,15 @@ def _alternative(verdict: Verdict) -> str:
     if is_open or not verdict.claim.alternative:
         return ""
     return f" Could something simpler explain it? {markdown_text(verdict.claim.alternative)}"
+
+
+def _computed(measured: Measurements) -> list[str]:
+    """Which numbers are in no record, but follow from the answers that records keep."""
+    shown = {metric.name for metric in measured.grid.metrics}
+    parts = [f"`{name}` of {runs} runs" for name, runs in sorted(measured.computed.items()) if name in shown]
+    return (
+        [f"Computed from the answers in records that are older than the metric: {', '.join(parts)}."] if parts else []
+    )
 
 
 def _links(name: str) -> str:

@@ -24,7 +24,7 @@ from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fitting, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
-from lightning_modules.tasks.measured_baselines import SAME_LABELS, baselines, with_same_labels
+from lightning_modules.tasks.measured_baselines import references
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.shape import Head, Scored
@@ -273,7 +273,8 @@ def finetune(
     keep_weights(module, folder)
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
-    return Fitted(metrics=metrics | _baselines(run), curve=curve, cost=cost, examples=scored.kept)
+    simple = references(run.task, run.settings.validation_share, run.settings.train_examples, run.seed)
+    return Fitted(metrics=metrics | simple, curve=curve, cost=cost, examples=scored.kept)
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:
@@ -313,11 +314,3 @@ def _named(name: str, task: str) -> str:
     if kind == "train":
         return f"{task}.train_loss" if rest == TASK else f"{task}.train_{rest}_loss"
     return f"{task}.{f'{kind}_{rest}' if rest == TASK else rest}"
-
-
-def _baselines(run: FinetuningRun) -> dict[str, float]:
-    main, settings = task_named(run.task).main, run.settings
-    scores = baselines(run.task, settings.validation_share)
-    few = with_same_labels(run.task, settings.validation_share, settings.train_examples, run.seed)
-    scores = scores | {f"{name}{SAME_LABELS}": metrics for name, metrics in few.items()}
-    return {f"{run.task}.{main}.{name}": metrics[main] for name, metrics in scores.items()}

@@ -5,13 +5,13 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from lightning_modules.config import identity
 from lightning_modules.data.pins import DataMismatch
 from lightning_modules.files import write_atomically
 from lightning_modules.places import checkout
 from lightning_modules.probing.sets import SETS, set_named
-from lightning_modules.tasks.pins import Part
+from lightning_modules.tasks.pins import Part, definition, found, identified, measured
 from lightning_modules.tasks.shapes.texts import TextExamples
 from lightning_modules.tasks.task import SPLITS, Split
 
@@ -20,17 +20,19 @@ _COMMAND = "python -m lightning_modules.probing.pins"
 
 
 @functools.cache
+def _entries() -> dict[str, dict[str, Any]]:
+    return json.loads(_PINS.read_text(encoding="utf-8")) if _PINS.is_file() else {}
+
+
 def expected(name: str) -> dict[str, Part]:
-    """The fingerprints of a set's two parts: its pins, or, for a set without a pin, measured once a process."""
-    stored = json.loads(_PINS.read_text(encoding="utf-8")) if _PINS.is_file() else {}
-    if name in stored:
-        return {split: Part(**part) for split, part in stored[name].items()}
-    return {split: Part.of(set_named(name).examples(split)) for split in SPLITS}
+    """The fingerprints of a set's two parts: its pins, or, for a set without a pin, measured and cached."""
+    entry = _entries().get(name)
+    return {split: Part(**entry[split]) for split in SPLITS} if entry else found(set_named(name))
 
 
 def fingerprint(name: str) -> str:
-    """The fingerprint of a set's examples; pinned sets are not opened."""
-    return identity({split: part.sha256 for split, part in expected(name).items()})
+    """The fingerprint of a set; pinned sets are not opened."""
+    return identified(set_named(name), expected(name), _entries().get(name, {}))
 
 
 def checked(name: str, split: Split) -> TextExamples:
@@ -55,7 +57,10 @@ def checked(name: str, split: Split) -> TextExamples:
 
 def pin() -> None:
     """Reads every set and writes the pins of all."""
-    content = {name: {split: asdict(Part.of(SETS[name].examples(split))) for split in SPLITS} for name in sorted(SETS)}
+    content = {
+        name: {"row": definition(task), **{split: asdict(part) for split, part in measured(task).items()}}
+        for name, task in sorted(SETS.items())
+    }
     write_atomically(_PINS, lambda file: file.write(json.dumps(content, indent=2).encode() + b"\n"))
 
 

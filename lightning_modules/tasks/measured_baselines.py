@@ -1,5 +1,6 @@
 """Scores of a task without a network: majority class, TF-IDF + logistic regression and the like, cached."""
 
+from pathlib import Path
 from typing import BinaryIO
 
 from lightning_modules import cached
@@ -25,15 +26,13 @@ def baselines(name: str, share: float | None = None) -> dict[str, dict[str, floa
         share: That of the training examples that is scored in place of the dev examples; the baselines learn from the
             rest.
     """
-    part = [] if share is None else [share, DIVISION]
-    path = cache() / "task-baselines" / f"{identity([fingerprint(name), _RECIPE, *part])[:24]}.json"
 
     def measure(file: BinaryIO) -> None:
         task, train, dev = task_named(name), examples(name, "train", share), examples(name, "dev", share)
         answers = task.shape.baselines(train, dev)
         cached.put_json(file, {name: task.score(values, dev).metrics for name, values in answers.items()})
 
-    return cached.kept(path, measure, cached.get_json)
+    return cached.kept(_place(name, share), measure, cached.get_json)
 
 
 def with_same_labels(name: str, share: float | None, count: int | None, seed: int) -> dict[str, dict[str, float]]:
@@ -53,8 +52,6 @@ def with_same_labels(name: str, share: float | None, count: int | None, seed: in
     train = drawn(name, share, count, seed)
     if len(train) == len(examples(name, "train", share)):
         return {}
-    part = [] if share is None else [share, DIVISION]
-    key = identity([fingerprint(name), _RECIPE, *part, "labels", count, seed])[:24]
 
     def measure(file: BinaryIO) -> None:
         task, dev = task_named(name), examples(name, "dev", share)
@@ -62,4 +59,21 @@ def with_same_labels(name: str, share: float | None, count: int | None, seed: in
         answers.pop("majority", None)
         cached.put_json(file, {name: task.score(values, dev).metrics for name, values in answers.items()})
 
-    return cached.kept(cache() / "task-baselines" / f"{key}.json", measure, cached.get_json)
+    return cached.kept(_place(name, share, "labels", count, seed), measure, cached.get_json)
+
+
+def references(name: str, share: float | None, count: int | None, seed: int) -> dict[str, float]:
+    """The scores of all these methods by the task's main metric: ``<task>.<metric>.<method>`` -> score.
+
+    The arguments are those of `with_same_labels`.
+    """
+    main, few = task_named(name).main, with_same_labels(name, share, count, seed)
+    scores = baselines(name, share) | {f"{method}{SAME_LABELS}": metrics for method, metrics in few.items()}
+    return {f"{name}.{main}.{method}": metrics[main] for method, metrics in scores.items()}
+
+
+def _place(name: str, share: float | None, *few: str | int | None) -> Path:
+    """Where the scores are cached; rows may get metrics later."""
+    part = [] if share is None else [share, DIVISION]
+    key = [fingerprint(name), sorted(task_named(name).metrics), _RECIPE, *part, *few]
+    return cache() / "task-baselines" / f"{identity(key)[:24]}.json"

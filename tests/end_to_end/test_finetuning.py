@@ -109,7 +109,7 @@ def test_bf16_stays_close_to_fp32(tuning, tmp_path):
 
 
 def test_other_examples_than_the_pinned_ones_are_refused(tuning, tmp_path, monkeypatch):
-    kept = pins.measured("toy")
+    kept = pins.measured(TASKS["toy"])
     changed = {"toy": {**kept, "dev": kept["train"]}}
     monkeypatch.setattr(pins, "pinned", lambda: changed)
     with pytest.raises(DataMismatch, match=r"'toy' \(dev\)"):

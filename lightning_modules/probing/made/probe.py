@@ -48,17 +48,19 @@ class Made:
         Raises:
             ConfigError: When a corpus is missing, or its held-out text gives too few examples.
         """
-        return kept(self.name, [self.fingerprint(), fingerprints(data)], lambda: self._made(data.corpora))
+        return kept(self.name, [self.fingerprint(), fingerprints(data)], lambda: self._made(data))
 
-    def _made(self, corpora: tuple[str, ...]) -> Parts:
+    def _made(self, data: Data) -> Parts:
         made, places = [], []
-        for part, sentences, most in zip(("train", "test"), _sentences(corpora), (TRAIN, TEST), strict=True):
+        for part, sentences, most in zip(
+            ("train", "test"), _sentences(tuple(fingerprints(data).items())), (TRAIN, TEST), strict=True
+        ):
             examples = self.make(sentences, most, f"{self.name} {part}")
             if len(examples) < _LEAST:
                 raise ConfigError(
                     [
                         f"the probe '{self.name}' finds {len(examples)} examples for its {part} part in the held-out "
-                        f"text of {', '.join(corpora)}, and needs {_LEAST}; leave it out of evaluation.probes"
+                        f"text of {', '.join(data.corpora)}, and needs {_LEAST}; leave it out of evaluation.probes"
                     ]
                 )
             rows = (Row(" ".join(example.words), None, str(example.label)) for example in examples)
@@ -69,10 +71,14 @@ class Made:
 
 
 @functools.lru_cache(maxsize=1)
-def _sentences(corpora: tuple[str, ...]) -> tuple[list[Sentence], list[Sentence]]:
-    """The sentences of the training and of the test documents; a sentence of both counts as training."""
+def _sentences(corpora: tuple[tuple[str, str], ...]) -> tuple[list[Sentence], list[Sentence]]:
+    """The sentences of the training and of the test documents; a sentence of both counts as training.
+
+    Args:
+        corpora: Names and fingerprints; one process may see two states of a text.
+    """
     parts: tuple[list[list[str]], list[list[str]]] = ([], [])
-    for name in corpora:
+    for name, _ in corpora:
         for number, document in enumerate(corpus(name).documents("heldout")):
             parts[number % _EVERY > 0].append(document)
     known = {sentence for document in parts[0] for sentence in document}

@@ -234,6 +234,7 @@ class Coreference(Shape):
     The official ratio of feminine to masculine F1 is left out, since higher is not better; both F1s are metrics.
     """
 
+    keeps_answers = True
     measures = {
         "f1": "F1 over the questions whether the pronoun refers to A and to B, 0 to 1",
         "masculine_f1": "the same F1, masculine pronouns",

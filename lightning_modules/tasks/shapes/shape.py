@@ -134,6 +134,7 @@ class Shape(ABC):
         reads: Texts of a row, 1 or 2, if its head reads them as wholes; 0 where answers are read from single positions.
         classes: Number of possible answers; 0 if answers are not classes.
         numbers: Whether answers are real numbers.
+        keeps_answers: Whether records keep the ``answer`` to each example, from which `score` gives any metric.
         line: The keys of an example in a user's own file.
     """
 
@@ -146,6 +147,7 @@ class Shape(ABC):
     reads: int = 0
     classes: int = 0
     numbers: bool = False
+    keeps_answers: bool = False
 
     @abstractmethod
     def read(self, rows: Iterable[Any], task: str) -> Examples:

@@ -281,6 +281,11 @@ class Texts(Shape):
         return len(self.labels)
 
     @property
+    def keeps_answers(self) -> bool:
+        """Whether answers are classes; real numbers are not kept."""
+        return bool(self.labels)
+
+    @property
     def outputs(self) -> int:
         """Outputs per example: one per class, or 1 in regression."""
         return max(1, len(self.labels))

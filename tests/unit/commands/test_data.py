@@ -132,7 +132,7 @@ class TestVerify:
 
     def test_what_is_as_pinned_and_published_is_fine(self, home, monkeypatch):
         write_rte(home, 2490, 277)
-        wanted = pins.measured("rte")
+        wanted = pins.measured(TASKS["rte"])
         monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
         assert call("verify", "rte") == (
             0,

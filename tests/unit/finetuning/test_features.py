@@ -303,7 +303,7 @@ def test_a_study_says_what_changes_in_fine_tuning():
 
 
 def test_plans_count_the_frozen_encoder_once(deep, monkeypatch):
-    monkeypatch.setattr("lightning_modules.tasks.work.expected", lambda name: pins.measured(name))
+    monkeypatch.setattr("lightning_modules.tasks.work.expected", lambda name: pins.measured(TASKS[name]))
     asked = SETTINGS.but(epochs=4)
     steps, tokens, flops = expected_work(deep, "toy", asked)
     same = expected_work(deep, "toy", asked.but(features=None))

@@ -8,6 +8,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data.pins import fingerprints
 from lightning_modules.data.settings import Data
 from lightning_modules.probing.made import probe as made_probe
 from lightning_modules.probing.made.probe import MADE
@@ -54,7 +55,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def data(folder):
-    made_probe._sentences.cache_clear()
+    made_probe._sentences.cache_clear()  # a test changes how corpora are read
     return Data(corpora=(f"text:{folder}/*.txt",))
 
 
@@ -89,7 +90,7 @@ def test_no_document_gives_examples_to_both_parts(probe, data, monkeypatch):
                 yield [f"{text[:-1]}{mark}." for text in document]
 
     monkeypatch.setattr(made_probe, "corpus", Marked)
-    made_probe._sentences.cache_clear()
+    made_probe._sentences.cache_clear()  # of the unmarked text
     texts = [" ".join(part.first) for part in probe.examples(data)[:2]]
     train, test = (set(re.findall("X[a-j]{2}", text)) for text in texts)
     assert train
@@ -124,7 +125,11 @@ def test_swaps_keep_the_words(data):
 
 
 def _texts(data):
-    return [" ".join(sentence.words) for part in made_probe._sentences(data.corpora) for sentence in part]
+    return [
+        " ".join(sentence.words)
+        for part in made_probe._sentences(tuple(fingerprints(data).items()))
+        for sentence in part
+    ]
 
 
 def test_what_each_class_is(data):
@@ -169,6 +174,5 @@ def _like(originals, words, place):
 
 def test_too_little_text_is_an_error_that_says_so(tmp_path):
     (tmp_path / "few.txt").write_text("\n\n".join("This is one of the short texts." for _ in range(40)))
-    made_probe._sentences.cache_clear()
     with pytest.raises(ConfigError, match=naming("word_order", "evaluation.probes")):
         MADE[0].examples(Data(corpora=(f"text:{tmp_path}/*.txt",)))

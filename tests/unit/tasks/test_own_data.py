@@ -1,16 +1,20 @@
 """A user's own data: from a file of JSON lines of any shape to a fine-tuning, with own splits."""
 
+import dataclasses
 import importlib
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from lightning_modules.config import ConfigError
+from lightning_modules.config import ConfigError, identity
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
+from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.readers.own import own
 from lightning_modules.tasks.shapes.choice import Choice
 from lightning_modules.tasks.shapes.coreference import Coreference
@@ -111,6 +115,101 @@ def test_other_examples_are_other_runs(home, monkeypatch):
     write(home / "mine.jsonl", [example("sentence", n) for n in range(21)])
     assert fingerprint("mine") != first
     assert pins.checked("mine", "train")
+
+
+# two rows over one file that differ in one argument
+PAIRS = {
+    "held_out": ("sentence", {"held_out": 0.2}, {"held_out": 0.4}),
+    "dev": ("sentence", {"held_out": 0.2}, {"dev": "mine.jsonl"}),
+    "order of labels": ("sentence", {"shape": Texts(("no", "yes"))}, {"shape": Texts(("yes", "no"))}),
+    "a label more": ("sentence", {"shape": Texts(("no", "yes"))}, {"shape": Texts(("no", "yes", "both"))}),
+    "context of tags": ("tags", {"shape": Tagging(("X",))}, {"shape": Tagging(("X",), context=True)}),
+    "a type more": ("tags", {"shape": Tagging(("X",))}, {"shape": Tagging(("X", "Y"))}),
+    "both orders": ("pair", {"shape": SHAPES["pair"]}, {"shape": Texts(("no", "yes"), pair=True, symmetric=True)}),
+    "stride": ("span", {"shape": Spans()}, {"shape": Spans(doc_stride=64)}),
+    "last": ("choice", {"shape": Choice(options=3)}, {"shape": Choice(options=3, last=8)}),
+    "metrics of numbers": ("score", {"metrics": ("spearman",)}, {"metrics": ("spearman", "pearson")}),
+    "metrics of tags": ("tags", {"metrics": ("entity_f1",)}, {"metrics": ("entity_f1", "recall")}),
+}
+
+
+def row(kind, shape=None, **arguments):
+    return own("mine", "Mine?", shape or SHAPES[kind], train="mine.jsonl", **arguments)
+
+
+def _prints(kind, *rows):
+    """The fingerprints of rows, one after the other; each is also read as the runs of its fingerprint would be."""
+    found = []
+    for arguments in rows:
+        TASKS["mine"] = row(kind, **arguments)
+        found.append(fingerprint("mine"))
+        for split in ("train", "dev"):
+            pins.checked("mine", split)
+    return found
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_a_row_with_another_argument_is_another_run_in_either_order(case, home, monkeypatch):
+    kind, one, other = PAIRS[case]
+    monkeypatch.setitem(TASKS, "mine", None)
+    write(home / "mine.jsonl", [example(kind, n) for n in range(40)])
+    there, back = _prints(kind, one, other, one), _prints(kind, other, one, other)
+    assert there[0] == there[2] == back[1]
+    assert back[0] == back[2] == there[1]
+    assert there[0] != there[1]
+
+
+@pytest.mark.slow
+def test_processes_agree_on_the_fingerprint_of_a_row(home, monkeypatch):
+    """Two processes one after the other, in either order, and this one, on one cache."""
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
+    code = (
+        "import sys; from tests.unit.tasks.test_own_data import _prints; "
+        "print(*_prints('sentence', {'held_out': float(sys.argv[1])}))"
+    )
+    shares = ("0.2", "0.4", "0.2")
+    run = [subprocess.run([sys.executable, "-c", code, share], capture_output=True, text=True) for share in shares]
+    monkeypatch.setitem(TASKS, "mine", None)
+    here = _prints("sentence", *({"held_out": float(share)} for share in shares))
+    assert [ended.stdout.strip() for ended in run] == here, run[0].stderr
+    assert len(set(here)) == 2
+
+
+def test_the_code_of_a_reader_is_part_of_what_its_examples_follow_from(home, monkeypatch):
+    """A reader that holds its arguments in a closure, as a function of a module of data sets may."""
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
+
+    def reading(least):
+        def rows(split):
+            return (one for one in row("sentence", held_out=0.4).rows(split) if len(one.first) > least)
+
+        rows.origin = row("sentence").origin
+        return rows
+
+    found = []
+    for least in (0, 16, 0):
+        monkeypatch.setitem(TASKS, "mine", dataclasses.replace(row("sentence"), rows=reading(least)))
+        found.append(fingerprint("mine"))
+        pins.checked("mine", "dev")
+    assert found[0] == found[2] != found[1]
+
+
+def test_a_pinned_row_is_its_examples_until_its_definition_changes(monkeypatch):
+    examples = {split: part.sha256 for split, part in pins.pinned()["wnut17"].items()}
+    assert fingerprint("wnut17") == identity(examples)
+    changed = dataclasses.replace(TASKS["wnut17"], shape=dataclasses.replace(TASKS["wnut17"].shape, context=True))
+    monkeypatch.setitem(TASKS, "wnut17", changed)
+    assert fingerprint("wnut17") != identity(examples)
+
+
+def test_a_metric_that_answers_give_makes_no_other_run_and_has_simple_methods(home, monkeypatch):
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(60)])
+    found = {}
+    for metrics in (("accuracy",), ("accuracy", "f1"), ("f1", "accuracy")):
+        monkeypatch.setitem(TASKS, "mine", row("sentence", metrics=metrics))
+        found[fingerprint("mine")] = baselines("mine")
+        assert baselines("mine")["majority"].keys() == set(metrics)
+    assert len(found) == 1
 
 
 WRONG = {

@@ -220,7 +220,7 @@ class TestReaders:
 
 class TestPins:
     def test_other_examples_are_refused_naming_both(self, official, monkeypatch):
-        wanted = pins.measured("rte")
+        wanted = pins.measured(TASKS["rte"])
         monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
         assert len(pins.checked("rte", "train")) == 3
         path = official / "RTE/train.tsv"
@@ -229,12 +229,12 @@ class TestPins:
             pins.checked("rte", "train")
 
     def test_labels_and_order_count(self, official):
-        before = pins.measured("rte")
+        before = pins.measured(TASKS["rte"])
         path = official / "RTE/train.tsv"
         lines = path.read_text().splitlines()
         path.write_text("\n".join([lines[0], *lines[:0:-1]]))
-        assert pins.measured("rte")["train"] != before["train"]
-        assert pins.measured("rte")["dev"] == before["dev"]
+        assert pins.measured(TASKS["rte"])["train"] != before["train"]
+        assert pins.measured(TASKS["rte"])["dev"] == before["dev"]
 
     def test_pinning_keeps_the_other_pins(self, official, tmp_path, monkeypatch):
         monkeypatch.undo()
@@ -243,7 +243,7 @@ class TestPins:
         pins.pin(["rte"])
         pins.pin(["cola"])
         assert list(json.loads((tmp_path / "pins.json").read_text())) == ["cola", "rte"]
-        assert pins.pinned()["rte"] == pins.measured("rte")
+        assert pins.pinned()["rte"] == pins.measured(TASKS["rte"])
 
 
 class TestBigramShift:
