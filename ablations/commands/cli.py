@@ -80,7 +80,7 @@ def options(
 
 
 @app.command()
-def plan(  # noqa: PLR0913, a command's options
+def plan(
     grid: Grid,
     scale: Shown = USUAL,
     seeds: Seeds = None,
@@ -107,7 +107,7 @@ def plan(  # noqa: PLR0913, a command's options
 
 
 @app.command()
-def run(  # noqa: PLR0913, a command's options
+def run(
     grid: Grid,
     scale: Scale,
     executor: Engine = "local",

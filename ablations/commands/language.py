@@ -32,7 +32,7 @@ Model = Annotated[
 ]
 
 
-def generate(  # noqa: PLR0913, a command's options
+def generate(
     model: Model,
     prompt: Annotated[list[str] | None, typer.Option("--prompt", help="What to go on from. Repeatable.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A text file with a prompt on each line.")] = None,
@@ -100,7 +100,7 @@ def _prompts(given: Sequence[str] | None, file: Path | None) -> list[str]:
     return prompts or [""]
 
 
-def score(  # noqa: PLR0913, a command's options
+def score(
     model: Model,
     file: Annotated[
         Path | None, typer.Argument(help="Questions: YAML or JSON lines with prompt, options and, if known, answer.")

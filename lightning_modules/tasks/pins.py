@@ -146,7 +146,8 @@ def _state(task: Task) -> list:
 def _code(module: str) -> str:
     """A digest of the code that reads tasks: this package with the modules of data sets, and the reader's own."""
     file, digest = getattr(sys.modules.get(module), "__file__", None), hashlib.sha256()
-    for path in sorted({*Path(__file__).parent.rglob("*.py"), *([Path(file)] if file else [])}):
+    own = [Path(file)] if file else []
+    for path in [*sorted(Path(__file__).parent.rglob("*.py")), *own]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
