@@ -2,10 +2,14 @@
 
 import contextlib
 import errno
+import functools
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
+
+T = TypeVar("T")
 
 
 def is_full(error: BaseException) -> bool:
@@ -20,6 +24,23 @@ def state_of(path: Path) -> list[str | int]:
     """
     found = path.stat()
     return [str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def once_per_state(read: Callable[[Path], T]) -> Callable[..., T]:
+    """Caches what a function reads of a file, or of the files of a folder, while their state stays the same.
+
+    Args:
+        read: Has a default for the path.
+    """
+    kept = functools.lru_cache(maxsize=16)(lambda path, _states: read(path))
+    (usual,) = inspect.signature(read).parameters.values()
+
+    @functools.wraps(read)
+    def known(path: Path = usual.default) -> T:
+        files = sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
+        return kept(path, tuple(tuple(state_of(file)) for file in files))
+
+    return known
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -10,12 +10,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
 from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.files import once_per_state
 
 FOLDER = Path(__file__).parents[1] / "published" / "claims"
 RELATIONS = {
@@ -109,7 +109,7 @@ def claims(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
     return {id: claim for id, claim in with_parts(folder).items() if not claim.part_of}
 
 
-@cache
+@once_per_state
 def with_parts(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
     """Every published claim and every part of one by id: all that a grid may test.
 

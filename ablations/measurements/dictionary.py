@@ -141,7 +141,6 @@ def _source(name: str) -> str:
     return "`layers`, by summary" if name in LAYER_METRICS else "`metrics` of a pretraining"
 
 
-@cache
 def meaning(metric: str) -> Meaning:
     """The line of the dictionary for a metric.
 
@@ -149,12 +148,18 @@ def meaning(metric: str) -> Meaning:
         KeyError: If no line matches.
     """
     task, _, measure = metric.partition(".")
+    line = _line(metric)
+    if probe_of(metric) and not PROBES[probe_of(metric)].shape.labels:
+        return replace(line, unit="correlation")
+    squared = measure.endswith("_loss") and task in TASKS and not getattr(TASKS[task].shape, "labels", True)
+    return replace(line, unit="squared error") if squared else line
+
+
+@cache
+def _line(metric: str) -> Meaning:
     for line in dictionary():
         if line.parts.fullmatch(metric):
-            if probe_of(metric) and not PROBES[probe_of(metric)].shape.labels:
-                return replace(line, unit="correlation")
-            squared = measure.endswith("_loss") and task in TASKS and not getattr(TASKS[task].shape, "labels", True)
-            return replace(line, unit="squared error") if squared else line
+            return line
     raise KeyError(f"the dictionary of metrics has no {metric!r}: add it to ablations/measurements/dictionary.py")
 
 

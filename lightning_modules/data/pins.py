@@ -17,7 +17,7 @@ from lightning_modules.data.corpora import made
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
-from lightning_modules.files import write_atomically
+from lightning_modules.files import state_of, write_atomically
 from lightning_modules.places import cache
 
 _PINS = Path(__file__).with_name("pins.json")
@@ -107,7 +107,7 @@ def _state(name: str) -> list:
     if kind == "hub":
         place, _, is_local = hub_place(rest)
         files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if is_local else []
-    return [name, [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]]
+    return [name, *map(state_of, files)]
 
 
 def digest(parts: dict[str, Part]) -> str:

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from lightning_modules import cached
+from lightning_modules.config import identity
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.pins import digest, expected
 from lightning_modules.draws import permutation
@@ -24,7 +25,8 @@ _WORDS = range(5, 29)  # of a sentence, as in the paper
 
 def rows(split: Split) -> Iterator[Row]:
     """The examples of a split, cached because making them takes seconds."""
-    path = cache() / "tasks" / f"bigram_shift-{split}-{digest(expected(_CORPUS))[:16]}.json"
+    key = identity([digest(expected(_CORPUS)), _SIZES[split], list(_WORDS)])[:16]
+    path = cache() / "tasks" / f"bigram_shift-{split}-{key}.json"
     held = cached.kept(path, lambda file: cached.put_json(file, list(_made(split))), cached.get_json)
     return (Row(*row) for row in held)
 
