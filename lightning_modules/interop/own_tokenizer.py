@@ -23,7 +23,7 @@ from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text import unigram
 from lightning_modules.data.text.encode import Encoder
-from lightning_modules.data.text.tokenizer import END, Tokenizer, Vocabulary
+from lightning_modules.data.text.tokenizer import END, Tokenizer, Vocabulary, byte_letters
 from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import FAMILIES
 from lightning_modules.interop.folder import json_object, text
@@ -66,7 +66,8 @@ def own_encoder(folder: str | Path, family: str, vocab_size: int) -> Encoder:
         vocab_size: Rows of its word table.
 
     Raises:
-        ConfigError: When it is missing, damaged, does not fit the table or does not encode words independently.
+        ConfigError: When it is missing, damaged, does not fit the table, does not encode words independently or has no
+            piece for some bytes or unknown letters, which would be lost.
     """
     folder = Path(folder)
     settings = _optional(folder / "special_tokens_map.json") | _optional(folder / "tokenizer_config.json")
@@ -189,6 +190,8 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
     except (KeyError, TypeError, AttributeError) as error:
         known = ", ".join(_KINDS)
         raise ConfigError([f"{source} is not a tokenizer of a supported kind ({known}): {error!r}"]) from None
+    if ends and model.get("unk_token") is None:
+        raise ConfigError([f"{source}: the model has no unk_token, so texts would lose unknown letters; give it one"])
     if bad:
         raise ConfigError(
             [f"{source}: {', '.join(bad)}: not supported, because words must be encoded independently as {kind.name}"]
@@ -223,6 +226,9 @@ def _vocabulary(
     source: Path, kind: _Kind, numbers: Mapping[str, int], vocab_size: int, specials: Mapping[str, str]
 ) -> Vocabulary:
     wrong = [f"has no piece {piece!r} for {name}" for name, piece in specials.items() if piece not in numbers]
+    if kind.name == "byte_bpe" and (lacking := sorted(byte_letters().keys() - numbers.keys())):
+        told = f"has no piece for {len(lacking)} of the 256 bytes ({lacking[0]!r} ...), so texts would lose them"
+        wrong.append(f"{told}; train it with the whole alphabet of ByteLevel")
     beyond = [piece for piece, number in numbers.items() if type(number) is not int or not 0 <= number < vocab_size]
     if beyond:
         wrong.append(f"has {len(beyond)} pieces ({beyond[0]!r} ...) without a row in the word table of {vocab_size:,}")

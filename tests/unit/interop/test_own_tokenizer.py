@@ -123,7 +123,57 @@ def test_a_special_piece_that_a_text_spells_out_is_text(tmp_path, name):
     assert not np.isin(own([f"the {name} cat{name}"])[0], [0, 2, 3, 4]).any()
 
 
+def test_a_length_that_a_file_sets_cuts_nothing(tmp_path):
+    """A length for other texts stayed in the file and cut what was read with it (vllm-project/llm-compressor#2917)."""
+    folder, size = unigram(tmp_path / "albert")
+    whole, fast = (
+        interop.own_encoder(folder, "albert", size)(TEXTS)[0].tolist(),
+        tokenizers.Tokenizer.from_file(f"{folder}/tokenizer.json"),
+    )
+    fast.enable_truncation(2)
+    fast.enable_padding(length=20)
+    fast.save(f"{folder}/tokenizer.json")
+    own = interop.own_encoder(folder, "albert", size)
+    assert own(TEXTS)[0].tolist() == whole
+    assert own.fast.encode(TEXTS[0]).ids == own(TEXTS[:1])[0].tolist()
+
+
+def test_the_first_merge_counts_and_so_do_those_of_number_signs(tmp_path):
+    """The first line of merges was skipped, whatever it held (pytorch/text#1632)."""
+    folder, size = byte_level(tmp_path / "roberta")
+    header, *merges = (folder / "merges.txt").read_text().splitlines()
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    (folder / "vocab.json").write_text(json.dumps(vocabulary | {"##": size}))
+    pieces = {}
+    for name, lines in (("headed", [header, "# #", *merges]), ("bare", ["# #", *merges])):
+        (folder / "merges.txt").write_text("\n".join(lines))
+        pieces[name] = interop.own_encoder(folder, "roberta", size + 1)([*TEXTS, "a##b"])[0].tolist()
+    assert header.startswith("#version")
+    assert pieces["bare"] == pieces["headed"]
+    assert size in pieces["bare"]
+
+
 class TestMisfits:
+    @pytest.mark.parametrize("letters", [["Ã", "©"], ["z"]])
+    def test_bytes_without_a_piece(self, tmp_path, letters):
+        """Byte-level pieces lost letters without a word (huggingface/tokenizers#278)."""
+        folder, size = byte_level(tmp_path / "roberta")
+        (folder / "merges.txt").write_text("")
+        vocabulary = json.loads((folder / "vocab.json").read_text())
+        kept = {piece: number for piece, number in vocabulary.items() if piece not in letters}
+        (folder / "vocab.json").write_text(json.dumps(kept))
+        with pytest.raises(ConfigError, match=rf"has no piece for {len(letters)} of the 256 bytes \('{letters[-1]}'"):
+            interop.own_encoder(folder, "roberta", size)
+
+    def test_letters_without_a_piece_for_the_unknown(self, tmp_path):
+        """BPE of letters without unk_token loses them as silently."""
+        folder, size = byte_level(tmp_path / "roberta")
+        fast = tokenizers.Tokenizer(models.BPE({"<unk>": 0, "a</w>": 1}, [], end_of_word_suffix="</w>"))
+        fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        fast.save(str(folder / "tokenizer.json"))
+        with pytest.raises(ConfigError, match="no unk_token, so texts would lose unknown letters"):
+            interop.own_encoder(folder, "roberta", size)
+
     def test_none_at_all(self, tmp_path):
         with pytest.raises(ConfigError, match=r"has no tokenizer: neither tokenizer\.json, nor vocab\.txt, nor"):
             interop.own_encoder(tmp_path, "bert", 100)
