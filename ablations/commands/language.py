@@ -89,7 +89,7 @@ def _prompts(given: Sequence[str] | None, file: Path | None) -> list[str]:
     prompts = list(given or [])
     if file is not None:
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = file.read_text(encoding="utf-8").split("\n")  # splitlines also cuts at U+2028 and others
         except OSError as error:
             raise ConfigError([Problem("--file", f"{file} cannot be read: {error.strerror}")]) from None
         except UnicodeDecodeError:

@@ -77,7 +77,7 @@ def read(file: Path) -> list[Question]:
 
 def _json_lines(file: Path) -> Document:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")  # JSON may hold U+2028, at which splitlines cuts
     except OSError as error:
         raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError:

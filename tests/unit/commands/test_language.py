@@ -100,6 +100,29 @@ def test_text_goes_on_as_the_library_writes_it(ask, run, folder, tmp_path):
     assert row["ended"] == "positions", "without a prompt it begins by itself"
 
 
+LINES = ["the old cat", "a\u2028bird\x85 sees", "a dog\x0b\x1chears"]
+
+
+@pytest.mark.slow
+def test_prompts_are_lines_whatever_is_in_them(ask, run, tmp_path):
+    """Lines were cut at other separators too, which made more texts (huggingface/datasets#3729)."""
+    (tmp_path / "prompts.txt").write_text("\n".join(LINES), encoding="utf-8")
+    code, said = ask("generate", run, "--file", tmp_path / "prompts.txt", "--new-tokens", 1, "--format", "json")
+    assert code == 0
+    assert [row["prompt"] for row in json.loads(said)] == LINES
+
+
+def test_questions_are_lines_whatever_is_in_them(tmp_path):
+    """JSON need not escape these separators."""
+    asked = [{"prompt": line, "options": ["yes", line]} for line in LINES]
+    lines = [json.dumps(question, ensure_ascii=False) for question in asked]
+    (tmp_path / "asked.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = questions.read(tmp_path / "asked.jsonl")
+    assert [(question.prompt, [*question.options]) for question in found] == [
+        (question["prompt"], question["options"]) for question in asked
+    ]
+
+
 @pytest.mark.slow
 def test_a_cell_of_a_grid_is_named_by_its_values(ask, run, folder):
     given = (folder / "tongues.yaml", "--scale", "smoke", "--prompt", "the cat", "--format", "names")
