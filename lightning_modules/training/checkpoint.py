@@ -82,13 +82,14 @@ def _check(path: Path, module: pl.LightningModule, execution: Execution) -> None
         if (altered := archive.testzip()) is not None:
             raise ValueError(f"{altered} is not as it was written")
     held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    shapes = [
-        {name: tensor.shape for name, tensor in state.items()} for state in (held["state_dict"], module.state_dict())
-    ]
-    if shapes[0] != shapes[1]:
-        raise ValueError("its weights have other names or shapes")
-    if (made := held.get(_SHARING, ALONE.sharing)) != execution.sharing:
-        raise ValueError(f"it is of {made}, and this training has {execution.sharing}")
+    # in their order too: the optimiser's moments have no names, the n-th are of the n-th parameter
+    found, made = (
+        [(name, tensor.shape) for name, tensor in state.items()] for state in (held["state_dict"], module.state_dict())
+    )
+    if found != made:
+        raise ValueError("its weights have other names or shapes, or another order")
+    if (shared := held.get(_SHARING, ALONE.sharing)) != execution.sharing:
+        raise ValueError(f"it is of {shared}, and this training has {execution.sharing}")
     if absent := {"callbacks", "loops", "optimizer_states", "lr_schedulers"} - held.keys():
         raise ValueError(f"it lacks {', '.join(sorted(absent))}")
 
