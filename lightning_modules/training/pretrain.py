@@ -90,7 +90,12 @@ class Pretrain(pl.LightningModule):
         measures = self.objectives.measure(self.heads, self._evaluated.read(self.backbone, example), example)
         for name, (total, count) in measures.items():
             self.log(
-                f"heldout.{name}", total / count, on_epoch=True, batch_size=int(count), sync_dist=True, logger=False
+                f"heldout.{name}",
+                total / count.clamp(min=1),
+                on_epoch=True,
+                batch_size=int(count),
+                sync_dist=True,
+                logger=False,
             )
 
     def on_validation_end(self) -> None:

@@ -1,5 +1,6 @@
 """Recording and resuming of trainings: the Trainer, and the callback that keeps curve and checkpoints."""
 
+import math
 import signal
 import threading
 import time
@@ -61,10 +62,10 @@ class Fitted:
 
 
 class Diverged(Exception):
-    """The training loss became NaN or infinite."""
+    """A loss, of training or measured, became NaN or infinite."""
 
     def __init__(self, step: int) -> None:
-        super().__init__(f"the training loss was not finite at step {step}")
+        super().__init__(f"the loss was not finite at step {step}")
         self.step = step
 
 
@@ -169,7 +170,7 @@ class Recorder(pl.Callback):
     def _read(self, step: int, module: pl.LightningModule) -> None:
         losses = cast(Trained, module).training_loss()
         for name, value in losses.items():
-            if not value - value == 0.0:  # NaN or infinite
+            if not math.isfinite(value):
                 raise Diverged(step)
             self._window.setdefault(f"train.{name}", []).append(value)
         done = self.course.tokens(step) - self.course.tokens(self._first_step)
@@ -177,13 +178,18 @@ class Recorder(pl.Callback):
         self.on_progress(Progress(step, self.course.steps, sum(losses.values()), speed))
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Adds a point to the curve: measurements, and the mean training losses since the last point."""
+        """Adds a point to the curve: measurements, and the mean training losses since the last point.
+
+        The last update of a training is followed by no training loss: that it diverged, only what is measured tells.
+        """
         if trainer.sanity_checking or not trainer.global_step:
             return
         point = {"step": trainer.global_step, "tokens": self.course.tokens(trainer.global_step)}
         point |= {name: sum(values) / len(values) for name, values in self._window.items()}
         point |= {n: float(v) for n, v in trainer.callback_metrics.items() if n.startswith(self.course.measured)}
         self._window = {}
+        if not all(math.isfinite(value) for name, value in point.items() if name.endswith("loss")):
+            raise Diverged(trainer.global_step)
         for name, value in point.items():
             self.curve.setdefault(name, []).append(value)
         if trainer.state.fn == "fit":
