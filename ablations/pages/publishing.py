@@ -14,7 +14,7 @@ from ablations.core.disk.publishing import turn, unwritten
 from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
-from ablations.pages import parameters_page, report, runs_table, scoreboard_page
+from ablations.pages import cards, parameters_page, report, runs_table, scoreboard_page
 from ablations.pages.scoreboard_page import REQUEST
 from ablations.planning import grids, scales
 from ablations.planning.afterwards import measured_at, tasks_at
@@ -137,7 +137,7 @@ def _planned(
             if snapshot.folder.joinpath(*page.folders).is_dir():
                 problems += [Problem("/".join(page.folders), f"stays as it was: {text}") for text in error.problems]
             continue
-        if not page.is_plain or any(run.id in snapshot.found for run in found.runs):
+        if _is_published(page, snapshot) or any(run.id in snapshot.found for run in found.runs):
             yield page, found, Measurements(found.grid, found.cells, snapshot)
 
 
@@ -148,7 +148,7 @@ def _worth_showing(
     known = [
         (*page, snapshot.folder.joinpath(*page[0].folders).is_dir() or not page[0].is_plain or _answers(page[2]))
         for page in pages
-        if not page[0].is_plain or _compares(page[2])
+        if _is_published(page[0], snapshot) or _compares(page[2])
     ]
     shown = {run.id for _, found, _, stands in known if stands for run in found.runs}
     return [
@@ -156,6 +156,11 @@ def _worth_showing(
         for page, found, measured, stands in known
         if stands or any(run.id in snapshot.found and run.id not in shown for run in found.runs)
     ]
+
+
+def _is_published(page: _Page, snapshot: Snapshot) -> bool:
+    """Whether a page is there: it is rebuilt whatever it shows, since its old numbers may be of runs that no cell has."""
+    return not page.is_plain or snapshot.folder.joinpath(*page.folders, cards.NAME).is_file()
 
 
 def _plain_pages(snapshot: Snapshot, known: Mapping[str, Grid]) -> Iterator[_Page]:
@@ -210,7 +215,8 @@ def _compares(measured: Measurements) -> bool:
     Cells that differ only in fine-tuning share their pretraining; its metrics compare nothing.
     """
     for metric in planned_metrics(measured.grid, measured.cells):
-        values = (tuple(measured.values(cell, metric.name).items()) for cell in measured.cells)
-        if len(set(filter(None, values))) >= min(2, len(measured.cells)):
+        rows = (measured.of(cell, metric.name).values() for cell in measured.cells)
+        runs = {tuple((row.run, row.value) for row in found) for found in rows}  # different runs may have equal values
+        if len(runs - {()}) >= min(2, len(measured.cells)):
             return True
     return False

@@ -145,6 +145,28 @@ def test_publishing_a_study_leaves_the_runs_of_its_page_as_rebuilding_does(folde
     assert pages[0].read_bytes() == at_once[0]
 
 
+def test_cells_of_equal_scores_are_compared(folder, tmp_path):
+    results = tmp_path / "results"
+    study = Study("tiny", "smoke", results_dir=results)
+    for run in study.resolve().runs:
+        study.records.put(make_record(run, 4.0, config=run.to_dict()))
+    assert study.folder in publishing.republish(results)
+
+
+def test_a_page_whose_runs_are_no_longer_planned_says_so(folder, tmp_path):
+    """As when a row of one's own data has changed: the old numbers are those of other runs."""
+    results = tmp_path / "results"
+    study = finished("tiny", "smoke", results)
+    study.publish()
+    assert "**4 of 4 runs finished.**" in (study.folder / "README.md").read_text()
+    grid = folder / "tiny.yaml"
+    grid.write_text(grid.read_text().replace("training.steps: 12", "training.steps: 13"))
+    publishing.republish(results)
+    page = (study.folder / "README.md").read_text()
+    assert "**0 of 4 runs finished.**" in page
+    assert "4.0" not in (study.folder / "table.csv").read_text()
+
+
 def test_of_two_that_publish_at_once_the_second_waits_and_shows_the_runs_of_both(folder, tmp_path):
     study = finished("tiny", "smoke", tmp_path / "results")
     held = [study.records.path(run.id) for run in study.resolve().runs][:1]
