@@ -159,7 +159,7 @@ def _worth_showing(
 
 
 def _is_published(page: _Page, snapshot: Snapshot) -> bool:
-    """Whether a page is there: it is rebuilt whatever it shows, since its old numbers may be of runs that no cell has."""
+    """Whether a page is there; it is rebuilt whatever it shows, for its old numbers may be of runs that no cell has."""
     return not page.is_plain or snapshot.folder.joinpath(*page.folders, cards.NAME).is_file()
 
 

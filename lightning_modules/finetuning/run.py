@@ -268,7 +268,9 @@ def finetune(
     scored = module.scored
     assert scored is not None, "the last step is evaluated"
     cost = _cost(run, batches, module, recorder.elapsed())
-    curve = {_named(name, run.task): values for name, values in recorder.curve.items()}
+    points = len(recorder.curve["step"])  # a task may get or lose a metric while its run waits to be resumed
+    whole = {name: values for name, values in recorder.curve.items() if len(values) == points}
+    curve = {_named(name, run.task): values for name, values in whole.items()}
     metrics = {name: values[-1] for name, values in curve.items() if name not in ("step", "tokens")}
     keep_weights(module, folder)
     _keep_predictions(scored, folder)

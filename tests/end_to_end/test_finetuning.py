@@ -1,5 +1,6 @@
 """Fine-tuning as a whole: it learns, repeats, resumes to the bit, stops when it diverges, and works offline."""
 
+import dataclasses
 import math
 
 import pytest
@@ -99,6 +100,17 @@ def test_divergence_is_noticed(tuning, tmp_path):
     with pytest.raises(Diverged) as caught:
         finetune(FinetuningRun(tuning.system, "toy", wild, 0, None), tmp_path)
     assert 1 <= caught.value.step <= STEPS
+
+
+@pytest.mark.parametrize("later", [("accuracy",), ("accuracy", "f1", "matthews")], ids=["lost", "got"])
+def test_a_resumed_run_gives_no_metric_of_another_row(later, tuning, tmp_path, monkeypatch):
+    monkeypatch.setitem(TASKS, "toy", dataclasses.replace(TASKS["toy"], metrics=("accuracy", "f1")))
+    with pytest.raises(Interrupted):
+        finetune(tuning, tmp_path, stop=_stop_after(STEPS - 2))
+    monkeypatch.setitem(TASKS, "toy", dataclasses.replace(TASKS["toy"], metrics=later))
+    fitted = finetune(FinetuningRun(tuning.system, "toy", SETTINGS, 0, None), tmp_path)
+    assert len({len(values) for values in fitted.curve.values()}) == 1
+    assert {"toy.f1", "toy.matthews"} & set(fitted.metrics) == {"toy.f1"} & {f"toy.{name}" for name in later}
 
 
 def test_bf16_stays_close_to_fp32(tuning, tmp_path):
