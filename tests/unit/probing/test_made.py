@@ -176,3 +176,17 @@ def test_too_little_text_is_an_error_that_says_so(tmp_path):
     (tmp_path / "few.txt").write_text("\n\n".join("This is one of the short texts." for _ in range(40)))
     with pytest.raises(ConfigError, match=naming("word_order", "evaluation.probes")):
         MADE[0].examples(Data(corpora=(f"text:{tmp_path}/*.txt",)))
+
+
+def test_a_text_that_changes_while_a_process_lives_is_read_anew(folder, tmp_path, monkeypatch):
+    file, data = tmp_path / "text.txt", Data(corpora=(f"text:{tmp_path}/text.txt",))
+    text = (folder / "text.txt").read_text(encoding="utf-8")
+    found = []
+    for version in (text, text.replace("letter", "ladder")):
+        file.write_text(version, encoding="utf-8")
+        found.append(" ".join(MADE[0].examples(data).test.first))
+    made_probe._sentences.cache_clear()
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    assert found[1] == " ".join(MADE[0].examples(data).test.first)
+    assert "letter" in found[0]
+    assert "letter" not in found[1]
