@@ -11,6 +11,7 @@ from torch import nn
 from lightning_modules.batch import Encoded, Target
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder, as_example
+from lightning_modules.data.text.masks import MASK
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning
@@ -22,7 +23,6 @@ from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.pretrain import Pretrain
 from lightning_modules.training.weights import load_weights
 
-MASK = "[MASK]"
 _BATCH = 64  # items per forward pass of the encoder
 
 
@@ -48,8 +48,7 @@ class Filling(NamedTuple):
 def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> list[list[Filling]]:
     """The most probable pieces for each ``[MASK]`` of a text, in descending order.
 
-    The text is one segment between [CLS] and [SEP]. Text directly after a mask starts a new word: correct for
-    WordPiece, while byte-level BPE distinguishes ``[MASK].`` from ``[MASK] .``.
+    The text is one segment between [CLS] and [SEP], read as training shows it (`masked`).
 
     Args:
         module: From `pretrained`.
@@ -82,12 +81,10 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
 
 
 def masked(text: str, encoder: Encoder) -> list[int]:
-    """Token ids of a text with masks."""
-    vocabulary, ids = encoder.vocabulary, []
-    for part in text.split(MASK):
-        words = " ".join(part.split())
-        ids += [*encoder([words])[0].tolist(), vocabulary.mask] if words else [vocabulary.mask]
-    return ids[:-1]
+    """Token ids of a text with ``[MASK]`` in the place of words, as training hides them; see `data.text.masks`."""
+    own, read = encoder.vocabulary.mask, encoder.reading_masks.token_to_id(MASK)  # a checkpoint's mask has its own name
+    ids = encoder.reading_masks.encode(" ".join(text.split()), add_special_tokens=False).ids
+    return [own if piece == read else piece for piece in ids]
 
 
 def states(

@@ -6,11 +6,13 @@ Special pieces are inserted by id and never matched in the text.
 
 It differs from the released code of GPT-2 and RoBERTa in two ways: the first word of a text gets a leading space like
 every other word (``add_prefix_space``), and the two texts of a pair have one separator between them, not two.
+Text directly after a mask gets no space, as in training (`data.text.masks`). ``AlbertTokenizer`` of ``transformers``
+cannot read masks so; a written folder names the class that reads its ``tokenizer.json`` as it is.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +25,7 @@ from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text import unigram
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.masks import FOR_MASKS, reading_masks, steps
 from lightning_modules.data.text.tokenizer import END, Tokenizer, Vocabulary, byte_letters
 from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import FAMILIES
@@ -154,29 +157,24 @@ def _pop_added_tokens(source: Path, data: dict[str, Any]) -> dict[str, int]:
     return numbers
 
 
-def _types(part: Any, inner: str) -> Iterator[dict[str, Any]]:
-    """The steps of a normalizer or pre-tokenizer, with sequences flattened."""
-    if part is None:
-        return
-    steps = part.get(inner) if part.get("type") == "Sequence" else None
-    yield from (step for nested in steps for step in _types(nested, inner)) if steps is not None else (part,)
-
-
 def _check(source: Path, data: dict[str, Any]) -> _Kind:
     """Checks that a tokenizer encodes words independently, makes it add leading spaces, and returns its kind."""
     try:
         model = data["model"]
         ends = model.get("end_of_word_suffix") == END
         kind = _KINDS[END if ends else model.get("type", "BPE" if "merges" in model else "WordPiece")]
-        splits = list(_types(data["pre_tokenizer"], "pretokenizers"))
+        splits = list(steps(data["pre_tokenizer"], "pretokenizers"))
         types = [step["type"] for step in splits]
-        cleans = [step["type"] for step in _types(data.get("normalizer"), "normalizers")]
+        steps_there = list(steps(data.get("normalizer"), "normalizers"))
+        cleans = [step for step in steps_there if step not in FOR_MASKS]
+        if len(cleans) < len(steps_there):  # we wrote it; here a text that spells out [MASK] is text
+            data["normalizer"] = {"type": "Sequence", "normalizers": cleans}
         bad = [
             name
             for place, name in enumerate(types)
             if name not in (kind.needed, *kind.also) or (name == "Split" and kind.needed not in types[:place])
         ]
-        bad += [name for name in cleans if name not in _NORMALIZERS]
+        bad += [step["type"] for step in cleans if step["type"] not in _NORMALIZERS]
         if kind.needed not in types:
             bad.append(f"no {kind.needed}")
         if model.get("dropout"):
@@ -204,7 +202,7 @@ def _part_specials(data: dict[str, Any], specials: Iterable[str]) -> None:
     fast = tokenizers.Tokenizer(models.Unigram())
     fast.pre_tokenizer = unigram.apart(specials)
     cut = json.loads(fast.to_str())["pre_tokenizer"]
-    splits = [step for step in _types(data["pre_tokenizer"], "pretokenizers") if step != cut]
+    splits = [step for step in steps(data["pre_tokenizer"], "pretokenizers") if step != cut]
     data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, cut]}
 
 
@@ -266,6 +264,7 @@ def write_tokenizer(
     fast, specials = tokenizers.Tokenizer.from_file(str(path)), FAMILIES["bert"].specials
     ids = {piece: fast.token_to_id(piece) for piece in specials.values()}
     fast.add_special_tokens(list(ids))
+    fast = reading_masks(fast, settings.kind)
     second = int(segment_types > 1 or frame == "cls_last")
     cls, sep = specials["cls"], specials["sep"]
     if frame != "ends":
@@ -279,8 +278,8 @@ def write_tokenizer(
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_positions}
     if frame == "cls_last":
         config["padding_side"] = "left"  # heads of XLNet read the last position
-    elif settings.kind == "unigram" and second:
-        config |= {"tokenizer_class": "AlbertTokenizer", "keep_accents": not settings.lowercase}
+    if settings.kind == "unigram":
+        config["keep_accents"] = not settings.lowercase
     config |= {f"{name}_token": piece for name, piece in specials.items()} | {"do_lower_case": settings.lowercase}
     config |= {"bos_token": sep, "eos_token": sep} if frame == "ends" else {}
     config["model_input_names"] = ["input_ids", *["token_type_ids"] * second, "attention_mask"]

@@ -14,6 +14,7 @@ import tokenizers
 import torch
 
 from lightning_modules.batch import Example, Tokens
+from lightning_modules.data.text.masks import reading_masks
 from lightning_modules.data.text.tokenizer import Vocabulary
 
 _MOST_WORDS = 3_000_000  # distinct words remembered, about 0.5 GB
@@ -48,6 +49,11 @@ class Encoder:
         """The vocabulary of the ids."""
         pieces = sorted(self.fast.get_vocab().items(), key=lambda item: item[1])
         return Vocabulary.of((piece for piece, _ in pieces), self.kind)
+
+    @cached_property
+    def reading_masks(self) -> tokenizers.Tokenizer:
+        """The tokenizer for texts with ``[MASK]`` in the place of words."""
+        return reading_masks(self.fast, self.kind)
 
     def _forget(self) -> None:
         self._numbers = _Numbers()
