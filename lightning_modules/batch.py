@@ -23,6 +23,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
+from lightning_modules.words import Edges
+
 BEGIN: tuple[()] = ()  # the carry at the start of a text
 Direction = Literal["both", "left_to_right", "right_to_left", "two_way"]  # in which a model reads
 Tags = Literal["entities", "noun_phrases"]
@@ -83,8 +85,8 @@ class Vocabulary(Protocol):
         ...
 
     @property
-    def word_edges(self) -> np.ndarray:
-        """Which pieces begin and end words, as flags of `words.edges` ``[v]``."""
+    def word_edges(self) -> Edges:
+        """Which pieces begin and end words."""
         ...
 
     @property

@@ -13,7 +13,7 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import streams, word_clusters
+from lightning_modules import streams, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
@@ -174,12 +174,23 @@ class System(Settings):
         return full.model_copy(update={"training": full.training.model_copy(update={"start": start})})
 
     def _bare(self) -> dict[str, Any]:
-        """As for all settings; of its start only the steps and what differs, so that spelling out more is no change."""
+        """As for all settings; of its start only the steps and what differs, so that spelling out more is no change.
+
+        Where words of byte-level pieces are read, it has the number of the rule by which they begin.
+        """
         bare = super()._bare()
+        if self.data.tokenizer.kind == "byte_bpe" and self._reads_words:
+            bare["data"]["tokenizer"]["words"] = words.OF_BYTES
         if start := self.training.start:
             own = {path: as_data(self.get(path)) for path in start if path != "training.steps"}
             bare["training"]["start"] = {path: value for path, value in start.items() if own.get(path, own) != value}
         return bare
+
+    @property
+    def _reads_words(self) -> bool:
+        """Whether training or held-out text depends on which pieces begin words."""
+        chosen = {self.get(f"objectives.{part}.units.kind") for part in ("mlm.masking", "plm")}
+        return bool(chosen - {"pieces", None} or self.evaluation.neighbours)
 
     @property
     def continued_from(self) -> Self | None:

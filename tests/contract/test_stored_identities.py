@@ -10,11 +10,14 @@ never rewritten; a system that is corrected gets another row::
 import json
 from pathlib import Path
 
+import pytest
+
 from ablations.schema.run import Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 
 STORED = Path(__file__).with_name("stored_identities.json")
+GENERATION = {"data": 1, "pretrain": 3, "evaluate": 1}  # of the identities that are written here
 PRINTS = {"wikipedia-mini": "0" * 64}
 SMALL = {
     "model.num_layers": 2,
@@ -66,6 +69,24 @@ def test_stored_configurations_keep_their_identities():
 def test_there_are_a_dozen_and_each_is_stored():
     assert len(stored()) >= 12
     assert set(runs()) <= set(stored()), "python -m tests.contract.test_stored_identities adds the new ones"
+
+
+BYTES = {"data.tokenizer.kind": "byte_bpe"}
+WORDS = {"objectives.mlm.masking.units.kind": "whole_words"}
+BEFORE = [  # changes -> the identity while byte-level pieces of parts of letters passed for words; whether it stays
+    (BYTES, "70f354de87d9c8c4", True),
+    (BYTES | WORDS, "15fb6e769830a2a7", False),
+    (BYTES | {"objectives.mlm.masking.units.kind": "spans"}, "6ad1a7b6bdc64128", False),
+    (BYTES | {"evaluation.neighbours": 64}, "521a08e395a51df0", False),
+    (WORDS | {"data.tokenizer.kind": "wordpiece"}, "fc6d9710b03c31d0", True),
+    ({"evaluation.neighbours": 64, "data.tokenizer.kind": "unigram"}, "21ef5c89888deb09", True),
+]
+
+
+@pytest.mark.parametrize(("changes", "before", "stays"), BEFORE)
+def test_only_runs_that_read_words_of_byte_level_pieces_have_another_identity(changes, before, stays):
+    run = Run.pretraining(SYSTEMS["roberta_base"].but(**SMALL, **changes), 0, PRINTS)
+    assert (run.of_generation(GENERATION).id == before) == stays
 
 
 if __name__ == "__main__":

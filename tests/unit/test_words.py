@@ -1,7 +1,10 @@
 """Where words begin is the same for every kind of pieces."""
 
+import random
+
 import numpy as np
 import pytest
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from lightning_modules.data.text import tokenizer
 from lightning_modules.data.text.encode import Encoder
@@ -15,7 +18,7 @@ SENTENCES = [
     "See www.example.com/a_page or e.g. section 4.2 (p. 17) too.",
     "Caf\u00e9s \u2014 \u201cgood ones\u201d \u2014 are few.",
 ] * 40
-OFTEN = SENTENCES[4:5] * 400  # so that byte-level pieces hold its quotation marks whole; cut ones pass for letters
+OFTEN = SENTENCES[4:5] * 400  # so that byte-level pieces hold its quotation marks whole
 # what BERT's tokenizer makes of the sentences before it cuts words
 EXPECTED = [
     "the cat ( an old , grey cat ) said : \" never again \" and went away .",
@@ -58,6 +61,61 @@ def test_words_are_those_of_berts_tokenizer(encoder, number):
     assert found == expected
 
 
+BLOCKS = {  # first and last letter
+    "Latin": ("\u00c0", "\u024f"),
+    "Latin Extended Additional": ("\u1e00", "\u1eff"),
+    "Greek": ("\u0370", "\u03ff"),
+    "Greek Extended": ("\u1f00", "\u1fff"),
+    "Cyrillic": ("\u0400", "\u052f"),
+    "kana": ("\u3041", "\u30ff"),
+    "Gothic to Shavian": ("\U00010330", "\U0001047f"),  # of four bytes
+}
+MARKS = [
+    "",
+    ".",
+    "(",
+    *"\u00a1\u00a7\u00ab\u00b6\u00b7\u00bb\u00bf\u037e\u2014\u201c\u201d\u2026\u3001\u3002\u30fb\U00010100",
+]
+
+
+def made_of(block):
+    """Sentences in which each letter is at the beginning, in the middle and at the end of words, with marks around."""
+    draws, (first, last) = random.Random(0), map(ord, BLOCKS[block])
+    letters = [letter for letter in map(chr, range(first, last + 1)) if letter.isalpha()]
+    for letter in letters:
+        a, b, c, d = draws.choices(letters, k=4)
+        words = [letter + a, b + letter + c, d + letter, letter]
+        yield " ".join(draws.choice(MARKS) + word + draws.choice(MARKS) for word in words)
+
+
+@pytest.mark.parametrize("size", [261, 350, 600])  # single bytes, and pieces with letters and parts of others
+@pytest.mark.parametrize("block", BLOCKS)
+def test_letters_and_marks_whose_bytes_are_in_several_pieces(block, size, tmp_path):
+    """Words by pieces are words by text, in rows of any length."""
+    sentences = list(made_of(block))
+    path = tmp_path / "tokenizer.json"
+    settings = Tokenizer(kind="byte_bpe", vocab_size=size, lowercase=False)
+    path.write_text(tokenizer.train(settings, sentences * 3).to_str())
+    encoder = Encoder(path, "byte_bpe")
+    ids, counts = encoder(sentences)
+    inside = np.arange(counts.max()) < counts[:, None]
+    rows = np.zeros(inside.shape, dtype=np.int64)
+    rows[inside] = ids
+    begins = beginnings(encoder.vocabulary.word_edges, rows, inside)
+    for row, count, begin, sentence in zip(rows, counts, begins, sentences, strict=True):
+        parts = np.split([encoder.vocabulary.pieces[n] for n in row[:count]], np.flatnonzero(begin[:count])[1:])
+        found = [encoder.fast.decoder.decode(list(part)).strip() for part in parts]
+        assert found == [word for word, _ in BertPreTokenizer().pre_tokenize_str(sentence)]
+
+
+def test_parts_of_letters_at_the_edges_of_rows_join_nothing():
+    """A row may begin and end within a letter, and so may a text within it."""
+    vocabulary = Vocabulary.of(("[PAD]", "[SEP]", "\u0120\u00e2", "\u0122", "\u013f", "\u0120a", "b"), "byte_bpe")
+    ids = np.array([[5, 2, 3, 4, 6], [6, 6, 5, 2, 3], [4, 6, 5, 2, 3], [5, 2, 1, 3, 6]])  # 2, 3, 4 are a quotation mark
+    begins = beginnings(vocabulary.word_edges, ids, ids != 1)
+    assert begins.astype(int).tolist() == [[1, 1, 0, 0, 1], [1, 0, 1, 1, 0], [1, 0, 1, 1, 0], [1, 1, 0, 1, 0]]
+
+
 def test_marks_in_one_piece_are_one_word():
     vocabulary = Vocabulary(
         ("\u0120said", '."', "\u0120\u00e2\u0122\u013f", "and"), np.array([True, False, True, False]), "\u0120"
@@ -81,8 +139,6 @@ def test_a_space_alone_belongs_to_what_follows():
 
 
 def test_punctuation_is_what_berts_tokenizer_isolates():
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-
     split = BertPreTokenizer()
     for letter in [*map(chr, range(33, 127)), *"\u2014\u2019\u00bf\u00a7\u3002\u00e9\u00df\u20ac\u00b0"]:
         alone = len(split.pre_tokenize_str(f"a{letter}b")) == 3

@@ -22,7 +22,7 @@ from lightning_modules.config import ConfigError, Settings, identity, knob
 from lightning_modules.data.text import unigram
 from lightning_modules.draws import permutation
 from lightning_modules.places import cache
-from lightning_modules.words import edges
+from lightning_modules.words import Edges, edges
 
 if TYPE_CHECKING:
     import tokenizers
@@ -108,8 +108,8 @@ class Vocabulary:
         return self._ordinary
 
     @property
-    def word_edges(self) -> np.ndarray:
-        """Which pieces begin and end words, as flags of `words.edges` ``[v]``."""
+    def word_edges(self) -> Edges:
+        """Which pieces begin and end words."""
         return self._word_edges
 
     @cached_property
@@ -122,19 +122,28 @@ class Vocabulary:
         return [_letters_of(self.bare(piece), self.mark_of_words) for piece in self.pieces]
 
     @cached_property
-    def _word_edges(self) -> np.ndarray:
+    def _word_edges(self) -> Edges:
         begins = np.zeros(self.size, dtype=bool) if self.mark_of_words == END else self.begins_word
-        return edges(self.texts, begins, self.ends_word)
+        texts = self.texts
+        if self.mark_of_words == _MARKS["byte_bpe"]:
+            texts = [_bytes_of(self.bare(piece)) or text for piece, text in zip(self.pieces, texts, strict=True)]
+        return edges(texts, begins, self.ends_word)
 
 
 def _letters_of(piece: str, mark: str) -> str:
     """The letters of a piece without mark; of a byte-level piece that cuts a letter, what stands for its bytes."""
-    if mark != "Ġ":
+    if mark != _MARKS["byte_bpe"]:
         return piece
     try:
-        return "".join(_BYTES[letter] for letter in piece).encode("latin-1").decode()
-    except (KeyError, UnicodeDecodeError):
+        return _bytes_of(piece).decode() or piece
+    except UnicodeDecodeError:
         return piece
+
+
+def _bytes_of(piece: str) -> bytes:
+    """The bytes of a byte-level piece; none of one that is not spelt in bytes."""
+    spelt = "".join(_BYTES.get(letter, "") for letter in piece)
+    return spelt.encode("latin-1") if len(spelt) == len(piece) else b""
 
 
 def byte_letters() -> dict[str, str]:
