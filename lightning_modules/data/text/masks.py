@@ -23,14 +23,14 @@ def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": pattern, "content": content}
 
 
-_NAMING = _replace({"String": MASK}, _ALIAS)
+_NAMING, _RENAMING = _replace({"String": MASK}, _ALIAS), _replace({"String": _ALIAS}, MASK)
 _WHITE_SPACE = [
     _replace({"Regex": r"\s+"}, " "),
     {"type": "Strip", "strip_left": False, "strip_right": True},
 ]
 _FIRST_SPACE = [{"type": "Prepend", "prepend": " "}, _replace({"Regex": rf"\A (?=[ {_ALIAS}])"}, "")]
 _BARE = {"ByteLevel": {"add_prefix_space": False}, "Metaspace": {"prepend_scheme": "never"}}
-FOR_MASKS = (_NAMING, *_FIRST_SPACE)  # the steps of a normalizer that only texts with masks need
+FOR_MASKS = (_NAMING, *_FIRST_SPACE, _RENAMING)  # the steps of a normalizer that only texts with masks need
 
 
 def reading_masks(fast: tokenizers.Tokenizer, kind: str) -> tokenizers.Tokenizer:
@@ -43,7 +43,7 @@ def reading_masks(fast: tokenizers.Tokenizer, kind: str) -> tokenizers.Tokenizer
     data, spaced = json.loads(fast.to_str()), kind in _SPACED
     if spaced:
         cleans = [*steps(data["normalizer"], "normalizers"), *_WHITE_SPACE * (kind == "unigram")]
-        data["normalizer"] = {"type": "Sequence", "normalizers": [_NAMING, *cleans, *_FIRST_SPACE]}
+        data["normalizer"] = {"type": "Sequence", "normalizers": [_NAMING, *cleans, *_FIRST_SPACE, _RENAMING]}
         splits = [step | _BARE.get(step["type"], {}) for step in steps(data["pre_tokenizer"], "pretokenizers")]
         splits = [step for step in splits if step["type"] != "WhitespaceSplit"]  # after which each word is a first one
         data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": splits}
