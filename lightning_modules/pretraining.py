@@ -205,6 +205,8 @@ def _sums(found: BySequence, system: System) -> dict[str, Any]:
     if form.kind == "stream":  # sequences are segments of its rows
         read = streams.reading(system.format, evaluation)
         text += [read.rows, read.length]
+    if system.own_question:
+        text.append(system.own_question)
     return {
         "text": identity(text)[:16],
         "documents": pack(found.documents),

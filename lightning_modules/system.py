@@ -23,7 +23,8 @@ from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
-from lightning_modules.objectives import MaskedLM, Objective, Objectives, SentencePair, neighbours
+from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives, SentencePair, neighbours
+from lightning_modules.objectives.permutation_lm import HeldOutPermutations
 from lightning_modules.training.optim import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
@@ -258,6 +259,17 @@ class System(Settings):
         objective = self.objectives.corrupter.held_out(self.evaluation.objective)
         assert objective is not None, "Objectives refuses those that are not measured"
         return objective
+
+    @property
+    def own_question(self) -> dict[str, Any]:
+        """The settings of an objective that asks held-out text what no built-in one does; empty for those.
+
+        `evaluation` says what these ask, whatever they are trained on. Losses compare only if this is equal.
+        """
+        asked, usual = self.heldout_objective, self.evaluation.objective.masking
+        is_built_in = type(asked) in (MaskedLM, HeldOutPermutations, LanguageModel)
+        is_usual = is_built_in and getattr(asked, "masking", usual) == usual  # a language model has none
+        return {} if is_usual else {type(asked).__qualname__: asked.essence()}
 
     @property
     def heldout_format(self) -> InputFormat:

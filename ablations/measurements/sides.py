@@ -72,7 +72,8 @@ def one_text(cells: Sequence[Cell], metric: str) -> bool:
     Losses of training are of other tokens where another share of them, or others, are predicted, such as another K.
     """
     if metric.startswith("train."):
-        return len({identity(cell.system.objectives.corrupter.essence()) for cell in cells}) == 1
+        corrupters = [cell.system.objectives.corrupter for cell in cells]
+        return len({identity([type(one).__qualname__, one.essence()]) for one in corrupters}) == 1
     asked = ZERO_SHOT.get(metric.partition(".")[0])
     if asked and asked.of_run:  # the same stretches for every tokenizer
         return len({identity(asked.text(cell.system, _asked_by(cell, asked.name))) for cell in cells}) == 1
@@ -88,11 +89,12 @@ def _asked_by(cell: Cell, task: str) -> Measurement:
 def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
     """What determines the held-out text of a cell, or its held-out pairs, and the predictions."""
     system, form = cell.system, cell.system.heldout_format
-    text = {"data": system.data.essence(), "length": form.sequence_length, "rate": system.evaluation.rate}
+    asked = {"rate": system.evaluation.rate, "own": system.own_question}
+    text = {"data": system.data.essence(), "length": form.sequence_length} | asked
     if form.kind == "stream":  # the length of its sequences is how it is read
         positions = form.sequence_length * system.evaluation.sequences_at_end
-        own = {"positions": positions, "rows": system.evaluation.rows, "frame": form.frame, "rate": text["rate"]}
-        return {"data": text["data"], "kind": form.kind, "sentence_order": form.sentence_order} | own
+        own = {"positions": positions, "rows": system.evaluation.rows, "frame": form.frame}
+        return {"data": text["data"], "kind": form.kind, "sentence_order": form.sentence_order} | own | asked
     if metric.startswith(WORDS):
         return {name: text[name] for name in ("length", "rate")} | {
             "corpora": system.data.corpora,

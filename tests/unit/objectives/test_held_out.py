@@ -5,6 +5,9 @@ from typing import ClassVar, get_args
 
 import pytest
 
+from ablations.claims import judging
+from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Reason
+from ablations.measurements.measurements import Measurements
 from ablations.planning import cells, grids
 from ablations.planning.checks import grid_checks
 from lightning_modules.backbones import Transformer
@@ -17,6 +20,7 @@ from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 from tests.messages import naming
+from tests.unit.synthetic import losses, make_cell, make_claim, make_grid
 
 
 class Silent(Objective):
@@ -62,10 +66,31 @@ class Elsewhere(Silent):
         return usual
 
 
+class Replacing(Silent):
+    """The same, measured as it is trained: with a share of the words replaced."""
+
+    targets: ClassVar[tuple[str, ...]] = ("plm", "mlm")
+    replaced: float = knob(0.15, "Share of words that are replaced.")
+
+    def held_out(self, usual):
+        return usual.but(**{"masking.rate": self.replaced})
+
+
+class Itself(MaskedLM):
+    """A masked LM that is its own measure, whatever the masking of all others is."""
+
+    replaced: float = knob(0.15, "Share of words that are replaced.")
+
+    def held_out(self, usual):
+        return self
+
+
 class More(Objectives):
     silent: Silent | None = knob(None, "Says nothing of held-out text.", neutral=None)
     measured: Measured | None = knob(None, "Says how it is measured.", neutral=None)
     elsewhere: Elsewhere | None = knob(None, "Is measured at another target.", neutral=None)
+    replacing: Replacing | None = knob(None, "Is measured as it is trained.", neutral=None)
+    itself: Itself | None = knob(None, "Is its own measure.", neutral=None)
 
 
 class Wider(System):
@@ -110,6 +135,66 @@ def test_an_objective_of_ones_own_trains_and_is_measured(tiny, tmp_path):
     assert system.heldout_objective.masking.rate == 0.5
     fitted = fit(system, 0, tmp_path)
     assert {"heldout.loss", "heldout.plateau", "heldout.bigram_loss"} <= fitted.metrics.keys()
+
+
+def judged(first, second, metric="heldout.loss"):
+    """The verdict on two arms of five runs, the first a clear 0.4 nats better."""
+    values = [{"objective": name} for name in ("first", "second")]
+    cells = [make_cell(side) for side in values]
+    cells = [cell.model_copy(update={"system": it}) for cell, it in zip(cells, (first, second), strict=True)]
+    records = {}
+    for cell, loss in zip(cells, (4.1, 4.5), strict=True):
+        found = losses(cell, [loss, loss + 0.01, loss + 0.02, loss, loss + 0.01])
+        records |= {id: r.but(metrics=r.metrics | {metric: r.metrics["heldout.loss"]}) for id, r in found.items()}
+    sides = dict(zip("ab", values, strict=True))
+    grid = make_grid(
+        axes={"objective": ["first", "second"]},
+        variants={"objective": {"first": {}, "second": {}}},
+        baseline={"objective": "second"},
+        published=[],
+        metrics=[{"name": metric, "better": "lower"}],
+        claims=[make_claim(metric=metric, published={}, **sides)],
+        figure={"x": "objective", "y": metric},
+    )
+    return judging.verdicts(Measurements(grid, cells, records))[0]
+
+
+@pytest.mark.parametrize("name", ["replacing", "itself"])
+def test_losses_of_objectives_that_are_measured_on_other_corruption_are_not_subtracted(name):
+    few = Wider().but(**{"objectives.mlm": None, f"objectives.{name}.replaced": 0.15})
+    many = few.but(**{f"objectives.{name}.replaced": 0.3})
+    assert (judged(few, many).outcome, judged(few, many).reason) == (NOT_RESOLVED, Reason.TEXT)
+    assert judged(few, few.but(**{"optimizer.peak_lr": 1e-5})).outcome == REPLICATES
+
+
+def test_an_objective_of_ones_own_is_compared_where_it_is_measured_as_others_are():
+    usual = Wider().but(**{"objectives.mlm": None, "objectives.replacing.replaced": 0.15})
+    assert judged(Wider(), usual).outcome == REPLICATES
+    assert judged(Wider(), usual.but(**{"objectives.replacing.replaced": 0.3})).reason == Reason.TEXT
+
+
+def test_objectives_of_this_project_are_measured_as_evaluation_says_whatever_they_are_trained_on():
+    masked = Wider()
+    permuted = masked.but(**{"objectives.mlm": None, "objectives.plm": {}, "model.query_stream": True})
+    forward = masked.but(**{"objectives.mlm": None, "objectives.lm": {}, "model.direction": "left_to_right"})
+    for few, many, metric in (
+        (masked, masked.but(**{"objectives.mlm.masking.rate": 0.4}), "heldout.loss"),
+        (masked, permuted, "heldout.loss"),
+        (permuted, permuted.but(**{"objectives.plm.one_in": 2.0}), "heldout.loss"),
+        (forward, forward.but(**{"objectives.lm.scored": "second_half"}), "heldout.next_loss"),
+        (forward, forward.but(**{"objectives.lm.bias": False}), "heldout.next_loss"),
+    ):
+        assert judged(few, many, metric).outcome == REPLICATES
+
+
+@pytest.mark.parametrize("name", ["replacing", "itself"])
+def test_losses_by_sequence_are_of_one_text_only_with_one_corruption(tiny, tmp_path, name):
+    few = {"objectives.mlm": None, "training.steps": 1, f"objectives.{name}.replaced": 0.15}
+    start = Wider.read(tiny.to_dict()).but(**few)
+    systems = [start, start.but(**{f"objectives.{name}.replaced": 0.3}), start.but(**{"optimizer.peak_lr": 1e-4})]
+    one, other, same = (fit(it, 0, tmp_path / str(n)).sums["text"] for n, it in enumerate(systems))
+    assert one != other
+    assert one == same
 
 
 def test_masked_models_share_one_masking_and_language_models_have_their_own(tiny):
