@@ -297,6 +297,11 @@ class System(Settings):
         """Whether [CLS] is the last piece of a row."""
         return self.format.resolved().cls == "last"
 
+    @property
+    def has_start(self) -> bool:
+        """Whether a special piece stands before a text, so that a language model predicts its first token."""
+        return self.format.frame != "none" and not self.cls_last
+
     def parameters(self) -> int:
         """Number of trainable parameters of backbone and heads; tied tables count once."""
         return sum(self.parameters_by_part().values())

@@ -11,7 +11,9 @@ from ablations.measurements.layer_metrics import LAYER_METRICS
 from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, PREFIX, probe_of
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.perplexity import RunningText
 from lightning_modules.zero_shot.table import ZERO_SHOT
+from lightning_modules.zero_shot.task import SAME_TOKENS
 
 _UNITS = (  # the first matching ending counts
     ("loss", "nats"),
@@ -100,6 +102,12 @@ def _of_zero_shot() -> list[Meaning]:
         lines += [_meaning(f"{name}.{metric}", text, source) for metric, text in task.metrics.items()]
         main = f"{name}.{task.main}"
         lines += [_meaning(f"{main}.{method}", f"the same for {text}", source) for method, text in task.methods.items()]
+        if isinstance(task, RunningText):
+            told = "on the tokens that a model without a start token predicts: all but the first of each text"
+            lines += [
+                _meaning(f"{main}.{method}{SAME_TOKENS}", f"the same for {text}, {told}", source)
+                for method, text in task.methods.items()
+            ]
     return lines
 
 

@@ -19,6 +19,7 @@ from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import canonical
+from lightning_modules.zero_shot.task import SAME_TOKENS
 
 SEVERAL = " and "  # between the devices of the fine-tunings behind an average
 SILENT = "all outputs equal"  # of a fine-tuning that answers every dev example alike: an outcome, not a score
@@ -76,8 +77,13 @@ class Measurements:
         self._sums = getattr(records, "sums", _no_sums)
 
     def of(self, cell: Cell, metric: str) -> BySeed:
-        """The measurements of a metric in a cell's finished runs, by seed."""
-        return self._index.get((cell.label, metric), {})
+        """The measurements of a metric in a cell's finished runs, by seed.
+
+        Of a method without a network they are those on the tokens that the model predicts, where records have them.
+        """
+        found = self._index.get((cell.label, metric), {})
+        same = self._index.get((cell.label, f"{metric}{SAME_TOKENS}"))
+        return {**found, **same} if same else found
 
     def silent(self, cell: Cell, metric: str) -> BySeed:
         """The measurements of a metric in a cell's fine-tunings that answer every dev example alike, by seed."""

@@ -9,6 +9,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.measured_baselines import SAME_LABELS
+from lightning_modules.zero_shot.perplexity import RunningText
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 BIGRAM = "bigram baseline"
@@ -62,6 +63,13 @@ def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> tuple
     """
     values = [round(row.value, 6) for cell in cells for row in measured.of(cell, name).values()]
     return (min(values), max(values)) if values else None
+
+
+def counts_all_tokens(measured: Measurements, cell: Cell, metric: str) -> bool:
+    """Whether the simple methods of a metric are scored on tokens that the models of a cell do not predict."""
+    if cell.system.has_start or not isinstance(ZERO_SHOT.get(metric.partition(".")[0]), RunningText):
+        return False
+    return any(row.metric == name for name in references(metric).values() for row in measured.of(cell, name).values())
 
 
 def heldout_metric(grid: Grid) -> str:

@@ -36,7 +36,7 @@ from ablations.core.formatting import (
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import heldout_metric, reference, references
+from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
 from ablations.measurements.sides import as_printed, baseline_of
 from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
 from ablations.measurements.variances import about
@@ -119,7 +119,8 @@ def _reading(
         columns.append([row[metric].value if metric in row else "" for row in published])
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
     rows += _reference_rows(measured, metrics, headings)
-    return Sheet(headings, rows, left=max(1, len(paths)), notes=_notes(grid, metrics, summaries, published))
+    notes = [*_notes(grid, metrics, summaries, published), *_on_all_tokens(measured, metrics)]
+    return Sheet(headings, rows, left=max(1, len(paths)), notes=notes)
 
 
 def _asks_of_text(grid: Grid, cells: Sequence[Cell]) -> bool:
@@ -144,6 +145,18 @@ def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings:
     return [
         [method, *(scores.get(column, "") for column in range(1, len(headings)))] for method, scores in places.items()
     ]
+
+
+def _on_all_tokens(measured: Measurements, metrics: Sequence[Metric]) -> list[str]:
+    """What is said of simple methods that are scored on more tokens than models, as in older records."""
+    found = {
+        cell_text(cell.values): None
+        for metric in metrics
+        for cell in measured.cells
+        if counts_all_tokens(measured, cell, metric.name)
+    }
+    text = "Simple methods are scored on the first token of each text too, which these models do not predict"
+    return [f"{text}: {'; '.join(found)}."] if found else []
 
 
 def _printed(published: Sequence[dict[str, Published]]) -> list[str]:

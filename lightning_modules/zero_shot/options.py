@@ -94,8 +94,7 @@ class Options(ZeroShot):
         return count * options * each * share(settings, count)
 
     def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
-        has_start = system.get("format.frame") != "none" and not system.cls_last
-        if (settings.rule or self.rule) == "gain" and not has_start:
+        if (settings.rule or self.rule) == "gain" and not system.has_start:
             text = f"{self.name} by gain asks for options without a prompt, and without a start token, as with "
             text += (
                 "format.frame none or format.cls last, nothing predicts the first token of a row: choose sum or mean"

@@ -20,7 +20,7 @@ from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.detokenise import natural
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.sources import Source
-from lightning_modules.zero_shot.task import PIECES, Asking, Found, OfRun, ZeroShot, share
+from lightning_modules.zero_shot.task import PIECES, SAME_TOKENS, Asking, Found, OfRun, ZeroShot, share
 
 _RECIPE = 1  # raise when the same texts would be asked otherwise
 _OVERLAP = 2.0  # windows read each token twice at the default stride
@@ -82,6 +82,9 @@ class RunningText(ZeroShot):
         for name, by_row in (("unigram", asking.unigram_nats(rows)), ("bigram", asking.bigram_nats(rows))):
             if by_row is not None:
                 found[f"nats_per_byte.{name}"] = sum(nats.sum() for nats in by_row) / weights.sum()
+                if not asking.model.start:  # nothing predicts the first token of a text
+                    same = sum(nats[1:].sum() for nats in by_row)
+                    found[f"nats_per_byte.{name}{SAME_TOKENS}"] = same / weights.sum()
         return Found(
             {name: float(value) for name, value in found.items()},
             {"nats_per_byte": each / weights},

@@ -15,6 +15,8 @@ from lightning_modules.generation.scoring import LanguageModelOf, Windows, log_p
 from lightning_modules.system import System
 from lightning_modules.zero_shot.settings import Measurement
 
+# ends the score of a method without a network on the tokens that a model predicts, where these are not all
+SAME_TOKENS = "_same_tokens"
 PIECES = 1.6  # per word, the estimate of plans; 1.5 to 1.8 with a vocabulary of 4,096
 
 

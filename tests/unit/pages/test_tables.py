@@ -12,7 +12,10 @@ from ablations.measurements import summaries
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import summary
 from ablations.pages import tables
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
+from lightning_modules.systems import SYSTEMS
+from lightning_modules.zero_shot.settings import Measurement
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     EFFECTS,
@@ -48,6 +51,43 @@ def test_one_row_a_cell_with_measured_and_published_columns_apart():
     assert rows[0]["parameters"] == "5.12 M"
     assert "not done" not in rows[0]
     assert "on the plateau" not in rows[0]
+
+
+BAR = "wikitext2.nats_per_byte.bigram"
+
+
+def asked_of_text(frame, **scores):
+    """Two cells of a language model, of which a text was asked; the models have 1.5 nats a byte."""
+    cells, records = [], {}
+    start = SYSTEMS["gpt"].but(**{"format.frame": frame})
+    for layers in (2, 4):
+        cell = make_cell({LAYERS: layers}, 2)
+        asked = tuple(Run.measuring_of(run, "wikitext2", "text", Measurement()) for run in cell.runs)
+        cells.append(cell.model_copy(update={"system": start, "zero_shot": asked}))
+        metrics = {"wikitext2.nats_per_byte": 1.5, **scores}
+        records |= {run.id: make_record(run, 0.0, kind="measure", metrics=metrics, curve={}) for run in asked}
+    metrics = [{"name": "wikitext2.nats_per_byte", "better": "lower"}]
+    grid = make_grid(axes={LAYERS: [2, 4]}, baseline={LAYERS: 2}, published=[], metrics=metrics, claims=[],
+                     figure={"x": LAYERS, "y": "wikitext2.nats_per_byte"}, measure=["wikitext2"])  # fmt: skip
+    return Measurements(grid, cells, records)
+
+
+@pytest.mark.parametrize(
+    ("frame", "scores", "shown", "is_said"),
+    [
+        ("none", {BAR: 1.6054, f"{BAR}_same_tokens": 1.6019}, "1.602", False),
+        ("none", {BAR: 1.6054}, "1.605", True),
+        ("document_ends", {BAR: 1.6054}, "1.605", False),
+    ],
+)
+def test_counted_words_stand_beside_models_on_the_same_tokens(frame, scores, shown, is_said):
+    """The page says so where a record has only the score that counts the first token too."""
+    measured = asked_of_text(frame, **scores)
+    reading, _, _ = tables.results(measured)
+    (row,) = (row for row in reading.rows if row[0] == "bigram baseline")
+    assert row[reading.headings.index("wikitext2.nats_per_byte")] == shown
+    assert any("first token" in note for note in reading.notes) == is_said
+    assert [round(found.value, 3) for found in measured.of(measured.cells[0], BAR).values()] == [float(shown)] * 2
 
 
 def test_rows_ascend_and_names_keep_the_order_of_the_plan():

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data.baselines.bigram import Bigrams
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.generation.scoring import Continuation
 from lightning_modules.tasks.scores.kept import unpack
@@ -21,7 +23,7 @@ from lightning_modules.zero_shot.measure import DOCUMENT, WEIGHT, kept
 from lightning_modules.zero_shot.options import Choice, Options
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
-from lightning_modules.zero_shot.task import Asking
+from lightning_modules.zero_shot.task import SAME_TOKENS, Asking
 from tests.language_models import system
 from tests.messages import names, naming
 from tests.unit.zero_shot.by_frequency import model
@@ -95,6 +97,28 @@ def test_perplexity_counts_the_words_and_bytes_of_the_source(tmp_path, monkeypat
     assert found.weights.tolist() == [len(text.encode()) for text in articles]
     mean = np.average(found.scores["nats_per_byte"], weights=found.weights)
     assert mean == pytest.approx(found.metrics["nats_per_byte"])
+
+
+@pytest.mark.parametrize("has_start", [True, False])
+def test_word_counts_are_scored_on_the_tokens_that_a_model_predicts(tmp_path, monkeypatch, text_file, has_start):
+    """Without a start token nothing predicts the first token of a text, and counts must not pay for it either."""
+    written(tmp_path, monkeypatch, "wikitext2", " = the cat = \n the dog ran . \n = dog = \n the cat saw . \n")
+    lm = model(tmp_path, [*WORDS, "="], {})
+    asking = Asking(lm if has_start else dataclasses.replace(lm, start=()), Measurement())
+    size = lm.encoder.vocabulary.size
+    tokens = np.arange(1, size + 1)  # a token's count is its id and one
+    vars(asking)["counted"] = Bigrams(sparse.csr_matrix((size, size)), tokens)
+    found = ZERO_SHOT["wikitext2"].ask(asking)
+    rows = [asking.pieces(text.natural) for text in ZERO_SHOT["wikitext2"].texts(None, None)]
+    nats = [-np.log((np.array(row) + 2) / (tokens.sum() + size)) for row in rows]
+    all_bytes = found.weights.sum()
+    assert found.metrics["nats_per_byte.bigram"] == pytest.approx(sum(each.sum() for each in nats) / all_bytes)
+    predicted = sum(len(row) - (not has_start) for row in rows)  # the model calls all tokens equally probable
+    assert found.metrics["nats_per_byte"] * all_bytes == pytest.approx(predicted * math.log(size), rel=1e-5)
+    for method in ("unigram", "bigram"):
+        same = found.metrics.get(f"nats_per_byte.{method}{SAME_TOKENS}")
+        rest = pytest.approx(sum(each[1:].sum() for each in nats) / all_bytes)
+        assert same == (None if has_start else rest)
 
 
 def test_unknown_words_are_counted(tmp_path, monkeypatch):
