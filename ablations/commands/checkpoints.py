@@ -166,7 +166,8 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     from lightning_modules.training.recorder import CHECKPOINT
     from lightning_modules.training.weights import WEIGHTS
 
-    checkpoint, started = interop.read(request.source), provenance.now()
+    started, code = provenance.now(), {**provenance.code(), "code": provenance.fingerprint()}
+    checkpoint = interop.read(request.source)
     system = checkpoint.system
     encoder = interop.own_encoder(request.source, checkpoint.family.name, system.data.tokenizer.vocab_size)
     request.settings.check_length(system.model.longest)
@@ -181,7 +182,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     save_file(dict(checkpoint.weights), work / _START)
     finetuning_run = FinetuningRun(system, request.task, request.settings, request.seed, work / _START, encoder)
     fitted = _finetuned(finetuning_run, work, name, say is not None)
-    origin = {**provenance.code(), "device": provenance.device_class(), "started": started}
+    origin = {**code, "device": provenance.device_class(), "started": started}
     result = {"name": name, "family": checkpoint.family.name, "notes": list(checkpoint.notes), **what, **asdict(fitted)}
     result["provenance"] = origin | {"finished": provenance.now()}
     for left in (_START, CHECKPOINT, WEIGHTS):

@@ -40,10 +40,11 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+@cached
 def code() -> dict[str, Any]:
     """The commit, and whether tracked or untracked code differs from it; both None without git or a checkout.
 
-    A copy of a launcher's code on another machine says what the launcher said of it in ``ABLATIONS_CODE``.
+    As they are when this process first calls it, since it has imported that code. A copy of a launcher's code on another machine says what the launcher said of it in ``ABLATIONS_CODE``.
     """
     if checkout() is None and (told := os.environ.get(TOLD)):
         return json.loads(told)
@@ -142,6 +143,7 @@ def describe(results: Path, started: str, attempts: int, here: bool = True) -> d
 
     return {
         **code(),
+        "code": fingerprint(),
         "device": device_class(here),
         "threads": torch.get_num_threads(),
         "environment": environment(results),

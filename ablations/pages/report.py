@@ -268,8 +268,17 @@ def _trunk_cost(plan: Planned, measured: Measurements) -> str:
 
 
 def _commits(records: Sequence[Record]) -> str:
-    commits = sorted({str(record.provenance["commit"])[:10] for record in records if record.provenance.get("commit")})
-    return f"; at commit{'s' if len(commits) > 1 else ''} {', '.join(f'`{c}`' for c in commits)}" if commits else ""
+    """The commits of the code, in how many runs it was changed, and how many codes there are if more than commits."""
+    origins = [record.provenance for record in records]
+    commits = sorted({str(origin["commit"])[:10] for origin in origins if origin.get("commit")})
+    codes = {str(origin["code"]) for origin in origins if origin.get("code")}
+    changed = sum(origin.get("dirty") is True for origin in origins)
+    known = all(origin.get("code") for origin in origins if origin.get("dirty") is True)
+    parts = [f"at commit{'s' * (len(commits) > 1)} {', '.join(f'`{commit}`' for commit in commits)}"] if commits else []
+    parts += [f"changed code in {changed} of these runs"] if changed else []
+    if changed or len(codes) > max(1, len(commits)):
+        parts.append(f"{len(codes)} different code{'s' * (len(codes) != 1)}" if known else "how many codes is unknown")
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def _commands(plan: Planned) -> str:

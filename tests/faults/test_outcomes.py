@@ -204,7 +204,9 @@ def test_a_run_that_another_launcher_makes_is_waited_for(cached, records):
 
 def test_provenance_without_git(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
+    provenance.code.cache_clear()
     assert provenance.code() == {"commit": None, "dirty": None}
+    provenance.code.cache_clear()
 
 
 def test_a_record_knows_where_it_comes_from(cached, records):
@@ -212,6 +214,7 @@ def test_a_record_knows_where_it_comes_from(cached, records):
     (record,) = records.all()
     origin = record.provenance
     assert {"commit", "dirty", "device", "threads", "python", "torch", "lightning", "started", "finished"} < set(origin)
+    assert origin["code"] == provenance.fingerprint()
     listed = (records.folder / "environments" / f"{origin['environment']}.json").read_text()
     assert "pytorch-lightning==" in listed
     assert str(cached) not in str(record.provenance)

@@ -12,7 +12,10 @@ from ablations.schema.record import Record
 
 _MOST_NAMED = 3  # differing values; of more only how many there are
 _MEASURED = ("outcome", "detail", "config", "metrics", "curve", "layers", "examples", "cost")
-_ORIGIN = {"commit": "commit", "dirty": "changed code", "device": "device", "torch": "torch", "finished": "finished"}
+_ORIGIN = {
+    "commit": "commit", "dirty": "changed code", "code": "code", "device": "device", "torch": "torch",
+    "finished": "finished",
+}  # fmt: skip
 _DIGITS = 7  # of a commit
 
 

@@ -19,6 +19,7 @@ from tests.unit.synthetic import (
     make_claim,
     make_depths,
     make_failure,
+    make_grid,
     make_objectives,
     make_plan,
     make_record,
@@ -47,6 +48,32 @@ def test_a_folder_has_tables_verdicts_figures_and_a_page(published):
     names = {f"{stem}.{end}" for stem in ("table", "claims", "equal_compute") for end in ("md", "csv", "tex", "json")}
     names |= {"knob.svg", "curves.svg", "README.md", "page.json"}
     assert {path.name for path in folder.iterdir()} == set(written) == names
+
+
+CLEAN, CHANGED = ({"commit": "0123456789abcdef", "dirty": dirty} for dirty in (False, True))
+
+
+@pytest.mark.parametrize(
+    ("origins", "said", "unsaid"),
+    [
+        ([CLEAN] * 4, ("at commit `0123456789`.",), ("code",)),
+        ([CLEAN | {"code": "aa"}] * 4, ("at commit `0123456789`.",), ("code",)),
+        ([CHANGED | {"code": "aa"}] * 3 + [CHANGED | {"code": "bb"}], ("changed code in 4", "2 different codes"), ()),
+        ([CHANGED | {"code": "aa"}] * 4, ("changed code in 4", "1 different code."), ()),
+        ([CLEAN] * 3 + [CHANGED], ("changed code in 1", "how many codes is unknown"), ()),
+        ([CLEAN | {"code": "aa"}] * 3 + [CLEAN | {"code": "bb"}], ("2 different codes",), ("changed",)),
+        ([{"code": "aa"}] * 3 + [{"code": "bb"}], ("2 different codes",), ("commit",)),
+        ([CLEAN | {"code": "aa"}, {"commit": "fedcba9876543210", "dirty": False, "code": "bb"}], (), ("code",)),
+    ],
+)
+def test_the_page_says_how_many_codes_made_its_runs(tmp_path, origins, said, unsaid):
+    cell = make_cell({RATE: 0.15}, len(origins))
+    pairs = zip(cell.runs, origins, strict=True)
+    records = {run.id: make_record(run, 4.0, provenance={"device": "cpu"} | origin) for run, origin in pairs}
+    publish_page(make_plan(make_grid(axes={RATE: [0.15]}, claims=[], published=[]), [cell]), records, tmp_path)
+    (cost,) = re.findall(r"^\d+ runs, .*computing.*$", (tmp_path / "README.md").read_text(), re.MULTILINE)
+    assert all(part in cost for part in said)
+    assert not any(part in cost for part in unsaid)
 
 
 def test_the_page_answers_its_question(published):
