@@ -44,7 +44,8 @@ def _git(*arguments: str) -> str | None:
 def code() -> dict[str, Any]:
     """The commit, and whether tracked or untracked code differs from it; both None without git or a checkout.
 
-    As they are when this process first calls it, since it has imported that code. A copy of a launcher's code on another machine says what the launcher said of it in ``ABLATIONS_CODE``.
+    They are as this process finds them first, since it runs the code of that moment. A copy of a launcher's code on
+    another machine says what the launcher said of it in ``ABLATIONS_CODE``.
     """
     if checkout() is None and (told := os.environ.get(TOLD)):
         return json.loads(told)

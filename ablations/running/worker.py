@@ -101,7 +101,7 @@ def _attempt(run: Run, records: Records, watch: Watch) -> int:
     attempts, folder = 1 + attempts_of(earlier), watch.folder
     folder.mkdir(parents=True, exist_ok=True)
     started = provenance.now()
-    provenance.code(), provenance.fingerprint()  # of the code that runs, whatever its files hold at the end
+    _ = provenance.code(), provenance.fingerprint()  # of the code that runs, whatever its files hold at the end
     note(folder, f"run {run.id} attempt {attempts} started")
     result: dict[str, Any]
     try:
