@@ -49,6 +49,11 @@ class Planned(Protocol):
         ...
 
     @property
+    def states(self) -> Mapping[str, str]:
+        """Run id -> its state in the store."""
+        ...
+
+    @property
     def overrides(self) -> Mapping[str, Any]:
         """What differs from the grid at this scale."""
         ...

@@ -165,6 +165,7 @@ def _page(
         f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
     ]
+    lead += filter(None, [_stale(plan)])
     if grid.paper:
         lead.append(f"Published ablation: {markdown_text(grid.paper)}.")
     parts = ["\n\n".join(lead)]
@@ -281,15 +282,27 @@ def _commits(records: Sequence[Record]) -> str:
     return f"; {', '.join(parts)}" if parts else ""
 
 
+def _stale(plan: Planned) -> str:
+    """How many runs have records by code of another generation only, and what to do; empty if none."""
+    count = sum(state == "stale" for state in plan.states.values())
+    are, them, records = ("is", "it", "its record stays") if count == 1 else ("are", "them", "their records stay")
+    text = f"**{count} run{'s' * (count > 1)} {are} stale:** code of another generation of numerics made {them}"
+    return f"{text}. To make {them} again: `{_command(plan)}`; {records}." if count else ""
+
+
 def _commands(plan: Planned) -> str:
+    return (
+        "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
+        f"`{_command(plan)}`."
+    )
+
+
+def _command(plan: Planned) -> str:
     command = f"ablations run {plan.grid.name} --scale {plan.scale}"
     if plan.overrides:
         options = ", ".join(f"{name}={value!r}" for name, value in plan.overrides.items())
         command = f"ablations.open({plan.grid.name!r}, {plan.scale!r}, {options}).run()"
-    return (
-        "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
-        f"`{command}`."
-    )
+    return command
 
 
 def index(results_dir: Path) -> Path:

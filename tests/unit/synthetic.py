@@ -211,7 +211,5 @@ def publish_page(plan: Any, records: Any, folder: Path) -> dict[str, Path]:
 
 def make_plan(grid: Grid, cells: list[Cell], **changes: Any) -> Any:
     """What a page needs of a plan."""
-    return SimpleNamespace(
-        **{"grid": grid, "scale": "laptop", "folder_name": "laptop", "cells": cells, "excluded": (), "overrides": {}}
-        | changes
-    )
+    given = {"scale": "laptop", "folder_name": "laptop", "excluded": (), "overrides": {}, "states": {}}
+    return SimpleNamespace(**{"grid": grid, "cells": cells} | given | changes)

@@ -10,6 +10,7 @@ import pytest
 
 from ablations.pages import publishing, report
 from ablations.planning import grids
+from ablations.planning.states import run_states
 from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError
 from tests.unit.core.test_formatting import HOSTILE
@@ -48,6 +49,24 @@ def test_a_folder_has_tables_verdicts_figures_and_a_page(published):
     names = {f"{stem}.{end}" for stem in ("table", "claims", "equal_compute") for end in ("md", "csv", "tex", "json")}
     names |= {"knob.svg", "curves.svg", "README.md", "page.json"}
     assert {path.name for path in folder.iterdir()} == set(written) == names
+
+
+def test_the_page_says_which_runs_are_stale_and_what_to_do(tmp_path):
+    """A run whose record is by code of another generation of numerics is not one that never was."""
+    cell = make_cell({RATE: 0.15}, 4)
+    done, *old, missing = cell.runs
+    made = [done, *(run.of_generation({**run.numerics, "pretrain": 1}) for run in old)]
+    records = {run.id: make_record(run, 4.0, config=run.to_dict()) for run in made}
+    assert missing.id not in records
+    grid = make_grid(axes={RATE: [0.15]}, claims=[], published=[])
+    publish_page(make_plan(grid, [cell], states=run_states(cell.runs, records)), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "**1 of 4 runs finished.** This page is incomplete." in page
+    (line,) = (line for line in page.splitlines() if "stale" in line)
+    assert line.startswith("**2 runs are stale:**")
+    assert "`ablations run masking_ratio --scale laptop`" in line
+    publish_page(make_plan(grid, [cell], states=run_states(cell.runs[:1], records)), records, tmp_path)
+    assert "stale" not in (tmp_path / "README.md").read_text()
 
 
 CLEAN, CHANGED = ({"commit": "0123456789abcdef", "dirty": dirty} for dirty in (False, True))
