@@ -5,6 +5,7 @@ DataFrame in ``.data``, and figures are matplotlib figures.
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ablations.literature import published_tables, systems
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
 from ablations.pages import equal_compute, report, runs_table, tables, task_table
-from ablations.pages.publishing import publish
+from ablations.pages.publishing import check_page, publish
 from ablations.planning import grids, ladder, scales, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running import estimate
@@ -63,8 +64,8 @@ class Study:
         filters: Mapping[str, Any] | str | None = None,
         results_dir: str | Path | None = None,
     ) -> None:
-        self.source = str(grid)
-        stated = grids.read(grid)
+        self._stated = stated = grids.read(grid)
+        self.source = os.path.abspath(grid) if str(grid).endswith(grids.ENDINGS) else str(grid)
         self.grid, self.scale, self._sizes = scales.added(stated, scale), scale, scales.own_sizes(stated, scale)
         changed = _mapping("axes", axes)
         self._request: dict[str, Any] = {
@@ -93,6 +94,17 @@ class Study:
         """The plan for the current records."""
         self._plan = plan(self.grid, self.scale, **self._request, records=self.records)
         return self._plan
+
+    def _check_page(self) -> None:
+        """Checks that the page of this study would be that of its grid as the file has it, and of no other file.
+
+        Raises:
+            ConfigError: If the file was edited since the study was opened, or the page is another file's.
+        """
+        if grids.read(self.source) != self._stated:
+            text = "was edited since this study was opened: open it again, records of its runs stay"
+            raise ConfigError([f"{grids.locate(self.source)}: {text}"])
+        check_page(self.source, self.folder)
 
     @property
     def measurements(self) -> Measurements:
@@ -227,8 +239,12 @@ class Study:
             strategy: What each of several devices has: ``ddp``, all weights; ``fsdp``, its part of them.
             activation_checkpointing: Whether layers of pretrainings keep their input alone and are computed again in
                 the backward pass: the same numbers, less memory, a third more time.
+
+        Raises:
+            ConfigError: Before any run, as `publish`; for what cannot be executed.
         """
         execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
+        self._check_page()
         how = {"retries": retries, "watch": display, "execution": execution}
         return execute_phases(self.resolve, self.records, executor, **how)
 
@@ -311,7 +327,13 @@ class Study:
         return Shown(formatting.frame_table(shown), rows)
 
     def publish(self) -> Shown:
-        """Writes the page of this study, and the index of all pages."""
+        """Writes the page of this study, and the index of all pages.
+
+        Raises:
+            ConfigError: If the grid's file was edited since the study was opened, or another file of the same name has
+                the page.
+        """
+        self._check_page()
         written = publish(self.source, self.resolve(), self.records)
         lines = "\n".join(f"* `{_shown_path(path)}`" for path in written.values())
         return Shown(f"Written:\n\n{lines}")

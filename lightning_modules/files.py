@@ -17,28 +17,28 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def state_of(path: Path) -> list[str | int]:
-    """What changes, without reading it, where the content of a file does: path, size, and both of its times.
+def version(path: Path) -> tuple[int, int, int]:
+    """What shows, without reading it, that a file has changed: size, time of the content, time of the last change.
 
-    The second is of the last change to the file itself, which a program that sets the first to an earlier one moves.
+    The last two in nanoseconds. A copy or an editor may keep size and time of the content, but not the third.
     """
-    found = path.stat()
-    return [str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
-def once_per_state(read: Callable[[Path], T]) -> Callable[..., T]:
-    """Caches what a function reads of a file, or of the files of a folder, while their state stays the same.
+def once_per_version(read: Callable[[Path], T]) -> Callable[..., T]:
+    """Caches what a function reads of a file, or of the files of a folder, while their `version` stays the same.
 
     Args:
         read: Has a default for the path.
     """
-    kept = functools.lru_cache(maxsize=16)(lambda path, _states: read(path))
+    kept = functools.lru_cache(maxsize=16)(lambda path, _versions: read(path))
     (usual,) = inspect.signature(read).parameters.values()
 
     @functools.wraps(read)
     def known(path: Path = usual.default) -> T:
         files = sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
-        return kept(path, tuple(tuple(state_of(file)) for file in files))
+        return kept(path, tuple((file, *version(file)) for file in files))
 
     return known
 

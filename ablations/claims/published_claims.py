@@ -15,7 +15,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from lightning_modules.config import ConfigError, Problem, did_you_mean
-from lightning_modules.files import once_per_state
+from lightning_modules.files import once_per_version
 
 FOLDER = Path(__file__).parents[1] / "published" / "claims"
 RELATIONS = {
@@ -109,7 +109,7 @@ def claims(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
     return {id: claim for id, claim in with_parts(folder).items() if not claim.part_of}
 
 
-@once_per_state
+@once_per_version
 def with_parts(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
     """Every published claim and every part of one by id: all that a grid may test.
 

@@ -47,7 +47,7 @@ __all__ = [
     "write",
 ]
 
-_ID = re.compile(r"[0-9a-f]{16}")
+_ID, _FOLDER = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{2}")
 
 
 class RecordWarning(UserWarning):
@@ -100,8 +100,13 @@ class Records:
         return cache() / "runs" / identity(str(self.folder))[:8]
 
     def files(self) -> list[Path]:
-        """The files of all records, damaged ones included, ordered by run."""
-        return sorted((self.folder / "records").glob("[0-9a-f][0-9a-f]/*.json"))
+        """The files of all records, damaged ones included, ordered by run.
+
+        Raises:
+            StoreError: If a folder of records cannot be read: its records would count as missing.
+        """
+        folders = [path for path in _entries(self.folder / "records") if _FOLDER.fullmatch(path.name)]
+        return sorted(path for folder in folders for path in _entries(folder) if path.suffix == ".json")
 
     def get(self, run_id: str) -> Record | None:
         """The record of a run; None if there is none, or (with a `RecordWarning`) if it is damaged."""
@@ -285,6 +290,17 @@ def name_damaged(entries: Iterable[Record | Damage | None]) -> None:
 def _usable(entry: Record | Damage | None) -> Record | None:
     name_damaged([entry])
     return None if isinstance(entry, Damage) else entry
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder; nothing if it is not there or is no folder."""
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        reason = f"{error.strerror}: its records cannot be read; let its owner give you permission (chmod -R g+rwX)"
+        raise StoreError(error.errno or errno.EIO, reason, str(folder)) from error
 
 
 def _sums_file(folder: Path, run_id: str) -> Path:

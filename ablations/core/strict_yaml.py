@@ -5,6 +5,7 @@ keys win. Here its parser builds the tree, and our own rules (YAML 1.2's core sc
 """
 
 import contextlib
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,7 @@ _REAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _TAG = "tag:yaml.org,2002:"
 
 Path_ = tuple[str | int, ...]
-State = tuple[int, int]
+State = str
 
 
 @dataclass
@@ -180,9 +181,14 @@ def named(what: str, folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def state(file: Path) -> State:
-    """Identifies the content of a file, for what is kept of it: the time of its last change, and its size."""
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size
+    """Identifies the content of a file, for what is kept of it; empty for one that cannot be read.
+
+    Size and time do not: a copy or an editor may keep both.
+    """
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def load(file: Path) -> Document:

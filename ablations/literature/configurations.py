@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document, Path_
 from lightning_modules.config import ConfigError, Problem, Settings, did_you_mean, knob, problems
-from lightning_modules.files import once_per_state
+from lightning_modules.files import once_per_version
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 
@@ -69,7 +69,7 @@ class Catalogue(Settings):
     absent: tuple[Absent, ...]
 
 
-@once_per_state
+@once_per_version
 def read(file: Path = FILE) -> Catalogue:
     """Reads and checks the file, including the settings of every system.
 

@@ -10,7 +10,7 @@ from ablations.core import strict_yaml
 from ablations.literature import configurations, published_values
 from ablations.literature.published_values import Published
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.files import once_per_state
+from lightning_modules.files import once_per_version
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 
@@ -77,7 +77,7 @@ class Hardware:
         return self.chips * self.days
 
 
-@once_per_state
+@once_per_version
 def released(file: Path = FILE) -> tuple[Released, ...]:
     """Reads and checks the file of systems.
 

@@ -71,9 +71,29 @@ def _snapshot(records: Records) -> Iterator[Snapshot]:
         yield records.snapshot()
 
 
+def check_page(source: str, folder: Path) -> None:
+    """Checks that a page is not that of another file, which has the same name.
+
+    Args:
+        source: The name of a grid, or the path of its file.
+        folder: The folder of the page.
+
+    Raises:
+        ConfigError: If it is; a file that is gone has no page.
+    """
+    match _json(folder / REQUEST):
+        case {"grid": str(theirs)} if theirs.endswith(grids.ENDINGS):
+            other, ours = folder.parents[1] / theirs, grids.locate(source)
+            if other.is_file() and not other.samefile(ours):
+                where = os.path.normpath(other)
+                text = f"{folder} is the page of {where}: rename one of the files, or take another results folder"
+                raise ConfigError([f"{ours}: {text}"])
+
+
 def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
     """Writes only the page and its runs; that of an overridden grid, or of one given by path, keeps its request."""
     folder = results_dir / plan.grid.name / plan.folder_name
+    check_page(source, folder)
     is_known = source in grids.available()
     if plan.overrides or not is_known:
         name = source if is_known else os.path.relpath(source, results_dir)

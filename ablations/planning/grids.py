@@ -16,6 +16,7 @@ from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.places import own
 
 FOLDER = Path(__file__).parents[1] / "grids"
+ENDINGS = (".yaml", ".yml")  # of a path; a name has none
 
 
 def home() -> Path:
@@ -39,7 +40,7 @@ def locate(grid: str | Path) -> Path:
         ConfigError: With the nearest name, if there is no such grid.
     """
     named = str(grid)
-    if named.endswith((".yaml", ".yml")):
+    if named.endswith(ENDINGS):
         if not Path(named).is_file():
             raise ConfigError([f"{named}: {'is a folder' if Path(named).is_dir() else 'there is no such file'}"])
         ours = available().get(Path(named).stem)

@@ -17,7 +17,7 @@ from lightning_modules.data.corpora import made
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
-from lightning_modules.files import state_of, write_atomically
+from lightning_modules.files import version, write_atomically
 from lightning_modules.places import cache
 
 _PINS = Path(__file__).with_name("pins.json")
@@ -99,7 +99,7 @@ def expected(name: str) -> dict[str, Part]:
 
 
 def _state(name: str) -> list:
-    """What shows, without reading it, that a corpus has changed: sizes and times of its files, or how it is made."""
+    """What shows, without reading it, that a corpus has changed: `version` of its files, or how it is made."""
     kind, _, rest = name.partition(":")
     if kind == made.PREFIX:
         return [name, made.RECIPE]
@@ -107,7 +107,7 @@ def _state(name: str) -> list:
     if kind == "hub":
         place, _, is_local = hub_place(rest)
         files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if is_local else []
-    return [name, *map(state_of, files)]
+    return [name, [[str(path), *version(path)] for path in files]]
 
 
 def digest(parts: dict[str, Part]) -> str:

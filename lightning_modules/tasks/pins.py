@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from lightning_modules import cached
 from lightning_modules.config import identity
 from lightning_modules.data.pins import DataMismatch
-from lightning_modules.files import state_of, write_atomically
+from lightning_modules.files import version, write_atomically
 from lightning_modules.places import cache
 from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.table import task_named
@@ -135,11 +135,12 @@ def _kept(task: Task) -> Path:
 
 
 def _state(task: Task) -> list:
-    """What shows, without reading it, that a data set has changed: its row, the code that reads it, its files."""
+    """What shows, without reading it, that a data set has changed: its row, the code that reads it, the `version` of its files."""
     origin = task.origin
     files = [path for split in SPLITS for path in origin.find(split)] if origin else []
     code = _code(task.rows.__module__)
-    return [task.name, described(task.rows), described(task.shape), code, *map(state_of, files)]
+    versions = [[str(path), *version(path)] for path in files]
+    return [task.name, described(task.rows), described(task.shape), code, versions]
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from pathlib import Path
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.data.pins import DataMismatch
-from lightning_modules.files import state_of, write_atomically
+from lightning_modules.files import version, write_atomically
 from lightning_modules.places import checkout
 from lightning_modules.tasks.reading.lines import Fault, json_object, made, numbered
 
@@ -62,7 +62,7 @@ class Source:
             DataMismatch: When the texts differ from the pin.
         """
         (path,) = self.origin.needed("test")
-        return _checked(self.name, path, tuple(state_of(path)))
+        return _checked(self.name, path, version(path))
 
     def pin(self) -> Pin:
         """The committed pin."""
@@ -70,7 +70,7 @@ class Source:
 
 
 @functools.lru_cache(maxsize=8)
-def _checked(name: str, path: Path, _state: tuple[str | int, ...]) -> list[str]:
+def _checked(name: str, path: Path, state: tuple[int, int, int]) -> list[str]:
     source = SOURCES[name]
     texts = source.read(path)
     actual, pinned = Pin.of(texts), source.pin()

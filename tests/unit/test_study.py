@@ -17,8 +17,9 @@ from ablations.pages import runs_table
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.places import project
-from tests import finished
-from tests.unit.synthetic import make_record
+from tests import finished, tiny
+from tests.messages import naming
+from tests.unit.synthetic import RATE, make_record
 
 
 @pytest.fixture
@@ -37,6 +38,61 @@ def test_open_has_the_signature_of_the_study_that_it_makes():
     opened, made = inspect.signature(ablations.open), inspect.signature(Study)
     assert list(opened.parameters.values()) == list(made.parameters.values())
     assert typing.get_type_hints(ablations.open, localns={"Study": Study})["return"] is Study
+
+
+HOUR = 3600 * 10**9  # nanoseconds
+
+
+def edited(file, old, new, back=0):
+    """Replaces text by as much other text; the file keeps its time, or one so much earlier, as if set back."""
+    before = file.stat()
+    text = file.read_text()
+    assert old in text
+    assert len(old) == len(new)
+    file.write_text(text.replace(old, new))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns - back))
+
+
+@pytest.mark.parametrize("back", [0, HOUR])
+def test_an_edited_grid_is_read_anew_whatever_the_time_of_its_file(tmp_path, back):
+    file = tiny.grid(tmp_path, rates="[0.15, 0.40]", seeds=1)
+    first = Study(file, "smoke", results_dir=tmp_path / "results")
+    edited(file, "0.40", "0.30", back)
+    second = Study(file, "smoke", results_dir=tmp_path / "results")
+    rates = [[cell.values[RATE] for cell in study.resolve().cells] for study in (first, second)]
+    assert rates == [[0.15, 0.4], [0.15, 0.3]]
+
+
+def test_a_study_is_refused_once_its_grid_was_edited(tmp_path):
+    """It would train what the file no longer asks, and its page would take the place of the present grid's."""
+    file = tiny.grid(tmp_path, rates="[0.15, 0.40]", seeds=1)
+    first = Study(file, "smoke", results_dir=tmp_path / "results")
+    first.publish()
+    file.write_text(f"# a remark changes nothing\n{file.read_text()}")
+    first.publish()
+    edited(file, "0.40", "0.30")
+    second = Study(file, "smoke", results_dir=tmp_path / "results")
+    second.publish()
+    page = second.folder / "README.md"
+    before = page.read_text()
+    for act in (first.run, first.publish):
+        with pytest.raises(ConfigError, match=naming(str(file), "edited", "open it again")):
+            act()
+    assert page.read_text() == before
+    assert list(first.records.all()) == []
+
+
+def test_two_files_of_one_name_have_no_page_in_common(tmp_path):
+    mine, theirs = (tiny.grid(tmp_path / name, rates=rates) for name, rates in (("a", "[0.15]"), ("b", "[0.2, 0.15]")))
+    first, second = (Study(file, "smoke", results_dir=tmp_path / "results") for file in (mine, theirs))
+    first.publish()
+    page = (first.folder / "README.md").read_text()
+    for act in (second.run, second.publish):
+        with pytest.raises(ConfigError, match=naming(str(theirs), str(mine), "rename")):
+            act()
+    assert (first.folder / "README.md").read_text() == page
+    mine.unlink()
+    second.publish()
 
 
 def test_tables_have_their_numbers_unrounded(study):

@@ -1,6 +1,8 @@
 """Records: written whole or not at all, read with suspicion."""
 
+import errno
 import json
+import os
 from collections import Counter
 
 import pytest
@@ -9,6 +11,7 @@ from ablations.core.store import LARGEST_RECORD, Records, RecordWarning, StoreEr
 from ablations.schema.record import Record, checksum
 from ablations.schema.run import Run
 from lightning_modules.systems import SYSTEMS
+from tests.messages import naming
 
 SYSTEM = SYSTEMS["roberta_base"]
 
@@ -143,6 +146,27 @@ def test_a_record_under_another_name_is_misplaced(records):
     moved.parent.mkdir(exist_ok=True)
     records.path(record.id).rename(moved)
     assert "holds the record of" in damaged(records, "0" * 16)
+
+
+@pytest.mark.parametrize("place", ["records", "records/{}"])
+def test_folders_that_another_user_has_closed_are_refused(records, monkeypatch, place):
+    """Their records would count as missing, and pages would be written without them."""
+    kept = records.put(make_record())
+    closed = records.folder / place.format(kept.id[:2])
+
+    def opened(call):
+        def refuse(path=".", *rest):
+            if str(path) == str(closed):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return call(path, *rest)
+
+        return refuse
+
+    for name in ("listdir", "scandir"):  # the superuser, as whom tests may run, is let in everywhere
+        monkeypatch.setattr(os, name, opened(getattr(os, name)))
+    for read in (records.files, records.snapshot, records.verify):
+        with pytest.raises(StoreError, match=naming(str(closed), "Permission denied", "chmod")):
+            read()
 
 
 def test_records_have_a_largest_size(records):

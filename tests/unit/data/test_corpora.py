@@ -1,6 +1,7 @@
 """Corpora: what they hold, how they are cleaned and split, and what is said when one is not at hand."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -167,6 +168,16 @@ class TestOwnText:
         before = fingerprints(data)
         assert fingerprints(data) == before
         (tmp_path / "a.txt").write_text("Something else now.\n\nAnd more.", encoding="utf-8")
+        assert fingerprints(data) != before
+
+    @pytest.mark.parametrize("hours", [0, 1])
+    def test_so_does_a_change_that_keeps_size_and_time_or_sets_it_back(self, tmp_path, hours):
+        data, file = Data(corpora=(self.write(tmp_path, 3),)), tmp_path / "a.txt"
+        before, state = fingerprints(data), file.stat()
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.translate(str.maketrans("aeiou", "eioua")), encoding="utf-8")
+        assert file.stat().st_size == state.st_size
+        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns - hours * 3600 * 10**9))
         assert fingerprints(data) != before
 
 
