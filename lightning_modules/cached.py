@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from filelock import FileLock
 
-from lightning_modules.files import is_full, version, write_atomically
+from lightning_modules.files import is_full, write_atomically
 from lightning_modules.places import cache
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def is_sound(path: Path) -> bool:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, computed once per process unless the file has changed (`files.version`).
+    """SHA-256 of a file, computed once per process unless size, a time or the place of the file change.
 
     Raises:
         OSError: If it cannot be read or is no plain file.
@@ -110,7 +110,7 @@ def digest(path: Path) -> str:
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise OSError(f"{path} is no plain file")
-    return _digest(path, state.st_dev, state.st_ino, *version(path))
+    return _digest(path, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -141,9 +141,9 @@ def execute_phases(
 
 def _check_writable(plan: Plan, records: Records) -> None:
     """Tries the folders that pending runs are recorded in: after a training it would be too late."""
-    folder = records.folder
+    folder, locks = records.folder, records.folder / ".locks"
     parts = dict.fromkeys(records.path(run.id).parent for run in plan.pending)
-    for place in (folder / "records", *((*parts, folder / "environments", folder / ".locks") if parts else ())):
+    for place in (folder / "records", *((*parts, folder / "environments", locks, locks / "launchers") if parts else ())):
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -152,6 +152,10 @@ def _check_writable(plan: Plan, records: Records) -> None:
         if not os.access(place, os.W_OK):
             text = f"cannot write results to {folder}: {place.name}: no permission; choose another folder"
             raise ConfigError([text])
+    for lock in locks.rglob("*.lock"):
+        if not os.access(lock, os.R_OK):
+            text = f"another user has closed {lock}; let its owner give you permission (chmod -R g+rwX)"
+            raise ConfigError([f"cannot write results to {folder}: {text} or choose another folder"])
 
 
 def _prepare_text(plan: Plan) -> None:

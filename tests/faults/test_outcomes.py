@@ -17,7 +17,7 @@ from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from tests import tiny
 from tests.faults.support import attempts, family
-from tests.messages import names
+from tests.messages import names, naming
 
 
 @pytest.fixture
@@ -131,6 +131,18 @@ def test_results_that_cannot_be_kept_are_said_before_anything_runs(cached):
     inside = Records(cached / "file" / "results")
     with pytest.raises(ConfigError, match=r"cannot write results to .*: Not a directory"):
         execute(planned(cached, inside), inside, "inline")
+
+
+def test_locks_that_another_user_has_closed_are_named_before_anything_runs(cached, records, monkeypatch):
+    found = planned(cached, records)
+    lock = records.folder / ".locks" / f"{found.runs[0].id}.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(lock) and allowed(path, mode))
+    with pytest.raises(ConfigError, match=naming(str(lock), "another user", "chmod")):
+        execute(found, records, "inline")
+    assert list(records.all()) == []
 
 
 def test_an_unknown_executor_is_refused(cached, records):
