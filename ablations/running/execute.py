@@ -143,7 +143,8 @@ def _check_writable(plan: Plan, records: Records) -> None:
     """Tries the folders that pending runs are recorded in: after a training it would be too late."""
     folder, locks = records.folder, records.folder / ".locks"
     parts = dict.fromkeys(records.path(run.id).parent for run in plan.pending)
-    for place in (folder / "records", *((*parts, folder / "environments", locks, locks / "launchers") if parts else ())):
+    needed = (*parts, folder / "environments", locks, locks / "launchers") if parts else ()
+    for place in (folder / "records", *needed):
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
