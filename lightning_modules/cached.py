@@ -2,7 +2,8 @@
 
 A stray write, a bad copy or a dying disk changes a file and keeps its size. What a run computes from such a file is a
 wrong number under the right id, so nothing is read before its digest has been compared: 0.1 s per 100 MB, once per
-process.
+process. A file whose digest moved along with it is found too: a comment below the digest says the place that it was
+written for, which `sha256sum --check` skips. Digests of before say none and hold at any place.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from lightning_modules.files import is_full, write_atomically
 from lightning_modules.places import cache
 
 T = TypeVar("T")
+_PLACE = "# of "  # begins the line with the place of a file
 
 
 class CacheError(OSError):
@@ -52,10 +54,15 @@ def kept(path: Path, make: Callable[[BinaryIO], object], read: Callable[[Path], 
     return read(path)
 
 
-def write(path: Path, make: Callable[[BinaryIO], object]) -> None:
+def write(path: Path, make: Callable[[BinaryIO], object], within: Path | None = None) -> None:
     """Writes a file and its digest, each atomically; between the two the file counts as altered.
 
     Only one process may write a path at a time.
+
+    Args:
+        path: The file.
+        make: Writes the content to an open file.
+        within: See `place`.
 
     Raises:
         CacheError: If it cannot be written.
@@ -66,8 +73,8 @@ def write(path: Path, make: Callable[[BinaryIO], object]) -> None:
             if target.is_dir():
                 vacate(target)
         write_atomically(path, make)
-        line = f"{digest(path)}  {path.name}\n"  # as `sha256sum --check` reads it
-        write_atomically(_beside(path), lambda file: file.write(line.encode()))
+        lines = f"{digest(path)}  {path.name}\n{_PLACE}{place(path, within)}\n"  # as `sha256sum --check` reads them
+        write_atomically(_beside(path), lambda file: file.write(lines.encode()))
 
 
 def put_array(file: BinaryIO, values: np.ndarray) -> None:
@@ -94,11 +101,30 @@ def remove(path: Path) -> None:
 
 
 def is_sound(path: Path) -> bool:
-    """Whether a file has a digest and is as it was written."""
+    """Whether a file has a digest, is as it was written, and was written for this place."""
     try:
-        return _beside(path).read_text(encoding="utf-8").split()[:1] == [digest(path)]
+        said, *comments = _beside(path).read_text(encoding="utf-8").splitlines()
+        places = [comment.removeprefix(_PLACE) for comment in comments if comment.startswith(_PLACE)]
+        return said.split()[:1] == [digest(path)] and all(is_at(path, name) for name in places)
     except (OSError, ValueError):
         return False
+
+
+def place(path: Path, within: Path | None = None) -> str:
+    """The place of a file or folder by name, which holds the key of what is there.
+
+    Args:
+        path: The file or folder.
+        within: The folder that the name starts from; by default the cache. Elsewhere the place is the last name alone.
+    """
+    home = within or cache()
+    return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
+
+
+def is_at(path: Path, name: str) -> bool:
+    """Whether a path ends with the name of a place; the folders above may have moved."""
+    parts = PurePosixPath(name).parts
+    return path.parts[-len(parts) :] == parts
 
 
 def digest(path: Path) -> str:

@@ -47,7 +47,7 @@ def _course(system: System) -> Course:
     )
 
 
-def fit(
+def fit(  # noqa: PLR0913, most have defaults
     system: System,
     seed: int,
     folder: Path,
@@ -56,6 +56,7 @@ def fit(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     execution: Execution = ALONE,
+    run_id: str = "",
 ) -> Fitted:
     """Trains a system with a seed, resuming from the checkpoint in ``folder`` if there is one.
 
@@ -70,6 +71,8 @@ def fit(
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         execution: How it is executed; there must be as many processes as it has ranks.
+        run_id: Id of the run, which its checkpoints name: one of another run is not resumed. By default a hash of
+            system and seed.
 
     Raises:
         ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit; when it cannot
@@ -77,14 +80,14 @@ def fit(
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
-    checkpoint = folder / CHECKPOINT
+    checkpoint, run_id = folder / CHECKPOINT, run_id or identity([system.essence(), seed])
     module, data = system.build(seed), system.data_module(seed)
     _begin(module, system, start, execution)
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
-    lightning = trainer(recorder, folder, execution)
+    lightning = trainer(recorder, folder, execution, run_id)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
-        lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution))
+        lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution, run_id))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
         lightning.validate(module, data, verbose=False)
     if system.evaluation.probes:

@@ -29,6 +29,11 @@ class Made(Protocol):
     """The parts of a run that its making needs; as in `Run`."""
 
     @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
     def system(self) -> System:
         """The system that is pretrained, or was before."""
         ...
@@ -107,7 +112,13 @@ class Kind:
 def _pretrained(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.pretraining import fit
 
-    given = {"start": watch.start, "on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
+    given: dict[str, Any] = {
+        "run_id": run.id,
+        "start": watch.start,
+        "on_progress": watch.on_progress,
+        "stop": watch.stop,
+        "execution": watch.execution,
+    }
     system = run.system.but(**{"evaluation.probes": []}) if watch.weights_alone else run.system
     return fit(system, run.seed, watch.folder, **given)
 
@@ -117,7 +128,7 @@ def _finetuned(run: Made, watch: Watch) -> "Fitted":
 
     assert run.finetuning is not None
     parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, watch.start)
-    return finetune(parts, watch.folder, on_progress=watch.on_progress, stop=watch.stop)
+    return finetune(parts, watch.folder, on_progress=watch.on_progress, stop=watch.stop, run_id=run.id)
 
 
 def _measured(run: Made, watch: Watch) -> "Fitted":

@@ -1,9 +1,9 @@
 """Token stores: the text of corpora as one memory-mapped array of token ids, built once and shared by all runs.
 
 A store is a folder: ``ids.bin`` (uint16 or uint32), ``sentences.npy`` and ``documents.npy`` (offsets),
-``vocabulary.json``, and ``meta.json`` with their digests and where each corpus begins. It is built under a file lock in
-a temporary folder that is renamed when complete, so a killed build never looks like a store. One whose files are not as
-they were written, or that has no digests, is built again.
+``vocabulary.json``, and ``meta.json`` with their digests, the store's place and where each corpus begins. It is built
+under a file lock in a temporary folder that is renamed when complete, so a killed build never looks like a store. One
+whose files are not as they were written, that has no digests, or that was built at another place, is built again.
 """
 
 import json
@@ -73,6 +73,8 @@ class TokenStore:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         if meta["format"] != _FORMAT:
             raise ValueError(f"{folder} has another format")
+        if not cached.is_at(folder, meta.get("place", folder.name)):
+            raise ValueError(f"{folder} was built at {meta['place']}")
         for name in _FILES:
             if cached.digest(folder / name) != meta["digests"][name]:
                 raise ValueError(f"{folder / name} is not as it was written")
@@ -184,7 +186,7 @@ def _place(data: Data, split: Split, tokenizer_path: Path, folder: Path) -> None
     building = folder.with_suffix(f".building-{os.getpid()}")
     building.mkdir()
     try:
-        _build(data, split, tokenizer_path, building)
+        _build(data, split, tokenizer_path, building, cached.place(folder))
         cached.vacate(folder)  # altered, if it is there
         os.replace(building, folder)
     except Exception:
@@ -192,7 +194,7 @@ def _place(data: Data, split: Split, tokenizer_path: Path, folder: Path) -> None
         raise
 
 
-def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> None:
+def _build(data: Data, split: Split, tokenizer_path: Path, building: Path, place: str) -> None:
     encoder = Encoder(tokenizer_path, data.tokenizer.kind)
     vocabulary = encoder.vocabulary
     lengths: list[np.ndarray] = []
@@ -218,6 +220,7 @@ def _build(data: Data, split: Split, tokenizer_path: Path, building: Path) -> No
     )
     meta = {
         "format": _FORMAT,
+        "place": place,
         "tokens": int(starts[-1]),
         "sentences": len(starts) - 1,
         "words": words,

@@ -11,7 +11,7 @@ from torch import nn
 
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
-from lightning_modules.config import ConfigError
+from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import open_store
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
@@ -232,6 +232,7 @@ def finetune(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 60.0,
+    run_id: str = "",
 ) -> Fitted:
     """Fine-tunes, resuming from the checkpoint in ``folder`` if there is one, and evaluates after each epoch.
 
@@ -247,6 +248,8 @@ def finetune(
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         checkpoint_seconds: Time between checkpoints.
+        run_id: Id of the run, which its checkpoints name: one of another run is not resumed. By default a hash of
+            system, task, settings and seed.
 
     Raises:
         ConfigError: When the data are missing or the position table is too short.
@@ -254,15 +257,16 @@ def finetune(
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
+    run_id = run_id or identity([run.system.essence(), run.task, run.settings.essence(), run.seed])
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
     course = Course(len(batches), every, tokens.__getitem__, "dev.", run.settings.precision)
     recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
     torch.manual_seed(run.seed)  # dropout
-    lightning = trainer(recorder, folder)
+    lightning = trainer(recorder, folder, run_id=run_id)
     with denormals_as_zero():
-        lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module))
+        lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module, run_id=run_id))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
         lightning.validate(module, run.data, verbose=False)
     scored = module.scored

@@ -135,7 +135,7 @@ def _kept(task: Task) -> Path:
 
 
 def _state(task: Task) -> list:
-    """What shows, without reading it, that a data set has changed: its row, the code that reads it, the `version` of its files."""
+    """What shows, without reading it, that a data set has changed: its row, code that reads it, `version` of files."""
     origin = task.origin
     files = [path for split in SPLITS for path in origin.find(split)] if origin else []
     code = _code(task.rows.__module__)

@@ -23,6 +23,7 @@ from lightning_modules.training import ranks
 from lightning_modules.training.execution import ALONE, Execution
 
 _SHARING = "sharing"  # entry of a checkpoint: who shared the training (`Execution.sharing`)
+_RUN = "run"  # entry of a checkpoint: which training it is of
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
@@ -30,38 +31,43 @@ class AtomicCheckpoints(TorchCheckpointIO):
 
     Args:
         execution: Of the training, for `resumable`.
+        run_id: The training; empty if it has no name.
     """
 
-    def __init__(self, execution: Execution = ALONE) -> None:
+    def __init__(self, execution: Execution = ALONE, run_id: str = "") -> None:
         super().__init__()
-        self._sharing = execution.sharing
+        self._sharing, self._run_id = execution.sharing, run_id
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Writes a checkpoint; an interrupted or failed write leaves the previous one intact."""
         checkpoint[_SHARING] = self._sharing
+        if self._run_id:
+            checkpoint[_RUN] = self._run_id
         write_atomically(Path(path), lambda file: torch.save(checkpoint, file))
 
 
-def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALONE) -> Path | None:
+def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALONE, run_id: str = "") -> Path | None:
     """The checkpoint to go on from; None if there is none.
 
-    One that is damaged, or of another network, is renamed to ``unusable.ckpt`` with a word on standard error, and the
-    training starts anew; it ends in the same numbers. PyTorch alone reads altered weights without a word. So is a
-    checkpoint of other devices: see `Execution.sharing`.
+    One that is damaged, or of another run, is renamed to ``unusable.ckpt`` with a word on standard error, and the
+    training begins at step 0; it ends in the same numbers. PyTorch alone reads altered weights without a word. So is a
+    checkpoint of other devices: see `Execution.sharing`. A checkpoint of before names no run, and is known by names
+    and shapes of its weights alone.
 
     Args:
         path: The file of the last checkpoint.
         module: What is trained, at its beginning.
         execution: How it is to be executed.
+        run_id: The training, as `AtomicCheckpoints` has it; empty for a checkpoint of any.
     """
-    return ranks.agreed(_usable(path, module, execution) if ranks.rank() == 0 else None)
+    return ranks.agreed(_usable(path, module, execution, run_id) if ranks.rank() == 0 else None)
 
 
-def _usable(path: Path, module: pl.LightningModule, execution: Execution) -> Path | None:
+def _usable(path: Path, module: pl.LightningModule, execution: Execution, run_id: str) -> Path | None:
     if not (path.exists() or path.is_symlink()):
         return None
     try:
-        _check(path, module, execution)
+        _check(path, module, execution, run_id)
     except MemoryError:
         raise
     except Exception as error:  # a file of any content: zip, pickle and torch have errors of many kinds
@@ -75,7 +81,7 @@ def _usable(path: Path, module: pl.LightningModule, execution: Execution) -> Pat
     return path
 
 
-def _check(path: Path, module: pl.LightningModule, execution: Execution) -> None:
+def _check(path: Path, module: pl.LightningModule, execution: Execution, run_id: str) -> None:
     if not path.is_file():
         raise ValueError("it is no plain file")
     with zipfile.ZipFile(path) as archive:
@@ -88,6 +94,8 @@ def _check(path: Path, module: pl.LightningModule, execution: Execution) -> None
     )
     if found != made:
         raise ValueError("its weights have other names or shapes, or another order")
+    if run_id and (of := held.get(_RUN, run_id)) != run_id:
+        raise ValueError(f"it is of run {of}, and this is run {run_id}")
     if (shared := held.get(_SHARING, ALONE.sharing)) != execution.sharing:
         raise ValueError(f"it is of {shared}, and this training has {execution.sharing}")
     if absent := {"callbacks", "loops", "optimizer_states", "lr_schedulers"} - held.keys():

@@ -196,8 +196,15 @@ class Recorder(pl.Callback):
             self._pause(trainer)
 
 
-def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE) -> pl.Trainer:
-    """The Trainer for a recorder's course; its own files go below ``folder``. All ranks share its steps."""
+def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE, run_id: str = "") -> pl.Trainer:
+    """The Trainer for a recorder's course; its own files go below ``folder``. All ranks share its steps.
+
+    Args:
+        recorder: The recorder.
+        folder: The folder of the training.
+        execution: How it is executed.
+        run_id: The training, which its checkpoints name.
+    """
     course = recorder.course
     return pl.Trainer(
         max_steps=course.steps,
@@ -208,7 +215,7 @@ def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE) -> p
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         callbacks=[recorder, RandomState()],
-        plugins=[AtomicCheckpoints(execution), ranks.Processes(execution.devices)],
+        plugins=[AtomicCheckpoints(execution, run_id), ranks.Processes(execution.devices)],
         accelerator="auto",
         devices=execution.devices,
         num_nodes=execution.nodes,

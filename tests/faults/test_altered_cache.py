@@ -105,6 +105,26 @@ def test_no_file_overwritten_at_its_size_moves_a_number(rerun, kind):
     rerun(lambda path: path.write_bytes(other_content(path)), kind)
 
 
+def test_files_in_each_others_places_move_no_number(made, tmp_path, monkeypatch):
+    """Of each kind every file is in the place of the next one, and its digest with it."""
+    folder, grid, expected = made
+    cache = shutil.copytree(folder / "cache", tmp_path / "cache")
+    monkeypatch.setenv("ABLATIONS_CACHE", str(cache))
+    moved = [kind for kind in KINDS if len(turned(sorted(cache.glob(kind)))) > 1]
+    assert {"stores/*/*/ids.bin", "stores/*/*/meta.json", "pieces/*.npz", "features/*.f16"} <= {*moved}
+    assert executed(grid, tmp_path / "results") == expected
+
+
+def turned(paths: list[Path]) -> list[Path]:
+    """Moves each file, and its digest if it has one, to the place of the next."""
+    for place in (lambda path: path, lambda path: path.with_name(f"{path.name}.sha256")):
+        found = [place(path) for path in paths if place(path).exists()]
+        held = [path.read_bytes() for path in found]
+        for path, content in zip(found, held[1:] + held[:1], strict=True):
+            path.write_bytes(content)
+    return paths
+
+
 def test_garbage_everywhere_moves_no_number(rerun, capfd):
     rerun(lambda path: path.write_bytes(garbage(path)), *KINDS)
     assert "tokenizer.json in the cache is not as it was written: it is made again" in capfd.readouterr().err

@@ -34,7 +34,7 @@ def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:
     folder = results / FOLDER / run_id
     for name, source in ((TOKENIZER, tokenizer), (WEIGHTS, weights)):
         content = source.read_bytes()
-        cached.write(folder / name, lambda file, content=content: file.write(content))
+        cached.write(folder / name, lambda file, content=content: file.write(content), results / FOLDER)
     return folder
 
 
