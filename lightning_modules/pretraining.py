@@ -47,7 +47,7 @@ def _course(system: System) -> Course:
     )
 
 
-def fit(  # noqa: PLR0913, most have defaults
+def fit(
     system: System,
     seed: int,
     folder: Path,

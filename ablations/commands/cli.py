@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import typer
@@ -213,11 +213,16 @@ def tables(results_dir: Results = None, form: As = Format.table) -> None:
 
 @app.command()
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
-    """Checks every record and all kept weights; lists what is damaged or of another version, and explains conflicts."""
+    """Checks every file of a store; lists what is damaged or of another version, and explains conflicts.
+
+    These are the records with their held-out losses by sequence, the lists of packages, and the kept weights. A record
+    is sound if its losses are too.
+    """
     with reporting_errors():
         records = existing(results_dir)
         damages, total = records.verify(), len(records.files())
-        sound = total - sum(damage.flaw != "conflict" and damage.path.startswith("records") for damage in damages)
+        of_records = [damage for damage in damages if PurePath(damage.path).match("records/*/*")]
+        sound = total - len({PurePath(damage.path).stem for damage in of_records if damage.flaw != "conflict"})
         for damage in damages if form is Format.table else ():
             typer.secho(str(damage), err=True, fg="red")
         found = {"records": total, "sound": sound, "damaged": [asdict(damage) for damage in damages]}

@@ -15,6 +15,7 @@ from typing import Any
 from filelock import FileLock
 
 import lightning_modules
+from ablations.core.disk import environments
 from ablations.core.store import write
 from lightning_modules.places import checkout
 
@@ -113,7 +114,7 @@ def packages() -> tuple[str, ...]:
 
 
 def environment(results: Path) -> str:
-    """Writes the list of installed packages to the results folder, once, and returns its name.
+    """Writes the list of installed packages to the results folder, once unless it is damaged, and returns its name.
 
     Returns:
         Twelve hexadecimal digits: ``results/environments/<these>.json``.
@@ -122,12 +123,11 @@ def environment(results: Path) -> str:
         {"python": platform.python_version(), "platform": platform.platform(terse=True), "packages": packages()},
         indent=1,
     )
-    name = hashlib.sha256(content.encode()).hexdigest()[:12]
-    path = results / "environments" / f"{name}.json"
+    name = environments.digest(content)
     (results / ".locks").mkdir(parents=True, exist_ok=True)
     with FileLock(results / ".locks" / "environments.lock"):
-        if not path.exists():
-            write(path, content.encode() + b"\n")
+        if not environments.is_sound(results, name):
+            write(results / environments.file(name), content.encode() + b"\n")
     return name
 
 
@@ -147,7 +147,7 @@ def describe(results: Path, started: str, attempts: int, here: bool = True) -> d
         "code": fingerprint(),
         "device": device_class(here),
         "threads": torch.get_num_threads(),
-        "environment": environment(results),
+        environments.SAID: environment(results),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "lightning": metadata.version("pytorch-lightning"),

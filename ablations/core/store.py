@@ -2,7 +2,7 @@
 
 A record is ``records/<2 hex>/<16 hex>.json`` of the results folder; its list of installed packages is
 ``environments/<12 hex>.json``; the process of the run holds ``.locks/<16 hex>.lock``. `disk` has how files are read and
-published, and which weights are kept beside the records, `sharing` how two stores are united.
+published, and what lies beside the records, `sharing` how two stores are united.
 """
 
 import errno
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from ablations.core.disk import conflicts, kept_weights
+from ablations.core.disk import conflicts, environments, heldout, kept_weights
 from ablations.core.disk.publishing import StoreError, publish, unwritten, write
 from ablations.core.disk.reading import (
     LARGEST_RECORD,
@@ -26,7 +26,6 @@ from ablations.core.disk.reading import (
     Flawed,
     content,
     parsed,
-    parsed_sums,
     to_json,
 )
 from ablations.schema.record import Record, checksum
@@ -136,16 +135,22 @@ class Records:
         return Snapshot(self.folder, found)
 
     def verify(self) -> list[Damage]:
-        """Every file among the records that is not a sound record, with its damage; then conflicts and kept weights.
+        """Every file of the store that is not sound, with its damage: records first, then what lies beside them.
 
-        A conflict is another final record of a run that `ablations sync` found and kept beside it.
+        These are held-out losses by sequence, conflicts, lists of packages, and kept weights. A conflict is another
+        final record of a run that `ablations sync` found and kept beside it.
         """
-        damages, done = [], set()
-        for stem, entry in self.survey():
-            damage = entry if isinstance(entry, Damage) else self._drift(self.path(stem), entry)
-            damages += [damage] if damage else []
-            done |= {stem} if isinstance(entry, Record) and entry.outcome == "done" else set()
-        return [*damages, *conflicts.explained(self.folder), *kept_weights.damages(self.folder, done.__contains__)]
+        found = dict(self.survey())
+        records = {stem: entry for stem, entry in found.items() if isinstance(entry, Record)}
+        done = {stem: record for stem, record in records.items() if record.outcome == "done"}
+        named = filter(None, map(environments.said, records.values()))
+        return [
+            *filter(None, map(self._fault, found.values())),
+            *heldout.damages(self.folder, done.values()),
+            *conflicts.explained(self.folder),
+            *environments.damages(self.folder, named),
+            *kept_weights.damages(self.folder, done.get),
+        ]
 
     def put(self, record: Record) -> Record:
         """Writes a record, whole or not at all, if the run has none that stays.
@@ -189,17 +194,22 @@ class Records:
             return error.flaw == "newer"
         return record.final and record.id in path.name
 
-    def put_sums(self, run_id: str, sums: Mapping[str, Any]) -> None:
+    def put_sums(self, run_id: str, sums: Mapping[str, Any]) -> str:
         """Writes the held-out losses of a run by sequence beside the place of its record.
 
         Those of a final record stay as they are. The caller holds the lock.
+
+        Returns:
+            Their digest, for the provenance of the record.
         """
+        raw = to_json({**sums, "checksum": checksum(dict(sums))})
         if not self._stays(self.path(run_id)):
-            write(_sums_file(self.folder, run_id), to_json({**sums, "checksum": checksum(dict(sums))}))
+            write(self.folder / heldout.name(run_id), raw)
+        return heldout.digest(raw)
 
     def sums(self, run_id: str) -> dict[str, Any] | None:
         """The held-out losses of a run by sequence, packed; None if none were kept, or (with a warning) if damaged."""
-        return _sums(self.folder, run_id)
+        return _sums(self.folder, run_id, self.examine(run_id))
 
     def lock(self, run_id: str) -> FileLock:
         """The lock of a run, not yet acquired. The kernel releases it when its holder dies."""
@@ -235,16 +245,19 @@ class Records:
             return self._damage(path, error.flaw, str(error))
         return record
 
-    def _drift(self, path: Path, record: Record) -> Damage | None:
-        """The damage if the configuration of a sound file no longer hashes to its id."""
+    def _fault(self, entry: Record | Damage) -> Damage | None:
+        """What is wrong with a file; of a sound one, whether its configuration no longer hashes to its id."""
+        if isinstance(entry, Damage):
+            return entry
+        path = self.path(entry.id)
         try:
-            now = record.run().id
+            now = entry.run().id
         except ConfigError as error:
             return self._damage(path, "drifted", f"its configuration is no longer readable: {error.problems[0]}")
         except KeyError as error:  # of a text or a package that the run depends on
             return self._damage(path, "drifted", f"its configuration lacks {error}; {REMEDY}")
         message = f"its configuration now hashes to {now}; a setting changed its meaning without a migration"
-        return self._damage(path, "drifted", message) if now != record.id else None
+        return self._damage(path, "drifted", message) if now != entry.id else None
 
     def _damage(self, path: Path, flaw: Flaw, message: str) -> Damage:
         return Damage(str(path.relative_to(self.folder)), flaw, message)
@@ -272,7 +285,7 @@ class Snapshot:
 
     def sums(self, run_id: str) -> dict[str, Any] | None:
         """As `Records.sums`, read now."""
-        return _sums(self.folder, run_id)
+        return _sums(self.folder, run_id, self.found.get(run_id))
 
     @property
     def done(self) -> set[str]:
@@ -303,16 +316,11 @@ def _entries(folder: Path) -> list[Path]:
         raise StoreError(error.errno or errno.EIO, reason, str(folder)) from error
 
 
-def _sums_file(folder: Path, run_id: str) -> Path:
-    return folder / "records" / run_id[:2] / f"{run_id}.heldout"
-
-
-def _sums(folder: Path, run_id: str) -> dict[str, Any] | None:
-    path = _sums_file(folder, run_id)
+def _sums(folder: Path, run_id: str, entry: Record | Damage | None) -> dict[str, Any] | None:
     try:
-        return parsed_sums(content(path))
+        return heldout.read(folder, run_id, entry if isinstance(entry, Record) else None)
     except FileNotFoundError:
         return None
     except Flawed as flaw:
-        name_damaged([Damage(str(path.relative_to(folder)), flaw.flaw, str(flaw))])
+        name_damaged([Damage(heldout.name(run_id), flaw.flaw, str(flaw))])
         return None

@@ -27,7 +27,7 @@ from lightning_modules.objectives.permutation_lm import asked, visible
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.training.pretrain import Pretrain
-from lightning_modules.training.weights import WEIGHTS, load_weights
+from lightning_modules.training.weights import WEIGHTS, load_into
 
 _CONTEXT, _EARLIER, _ITSELF = OKABE_ITO[5], OKABE_ITO[0], OKABE_ITO[4]
 _UPRIGHT = 20  # letters of a sentence whose words fit below its columns
@@ -152,7 +152,7 @@ class TrainedPair:
             with tempfile.TemporaryDirectory() as folder:
                 metrics = fit(system, self.seed, Path(folder)).metrics
                 module = system.build(self.seed)
-                module.load_state_dict(load_weights(Path(folder) / WEIGHTS))
+                load_into(module, Path(folder) / WEIGHTS)
             found[name] = module.eval(), dict(metrics)
         return found
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ablations.core.disk import heldout
+from ablations.core.disk.reading import Flawed
 from ablations.core.examples import run_variance
 from ablations.core.metrics import BY_SEQUENCE
 from ablations.measurements.measurements import Measurements
 from ablations.schema.record import Record
-from lightning_modules.config import ConfigError, canonical, identity
+from lightning_modules.config import canonical, identity
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.zero_shot.settings import Measurement
@@ -24,7 +26,6 @@ _RIGHT, _ANSWER = "right", "answer"
 _WEIGHT, _DOCUMENT = "weight", "document"  # of a measurement's examples, where they do not all count alike
 # of a record's metric, and of scores kept in steps of 1/255
 _ROUNDING = {"bits": 1e-6, "share": 1 / 510, "half": 2e-3, "single": 2e-3}
-_LOSS_ROUNDING = 2e-3  # nats: half precision of the sums of a sequence, and the precision of the training
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,12 @@ def _of_run(run: str, metric: str, measured: Measurements, against: str) -> _Run
 def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | None:
     """The losses of a pretraining by sequence."""
     try:
-        part = kept["losses"][metric.partition(".")[2]]
-        nats, counts = unpack(part["nats"]).astype(float), unpack(part["counts"]).astype(float)
-        documents, text = unpack(part.get("documents", kept["documents"])), str(kept["text"])
-    except (KeyError, TypeError, ConfigError):
+        found = heldout.losses(kept, metric, value)
+    except Flawed:
         return None
-    total = counts.sum()
-    if not (len(nats) == len(counts) == len(documents)) or total <= 0:
+    if len(np.unique(found.documents)) < 2:
         return None
-    if abs(nats.sum() / total - value) > _LOSS_ROUNDING * max(1.0, abs(value)) or len(np.unique(documents)) < 2:
-        return None
-    return _Run(nats / np.maximum(counts, 1.0), documents, counts, text)
+    return _Run(found.nats / np.maximum(found.counts, 1.0), found.documents, found.counts, found.text)
 
 
 def _of_examples(record: Record, metric: str, against: str) -> _Run | None:

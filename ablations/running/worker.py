@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import Timeout
 
 from ablations.core import provenance
+from ablations.core.disk import heldout
 from ablations.core.disk.kept_weights import WEIGHTS
 from ablations.core.store import Records
 from ablations.running.exit_codes import DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
@@ -113,7 +114,7 @@ def _attempt(run: Run, records: Records, watch: Watch) -> int:
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
         result |= {"layers": fitted.layers, "examples": fitted.examples}
         if fitted.sums:
-            records.put_sums(run.id, fitted.sums)
+            result["provenance"] = {heldout.SAID: records.put_sums(run.id, fitted.sums)}
     except Interrupted:
         note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
         return INTERRUPTED
@@ -241,7 +242,7 @@ def keep(
     Args:
         run: The run.
         records: The store; the caller holds the run's lock.
-        result: Outcome, and detail, metrics, curve and cost as far as there are any.
+        result: Outcome, and detail, metrics, curve, cost and more provenance as far as there are any.
         started: When the attempt began.
         attempts: The number of the attempt, from 1.
         here: Whether this process made it.
@@ -252,7 +253,8 @@ def keep(
     """
     origin = provenance.describe(records.folder, started, attempts, here)
     origin |= execution.provenance if run.kind == "pretrain" else {}
-    record = Record(id=run.id, kind=run.kind, config=run.to_dict(), provenance=origin, **result)
+    origin |= result.get("provenance", {})
+    record = Record(**{**result, "id": run.id, "kind": run.kind, "config": run.to_dict(), "provenance": origin})
     return records.put(record).checksum == checksum(record.to_dict())
 
 

@@ -5,6 +5,7 @@ Everything that depends on the kind of a run is read here; a new kind is an entr
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -28,7 +29,7 @@ Work = tuple[int, int, float]  # optimiser steps, positions, FLOPs
 class Made(Protocol):
     """The parts of a run that its making needs; as in `Run`."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Its id."""
         ...

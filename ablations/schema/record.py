@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from ablations.schema.kinds import KindName
 from ablations.schema.run import Run
@@ -35,6 +35,14 @@ class Record(Settings):
     cost: dict[str, Number] = knob({}, "Seconds, tokens, FLOPs, parameters.")
     provenance: dict[str, Any] = knob({}, "Commit, device, versions, times; no part of the identity.")
     checksum: str = knob("", "SHA-256 of all other fields.")
+
+    @field_validator("config")
+    @classmethod
+    def _of_this_kind(cls, config: dict[str, Any], given: ValidationInfo) -> dict[str, Any]:
+        kind = given.data.get("kind")
+        if (configured := config.get("kind", kind)) != kind:
+            raise ValueError(f"it is of the kind {configured!r}, and the record of the kind {kind!r}")
+        return config
 
     @property
     def final(self) -> bool:

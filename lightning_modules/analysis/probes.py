@@ -21,7 +21,7 @@ from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.shape import Head, Inputs
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.pretrain import Pretrain
-from lightning_modules.training.weights import load_weights
+from lightning_modules.training.weights import load_into
 
 _BATCH = 64  # items per forward pass of the encoder
 
@@ -32,9 +32,12 @@ def pretrained(system: System, weights: Path) -> Pretrain:
     Args:
         system: The pretrained system.
         weights: The file that ``fit`` wrote.
+
+    Raises:
+        ConfigError: When it is damaged or of another model.
     """
     module = system.build(0)
-    module.load_state_dict(load_weights(weights))
+    load_into(module, weights)
     return module.eval()
 
 

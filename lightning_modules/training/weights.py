@@ -1,16 +1,22 @@
 """The weights of a training on disk: safetensors, in which tensors that modules share are written once."""
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from lightning_modules import cached
+from lightning_modules.config import ConfigError
 
 WEIGHTS = "weights.safetensors"
 _ALIASES = "aliases"  # entry of the header: further names of tensors, as JSON
+_MOST_NAMED = 3  # tensors that do not fit; of more only how many there are
 
 
 def keep_weights(module: nn.Module, folder: Path) -> None:
@@ -39,9 +45,53 @@ def load_weights(file: Path) -> dict[str, Tensor]:
 
     Raises:
         OSError: When the file is missing.
-        safetensors.SafetensorError: When it is damaged.
+        ConfigError: When it is damaged.
     """
-    with safe_open(file, framework="pt") as weights:
+    with _opened(file) as (weights, aliases):
         tensors = {name: weights.get_tensor(name) for name in weights.keys()}  # noqa: SIM118 - it is no mapping
-        aliases = json.loads((weights.metadata() or {}).get(_ALIASES, "{}"))
-    return tensors | {name: tensors[kept] for name, kept in aliases.items()}
+        return tensors | {name: tensors[kept] for name, kept in aliases.items()}
+
+
+def load_into(module: nn.Module, file: Path) -> None:
+    """Gives a module the weights that `keep_weights` wrote of one like it.
+
+    Raises:
+        OSError: When the file is missing.
+        ConfigError: When it is damaged, or has tensors of other names or shapes.
+    """
+    weights = load_weights(file)
+    _compare(file, {name: tuple(tensor.shape) for name, tensor in weights.items()}, module)
+    module.load_state_dict(weights)
+
+
+def check_weights(module: nn.Module, file: Path) -> None:
+    """Compares names and shapes in the header of a file of weights with those of a module; reads no tensor.
+
+    Raises:
+        OSError: When the file is missing.
+        ConfigError: When it is damaged, or has tensors of other names or shapes.
+    """
+    with _opened(file) as (weights, aliases):
+        shapes = {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+        shapes |= {name: shapes[kept] for name, kept in aliases.items()}
+    _compare(file, shapes, module)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """The tensors of a file, and further names of some."""
+    try:
+        with safe_open(file, framework="pt") as weights:
+            yield weights, json.loads((weights.metadata() or {}).get(_ALIASES, "{}"))
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError([f"{file} holds no weights that can be read ({reason[:200]}); remove it"]) from None
+
+
+def _compare(file: Path, found: Mapping[str, tuple[int, ...]], module: nn.Module) -> None:
+    right = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    names = sorted(name for name in {*found, *right} if found.get(name) != right.get(name))
+    if names:
+        named = (f"{name} is {found.get(name, 'absent')}, not {right.get(name, 'absent')}" for name in names)
+        more = f" and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED)
+        raise ConfigError([f"{file} holds weights of another model: {'; '.join(islice(named, _MOST_NAMED))}{more}"])

@@ -16,7 +16,7 @@ from lightning_modules.generation.scoring import LanguageModelOf, check_predicts
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.training.recorder import Fitted, Interrupted, Progress
-from lightning_modules.training.weights import load_weights
+from lightning_modules.training.weights import load_into
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import zero_shot_named
 from lightning_modules.zero_shot.task import Asking, Found, flops
@@ -29,11 +29,11 @@ def opened(system: System, weights: Path) -> LanguageModelOf:
     """The language model of a finished pretraining, on the GPU if there is one.
 
     Raises:
-        ConfigError: For a model that predicts no next token.
+        ConfigError: For a model that predicts no next token; for weights that are damaged or of another model.
     """
     check_predicts_next(system, system.name or "the model")
     module = system.build(0)
-    module.load_state_dict(load_weights(weights))
+    load_into(module, weights)
     encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
     return of_training(module.to("cuda" if torch.cuda.is_available() else "cpu"), system, encoder)
 

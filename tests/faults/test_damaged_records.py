@@ -54,6 +54,7 @@ FLAWS = {
     "a nest with a right checksum": (changed(provenance=nested(200)), "malformed"),
     "numbers too large to compute with": (changed(metrics={"heldout.loss": 1e308}), "malformed"),
     "a cost too large to compute with": (changed(cost={"seconds": 1e308, "flops": 1e308}), "malformed"),
+    "the kind of other runs": (changed(kind="measure"), "malformed"),
     "a folder": (instead(lambda path: path.mkdir()), "unreadable"),
     "a link to itself": (instead(lambda path: path.symlink_to(path.name)), "unreadable"),
     "a link to nothing": (instead(lambda path: path.symlink_to("gone")), "unreadable"),
@@ -101,7 +102,8 @@ def spoilt(tmp_path, monkeypatch):
         damage(path)
     for run_id, values in zip(others, DRIFTED.values(), strict=True):
         path = records.path(run_id)
-        changed(config=json.loads(path.read_text())["config"] | values)(path)
+        config = json.loads(path.read_text())["config"] | values
+        changed(config=config, kind=config["kind"])(path)
         flaws[path.name] = "drifted"
     return records, flaws, len(of_page) + len(others)
 

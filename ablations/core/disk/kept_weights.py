@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ablations.core.disk.reading import Damage
+from ablations.schema.record import Record
 from lightning_modules import cached
+from lightning_modules.config import ConfigError
 
 FOLDER = "weights"
 LARGEST = 50_000_000  # bytes; every clone carries what is kept, and hosts of repositories refuse much larger files
@@ -38,18 +40,35 @@ def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:
     return folder
 
 
-def damages(results: Path, is_done: Callable[[str], bool]) -> Iterator[Damage]:
-    """What is wrong with kept files: altered, incomplete, or of no finished run.
+def damages(results: Path, done: Callable[[str], Record | None]) -> Iterator[Damage]:
+    """What is wrong with kept files: altered, incomplete, of another model, or of no finished run.
 
     Args:
         results: The results folder.
-        is_done: Whether there is a run of a name whose record says that it is done.
+        done: Gives the record of a finished run.
     """
     for folder in sorted(path for path in (results / FOLDER).glob("*") if path.is_dir()):
         place = f"{FOLDER}/{folder.name}"
-        if not is_done(folder.name):
+        if (record := done(folder.name)) is None:
             yield Damage(place, "misplaced", "holds weights of no finished run among the records; remove it")
             continue
         for name in (WEIGHTS, TOKENIZER):
             if not kept(results, folder.name, name):
                 yield Damage(f"{place}/{name}", "altered", f"is missing or not as it was written; {_REMEDY}")
+            elif name == WEIGHTS and (reason := _unfit(record, folder / name)):
+                yield Damage(f"{place}/{name}", "altered", f"{reason}; {_REMEDY}")
+
+
+def _unfit(record: Record, weights: Path) -> str:
+    """Why a file holds no weights of a run's model; empty if it does."""
+    import torch
+
+    from lightning_modules.training.weights import check_weights
+
+    try:
+        with torch.device("meta"):  # names and shapes alone
+            backbone, heads = record.run().system.networks()
+        check_weights(torch.nn.ModuleDict({"backbone": backbone, "heads": heads}), weights)
+    except ConfigError as error:
+        return str(error)
+    return ""

@@ -16,7 +16,9 @@ _DEEPEST = 40  # containers within each other; a configuration has about ten
 _VERSION = Record.model_fields["schema_version"].default
 REMEDY = "restore it from a copy, or run its grid again, which replaces it"
 
-Flaw = Literal["unreadable", "empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced", "conflict"]
+Flaw = Literal[
+    "unreadable", "empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced", "conflict", "missing"
+]
 
 
 class Flawed(Exception):
@@ -100,18 +102,6 @@ def parsed(raw: bytes) -> Record:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise Flawed("malformed", f"{place}: {first['msg']}; {REMEDY}") from None
-
-
-def parsed_sums(raw: bytes) -> dict[str, Any]:
-    """The held-out losses by sequence in the content of a ``.heldout`` file, without their checksum.
-
-    Raises:
-        Flawed: If it is no such file.
-    """
-    data = from_json(raw)
-    if data.pop("checksum", None) != checksum(data):
-        raise Flawed("altered", "does not match its checksum: it was changed after it was written; remove it")
-    return data
 
 
 def from_json(raw: bytes) -> dict[str, Any]:

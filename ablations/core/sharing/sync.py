@@ -2,20 +2,18 @@
 
 What a record needs (the list of its packages, its held-out losses by sequence) is copied before it, so a store that is
 interrupted has no record without them. Everything is checked where it is read, before it is published elsewhere.
+Digests of losses that stand in a list rather than in records are added to the other store's list.
 """
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ablations.core.disk import conflicts
-from ablations.core.disk.reading import LARGEST_READ, Damage, Flawed, check_size, parsed, parsed_sums
+from ablations.core.disk import conflicts, environments, heldout
+from ablations.core.disk.reading import LARGEST_READ, Damage, Flawed, check_size, parsed
 from ablations.core.sharing.sites import Site, always
 from ablations.schema.record import Record
 
 _BATCH = 64  # records read at once
-_ENVIRONMENT = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,8 @@ class _Union:
     def __init__(self, here: Site, there: Site, push: bool, pull: bool, dry_run: bool) -> None:
         self.here, self.there, self.push, self.pull, self.dry_run = here, there, push, pull, dry_run
         self.files = {here: here.files(), there: there.files()}
+        self.lists = {here: _listed(here), there: _listed(there)}
+        self.longer: set[Site] = set()  # those whose list has got further digests
         self.report = Report()
 
     def made(self, on_step: Callable[[int, int], None] | None) -> Report:
@@ -115,6 +115,8 @@ class _Union:
                 self._settle(run, ours.get(run), theirs.get(run))
                 if on_step:
                     on_step(number, len(runs))
+        for site in self.longer:
+            site.put(heldout.LIST, heldout.to_list(self.lists[site]), lambda there: False)
         return self.report
 
     def _settle(self, run: str, ours: _Found, theirs: _Found) -> None:
@@ -164,12 +166,17 @@ class _Union:
             if name not in self.files[source] or (name in self.files[target] and not is_old):
                 continue
             raw = source.read([name]).get(name, b"")
-            if (damage := _damage(name, raw)) is not None:
+            right = heldout.said(record) or self.lists[source].get(record.id)
+            if (damage := _damage(name, raw, right)) is not None:
                 self.report.damages.append((source.address, damage))
                 del self.files[source][name]  # other records may ask for it; it is named once
             elif isinstance(raw, bytes) and not self.dry_run:
                 target.put(name, raw, (lambda there: False) if is_old else always)
                 self.files[target][name] = len(raw)
+        listed = None if heldout.said(record) else self.lists[source].get(record.id)
+        if listed and not self.dry_run and (anew or record.id not in self.lists[target]):
+            self.lists[target][record.id] = listed
+            self.longer.add(target)
 
     def _records(self, site: Site, runs: Iterable[str]) -> dict[str, _Entry | Damage]:
         """The records of some runs at a site; damaged ones are reported."""
@@ -192,6 +199,11 @@ class _Union:
         return self.pull if target is self.here else self.push
 
 
+def _listed(site: Site) -> dict[str, str]:
+    raw = site.read([heldout.LIST]).get(heldout.LIST, b"")
+    return heldout.from_list(raw) if isinstance(raw, bytes) else {}
+
+
 def _entry(run: str, raw: bytes | Flawed) -> _Entry:
     if isinstance(raw, Flawed):
         raise raw
@@ -209,27 +221,24 @@ def _stays(raw: bytes) -> bool:
         return flaw.flaw == "newer"
 
 
-def _damage(name: str, raw: bytes | Flawed) -> Damage | None:
-    """What is wrong with a file that belongs to a record."""
+def _damage(name: str, raw: bytes | Flawed, digest: str | None) -> Damage | None:
+    """What is wrong with a file that belongs to a record; of losses, their digest may be known."""
     try:
         if isinstance(raw, Flawed):
             raise raw
         if name.startswith("environments"):
-            stem = name.partition("/")[2].removesuffix(".json")
-            if hashlib.sha256(raw.removesuffix(b"\n")).hexdigest()[: len(stem)] != stem:
-                raise Flawed("altered", "does not match its name: it was cut short or changed; remove it")
+            environments.check(name.partition("/")[2].removesuffix(".json"), raw)
         else:
-            parsed_sums(raw)
+            heldout.parsed(raw, digest)
     except Flawed as flaw:
         return Damage(name, flaw.flaw, str(flaw))
     return None
 
 
 def _companions(record: Record) -> Iterator[str]:
-    environment = record.provenance.get("environment")
-    if isinstance(environment, str) and _ENVIRONMENT.fullmatch(environment):
-        yield f"environments/{environment}.json"
-    yield _file(record.id).removesuffix(".json") + ".heldout"
+    if environment := environments.said(record):
+        yield environments.file(environment)
+    yield heldout.name(record.id)
 
 
 def _runs(files: Iterable[str]) -> Iterator[str]:

@@ -41,8 +41,9 @@ def test_two_hundred_records_go_each_way_and_a_planted_conflict_is_explained(sto
     (elsewhere,) = conflicts.explained(there.folder)
     assert "3.5 here, 3.25 there" in elsewhere.message
     kept = [contents(Folder(records.folder)) for records in stores]
-    own = [store.pop(f"records/{mine.id[:2]}/{mine.id}.json") for store in kept]
-    assert own[0] != own[1]
+    for suffix in ("json", "heldout"):
+        own = [store.pop(f"records/{mine.id[:2]}/{mine.id}.{suffix}") for store in kept]
+        assert own[0] != own[1]
     assert kept[0] == kept[1]
     assert len([name for name in kept[0] if name.endswith(".json") and name.startswith("records")]) == 2 * EACH_WAY
 

@@ -8,8 +8,10 @@ import shutil
 import time
 
 import fsspec
+import numpy as np
 import pytest
 
+from ablations.core.disk import heldout
 from ablations.core.disk.publishing import StoreError
 from ablations.core.sharing.remote import Remote, site
 from ablations.core.sharing.sites import Folder
@@ -17,6 +19,7 @@ from ablations.core.sharing.sync import unite
 from ablations.core.store import Records
 from ablations.schema.record import checksum
 from lightning_modules.config import ConfigError
+from lightning_modules.tasks.scores.kept import pack
 from tests.unit.core.test_store import make_record, make_run
 
 NUMBERS = itertools.count()
@@ -49,8 +52,15 @@ def add(records, seed, sums=True, **changes):
     given = {"provenance": {"environment": environment(records, "torch"), "commit": "0123456789abcdef"}} | changes
     record = make_record(make_run(seed), **given)
     if sums:
-        records.put_sums(record.id, {"losses": [seed]})
+        records.put_sums(record.id, losses(seed, record))
     return records.put(record)
+
+
+def losses(seed, record=None):
+    """The losses of two sequences, whose mean is that of the record."""
+    nats = np.full(2, 8.0 * (record.metrics if record else {}).get("heldout.loss", 3.25), dtype=np.float16)
+    part = {"nats": pack(nats), "counts": pack(np.full(2, 8))}
+    return {"text": f"of seed {seed}", "documents": pack(np.arange(2)), "losses": {"loss": part}}
 
 
 def contents(site):
@@ -76,7 +86,7 @@ def test_what_either_lacks_is_copied_and_the_stores_become_equal(here, there, tm
     assert contents(there) == contents(Folder(here.folder))
     assert here.verify() == []
     assert {record.id: here.sums(record.id) for record in theirs} == {
-        record.id: {"losses": [seed]} for seed, record in zip((2, 3, 4), theirs, strict=True)
+        record.id: losses(seed) for seed, record in zip((2, 3, 4), theirs, strict=True)
     }
     again = unite(Folder(here.folder), there)
     assert (again.pushed, again.pulled, again.same) == ([], [], 5)
@@ -119,7 +129,7 @@ def test_losses_that_an_attempt_left_do_not_stay_beside_another_sites_record(her
     run = make_run(0).id
     here.put_sums(run, {"losses": ["of an attempt that died"]})
     unite(Folder(here.folder), there)
-    assert here.sums(run) == {"losses": [0]}
+    assert here.sums(run) == losses(0)
 
 
 def test_two_attempts_stay_where_they_are(here, there, tmp_path):
@@ -152,9 +162,15 @@ def test_a_conflict_is_named_kept_on_both_sides_and_explained(here, there, tmp_p
     assert list((tmp_path / "third").rglob("*.conflict")) == []
     assert Records(tmp_path / "third").get(mine.id) == theirs
 
-    kept.replace(here.path(mine.id))  # the other one is trusted
+    kept.replace(here.path(mine.id))  # the other one is trusted, and its losses are taken along
+    beside = heldout.name(mine.id)
+    Folder(here.folder).put(beside, contents(there)[beside], lambda raw: False)
     assert here.verify() == []
     assert unite(Folder(here.folder), there).whole
+
+
+def explained(records):
+    return next(damage.message for damage in records.verify() if damage.flaw == "conflict")
 
 
 def test_a_conflict_that_was_settled_says_that_its_file_can_go(here, there, tmp_path):
@@ -163,9 +179,9 @@ def test_a_conflict_that_was_settled_says_that_its_file_can_go(here, there, tmp_
     unite(Folder(here.folder), there)
     (kept,) = here.folder.rglob("*.conflict")
     shutil.copy(kept, here.path(mine.id))
-    assert "remove this file" in here.verify()[0].message
+    assert "remove this file" in explained(here)
     here.path(mine.id).unlink()
-    assert "has none here" in here.verify()[0].message
+    assert "has none here" in explained(here)
 
 
 def cut(raw):

@@ -1,0 +1,179 @@
+"""The held-out losses of a pretraining by sequence, in a file beside its record: ``records/<2 hex>/<16 hex>.heldout``.
+
+The SHA-256 of the file is in the record's provenance, so that another run's file is no stand-in and a lost one is
+missed. Records of before say none; ``records/heldout.sha256`` lists theirs, as `sha256sum --check` reads it.
+"""
+
+import contextlib
+import functools
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ablations.core.disk.reading import Damage, Flawed, content, from_json
+from ablations.schema.record import Record, checksum
+from lightning_modules.config import ConfigError
+from lightning_modules.tasks.scores.kept import unpack
+
+SAID = "heldout"  # entry of a record's provenance
+LIST = "records/heldout.sha256"
+_LINE = re.compile(r"([0-9a-f]{64})  ([0-9a-f]{2})/(\2[0-9a-f]{14})\.heldout")
+_PREFIX = "heldout."  # of the metrics
+_ROUNDING = 2e-3  # relative: half precision of the sums of a sequence, and the precision of the training
+_REMEDY = "restore it from a copy, or remove it and the record and run its grid again"
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of one metric by sequence.
+
+    Attributes:
+        nats: The sum of each sequence ``[sequences]``.
+        counts: Its number of predictions ``[sequences]``.
+        documents: The document that it begins in ``[sequences]``.
+        text: What the sequences are; losses of two runs compare only if it is the same.
+    """
+
+    nats: np.ndarray
+    counts: np.ndarray
+    documents: np.ndarray
+    text: str
+
+
+def name(run_id: str) -> str:
+    """The place of a run's file, relative to the results folder."""
+    return f"records/{run_id[:2]}/{run_id}.heldout"
+
+
+def digest(raw: bytes) -> str:
+    """What a record says of the content of its file."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def said(record: Record | None) -> str | None:
+    """The digest that a record says; None if it says none."""
+    found = record.provenance.get(SAID) if record else None
+    return found if isinstance(found, str) else None
+
+
+def listed(folder: Path) -> Mapping[str, str]:
+    """Run -> digest, for the records of a results folder that say none."""
+    path = folder / LIST
+    try:
+        state = path.stat()
+        return _listed(path, state.st_ino, state.st_size, state.st_mtime_ns)
+    except (OSError, Flawed):
+        return {}
+
+
+@functools.lru_cache(maxsize=16)
+def _listed(path: Path, *_: int) -> Mapping[str, str]:
+    return from_list(content(path))
+
+
+def from_list(raw: bytes) -> dict[str, str]:
+    """Run -> digest, from the content of a list; lines that are none are left out."""
+    lines = map(_LINE.fullmatch, raw.decode(errors="replace").splitlines())
+    return {line[3]: line[1] for line in lines if line}
+
+
+def to_list(digests: Mapping[str, str]) -> bytes:
+    """The content of a list."""
+    lines = (f"{digests[run]}  {name(run).removeprefix('records/')}\n" for run in sorted(digests))
+    return "".join(lines).encode()
+
+
+def parsed(raw: bytes, right: str | None = None) -> dict[str, Any]:
+    """The losses in the content of a file, packed, without their checksum.
+
+    Args:
+        raw: The content.
+        right: Its digest, if one is known.
+
+    Raises:
+        Flawed: If it is no such file, or another one than that of the digest.
+    """
+    data = from_json(raw)
+    if data.pop("checksum", None) != checksum(data):
+        raise Flawed("altered", f"does not match its checksum: it was changed after it was written; {_REMEDY}")
+    if right and digest(raw) != right:
+        raise Flawed("altered", f"is not the file that was written with the record; {_REMEDY}")
+    return data
+
+
+def losses(kept: Mapping[str, Any], metric: str, value: float) -> Losses:
+    """The losses of a metric.
+
+    Args:
+        kept: From `parsed`.
+        metric: The metric.
+        value: What the record says, which must be the mean.
+
+    Raises:
+        Flawed: If there are none, or they belong to another value.
+    """
+    try:
+        part = kept["losses"][metric.removeprefix(_PREFIX)]
+        nats, counts = unpack(part["nats"]).astype(float), unpack(part["counts"]).astype(float)
+        documents, text = unpack(part.get("documents", kept["documents"])), str(kept["text"])
+    except (KeyError, TypeError, AttributeError, ConfigError):
+        raise Flawed("malformed", f"holds no losses of {metric} by sequence; {_REMEDY}") from None
+    if not (len(nats) == len(counts) == len(documents)) or counts.sum() <= 0:
+        raise Flawed("malformed", f"counts of {metric} that do not fit its losses; {_REMEDY}")
+    if not abs(nats.sum() / counts.sum() - value) <= _ROUNDING * max(1.0, abs(value)):
+        mean = f"a mean of {nats.sum() / counts.sum():.4f}"
+        raise Flawed("altered", f"has {mean} for {metric}, and the record says {value:.4f}; {_REMEDY}")
+    return Losses(nats, counts, documents, text)
+
+
+def read(folder: Path, run_id: str, record: Record | None) -> dict[str, Any]:
+    """The losses of a run, packed.
+
+    Args:
+        folder: The results folder.
+        run_id: The run.
+        record: Its record, if there is one.
+
+    Raises:
+        FileNotFoundError: If there is no file.
+        Flawed: If it is not as it was written, or another run's.
+    """
+    return parsed(content(folder / name(run_id)), said(record) or listed(folder).get(run_id))
+
+
+def damages(folder: Path, records: Iterable[Record]) -> Iterator[Damage]:
+    """What is wrong with the files beside records, and with the list of their digests.
+
+    Args:
+        folder: The results folder.
+        records: Those of finished runs.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            if to_list(from_list(raw := content(folder / LIST))) != raw:
+                raise Flawed("altered", "has lines that are no digests, or are out of order; restore it from a copy")
+        except Flawed as flaw:
+            yield Damage(LIST, flaw.flaw, str(flaw))
+    digests = listed(folder)
+    for record in records:
+        right = said(record) or digests.get(record.id)
+        try:
+            _check(parsed(content(folder / name(record.id)), right), record)
+        except FileNotFoundError:
+            if right:
+                yield Damage(name(record.id), "missing", f"is not there, and was written with the record; {_REMEDY}")
+        except Flawed as flaw:
+            yield Damage(name(record.id), flaw.flaw, str(flaw))
+
+
+def _check(kept: Mapping[str, Any], record: Record) -> None:
+    parts = kept.get("losses")
+    for part in parts if isinstance(parts, dict) and parts else ("loss",):
+        if (metric := _PREFIX + part) not in record.metrics:
+            raise Flawed("altered", f"holds losses of {metric}, which the record does not have; {_REMEDY}")
+        losses(kept, metric, float(record.metrics[metric]))

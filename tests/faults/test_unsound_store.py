@@ -1,0 +1,224 @@
+"""Files of a store that are cut, flipped, emptied, deleted or swapped: named by `verify`, or without effect."""
+
+import json
+import random
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+from typer.testing import CliRunner
+
+from ablations.commands.cli import app
+from ablations.core import provenance
+from ablations.core.store import Records, RecordWarning
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from ablations.schema.record import checksum
+from lightning_modules import cached
+from tests import tiny
+
+KINDS = {
+    "records": "records/*/*.json",
+    "losses": "records/*/*.heldout",
+    "their digests": "records/*.sha256",
+    "packages": "environments/*.json",
+    "weights": "weights/*/weights.safetensors",
+    "tokenizers": "weights/*/tokenizer.json",
+    "digests of weights": "weights/*/*.sha256",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store of four pretrainings, all weights kept. Two records are of before: a list has the digests of losses."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+        grid, records = grids.read(tiny.grid(folder, steps=4)), Records(folder / "results")
+        for seeds in (1, 2):
+            patch.setattr(provenance, "packages", lambda seeds=seeds: (f"package=={seeds}",))
+            execute(plan(grid, "smoke", records=records, seeds=seeds), records, "inline", retries=0)
+        ids = [path.stem for path in records.files()]
+        assert command(records, "keep", *ids).exit_code == 0
+        shutil.rmtree(folder / "cache" / "runs")
+        digests = [of_before(records, run) for run in ids[:2]]
+        (records.folder / "records" / "heldout.sha256").write_text("".join(digests))
+        assert records.verify() == []
+        assert len([*records.folder.glob("environments/*.json")]) == 2
+        yield records
+
+
+def of_before(records, run):
+    """Takes the digest of the losses out of a record; returns its line in the list of a store."""
+    path = records.path(run)
+    data = json.loads(path.read_text())
+    digest = data["provenance"].pop("heldout")
+    path.write_text(json.dumps(data | {"checksum": checksum(data)}))
+    return f"{digest}  {run[:2]}/{run}.heldout\n"
+
+
+def command(records, *words):
+    return CliRunner().invoke(app, [*words, "--results-dir", str(records.folder)])
+
+
+@pytest.fixture
+def copied(made, tmp_path, monkeypatch):
+    """Makes a copy of the store."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    numbers = iter(range(1000))
+    return lambda: Records(shutil.copytree(made.folder, tmp_path / str(next(numbers)) / "results"))
+
+
+def read(records):
+    """What the store gives of each run: record, losses by sequence, weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecordWarning)
+        given = {}
+        for path in sorted((records.folder / "weights").iterdir()):
+            run, kept = path.name, records.weights(path.name)
+            given[run] = (records.get(run), records.sums(run), kept and kept.read_bytes())
+            given[run] += (records.snapshot().sums(run),)
+        return given
+
+
+def damaged(paths: list[Path], draws: random.Random):
+    """Damages to files of a kind, by name: each damages one of them, or swaps two."""
+    path = draws.choice(paths)
+    size = path.stat().st_size
+
+    def flip(place):
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1 << draws.randrange(8)
+        path.write_bytes(content)
+
+    def swap():
+        one, other = draws.sample(paths, 2)
+        content = one.read_bytes()
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+
+    yield "cut", lambda: path.write_bytes(path.read_bytes()[: draws.randrange(size)])
+    yield "empty", lambda: path.write_bytes(b"")
+    yield "deleted", path.unlink
+    yield "longer", lambda: path.write_bytes(path.read_bytes() + b"x")
+    for _ in range(4):
+        yield "flipped", lambda: flip(draws.randrange(size))
+    if len(paths) > 1:
+        yield "swapped", swap
+
+
+# what a damage of these kinds changes without a word: nothing that is read, and a missing record is run again
+HARMLESS = {
+    "records": {"deleted"},
+    "their digests": {"cut", "empty", "deleted", "flipped"},
+    "digests of weights": {"cut", "longer", "flipped"},
+    "tokenizers": {"swapped"},  # equal files
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(2))
+def test_no_damage_gives_another_number_in_silence(made, copied, kind, seed):
+    draws, expected = random.Random(f"{kind} {seed}"), read(made)
+    for number in range(9):
+        records = copied()
+        paths = sorted(records.folder.glob(KINDS[kind]))
+        damages = [*damaged(paths, draws)]
+        if number == len(damages):
+            break
+        name, damage = damages[number]
+        damage()
+        found, given = records.verify(), read(records)
+        for run, parts in given.items():
+            assert all(part in (None, right) for part, right in zip(parts, expected[run], strict=True)), (name, found)
+        if not found:
+            assert name in HARMLESS.get(kind, ()), name
+            assert given == expected or kind == "records", name
+
+
+@pytest.mark.parametrize("of_before", [True, False])
+def test_losses_of_another_run_are_named_and_not_read(copied, of_before):
+    records = copied()
+    ids = [path.stem for path in records.files()]
+    one, other = ids[:2] if of_before else ids[2:]
+    places = [records.path(run).with_suffix(".heldout") for run in (one, other)]
+    first, second = (place.read_bytes() for place in places)
+    places[0].write_bytes(second)
+    places[1].write_bytes(first)
+    assert {damage.path.rpartition("/")[2] for damage in records.verify()} == {f"{one}.heldout", f"{other}.heldout"}
+    with pytest.warns(RecordWarning, match=one):
+        assert records.snapshot().sums(one) is None
+    answer = command(records, "verify")
+    assert answer.exit_code == 1
+    assert "2 of 4 records are sound" in answer.output
+
+
+def test_losses_without_a_digest_are_compared_with_the_record(copied):
+    records = copied()
+    (records.folder / "records" / "heldout.sha256").unlink()
+    path = records.files()[0]
+    data = json.loads(path.read_text())
+    data["metrics"]["heldout.loss"] += 0.1
+    path.write_text(json.dumps(data | {"checksum": checksum(data)}))
+    (damage,) = records.verify()
+    assert damage.path.endswith(f"{path.stem}.heldout")
+
+
+def test_lists_of_packages_are_written_again_when_a_run_needs_them(copied, monkeypatch):
+    monkeypatch.setattr(provenance, "packages", lambda: ("package==1",))
+    records = copied()
+    name = provenance.environment(records.folder)
+    path = records.folder / "environments" / f"{name}.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20])
+    assert [damage.path for damage in records.verify()] == [f"environments/{name}.json"]
+    assert provenance.environment(records.folder) == name
+    assert path.read_bytes() == whole
+    path.unlink()
+    assert [damage.flaw for damage in records.verify()] == ["missing"]
+
+
+def of_another_model(path):
+    with safe_open(path, "np") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    from safetensors.numpy import save
+
+    name = next(name for name, tensor in tensors.items() if tensor.ndim == 2)
+    return save(tensors | {name: tensors[name][:1]})
+
+
+def with_aliases(text):
+    def content(path):
+        from safetensors.torch import load, save
+
+        return save(load(path.read_bytes()), {"aliases": text})
+
+    return content
+
+
+WEIGHTS = {
+    "garbage": lambda path: b"\0" * 100,
+    "no bytes": lambda path: b"",
+    "other shapes": of_another_model,
+    "further names that are none": with_aliases("5"),
+    "further names of nothing": with_aliases('{"backbone.x": "nosuch"}'),
+    "a deep nest": with_aliases("[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("content", WEIGHTS)
+def test_weights_that_do_not_fit_are_an_error_in_words(copied, content):
+    records = copied()
+    run = records.files()[0].stem
+    path = records.folder / "weights" / run / "weights.safetensors"
+    raw = WEIGHTS[content](path)
+    cached.write(path, lambda file: file.write(raw), path.parents[1])
+    assert records.weights(run) == path
+    assert [damage.path for damage in records.verify()] == [f"weights/{run}/weights.safetensors"]
+    answer = command(records, "fill-mask", run, "the [MASK] sees")
+    assert answer.exit_code == 2, answer.output
+    assert isinstance(answer.exception, SystemExit)
+    assert "weights.safetensors" in answer.output
