@@ -215,12 +215,15 @@ def tables(results_dir: Results = None, form: As = Format.table) -> None:
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
     """Checks every file of a store; lists what is damaged or of another version, and explains conflicts.
 
-    These are the records with their held-out losses by sequence, the lists of packages, and the kept weights. A record
-    is sound if its losses are too.
+    These are the records with their held-out losses by sequence, the lists of packages, the kept weights, and the
+    tables of published configurations. A record is sound if its losses are too.
     """
+    from ablations.pages import parameters_page
+
     with reporting_errors():
         records = existing(results_dir)
-        damages, total = records.verify(), len(records.files())
+        damages = [*records.verify(), *parameters_page.damages(records.folder)]
+        total = len(records.files())
         of_records = [damage for damage in damages if PurePath(damage.path).match("records/*/*")]
         sound = total - len({PurePath(damage.path).stem for damage in of_records if damage.flaw != "conflict"})
         for damage in damages if form is Format.table else ():

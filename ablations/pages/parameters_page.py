@@ -1,10 +1,14 @@
 """The page of published configurations: the parameter counts of the papers beside ours."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ablations.core import store
+from ablations.core.disk.reading import Damage, Flawed, content
 from ablations.core.formatting import Sheet, comma_separated, latex, markdown, quantity
 from ablations.figures.parameters import draw
 from ablations.figures.style import svg
@@ -91,3 +95,19 @@ def publish(results_dir: Path) -> list[Path]:
     for path, text in zip(paths, texts.values(), strict=True):
         store.write(path, text.encode())
     return [*paths, *systems_page.publish(results_dir / FOLDER)]
+
+
+def damages(results_dir: Path) -> Iterator[Damage]:
+    """The files of `publish` in a results folder that are not as this version writes them.
+
+    Figures are left out, since other versions of libraries draw them with other bytes.
+    """
+    if not (results_dir / FOLDER).is_dir():
+        return
+    with TemporaryDirectory() as fresh:
+        for path in publish(Path(fresh)):
+            place = path.relative_to(fresh)
+            with suppress(FileNotFoundError, Flawed):
+                if path.suffix == ".svg" or content(results_dir / place) == path.read_bytes():
+                    continue
+            yield Damage(place.as_posix(), "altered", "is not what this version writes; run `ablations tables`")

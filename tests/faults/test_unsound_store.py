@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from ablations.commands.cli import app
 from ablations.core import provenance
 from ablations.core.store import Records, RecordWarning
+from ablations.pages import parameters_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
@@ -179,6 +180,22 @@ def test_lists_of_packages_are_written_again_when_a_run_needs_them(copied, monke
     assert path.read_bytes() == whole
     path.unlink()
     assert [damage.flaw for damage in records.verify()] == ["missing"]
+
+
+def test_tables_of_published_configurations_are_named_and_written_again(tmp_path):
+    records = Records(tmp_path)
+    (tmp_path / "records").mkdir()
+    paths = [path for path in parameters_page.publish(tmp_path) if path.suffix != ".svg"]
+    assert command(records, "verify").exit_code == 0
+    whole, draws = [path.read_bytes() for path in paths], random.Random(0)
+    for path in paths:
+        _, damage = draws.choice([*damaged([path], draws)])
+        damage()
+    answer = command(records, "verify", "--format", "json")
+    assert answer.exit_code == 1
+    assert json.loads(answer.stdout)["paths"] == [path.relative_to(tmp_path).as_posix() for path in paths]
+    parameters_page.publish(tmp_path)
+    assert [path.read_bytes() for path in paths] == whole
 
 
 def of_another_model(path):

@@ -229,6 +229,46 @@ def test_what_belongs_to_a_record_is_checked_too(here, there, tmp_path, suffix):
     assert contents(Folder(here.folder)) == contents(there)
 
 
+def list_digests(site):
+    """Lists the digests of all losses at a site, as of records that say none; returns the lines."""
+    found = {name: raw for name, raw in contents(site).items() if name.endswith(".heldout")}
+    lines = [f"{hashlib.sha256(found[name]).hexdigest()}  {name.removeprefix('records/')}\n" for name in sorted(found)]
+    site.put(heldout.LIST, "".join(lines).encode(), lambda raw: False)
+    return lines
+
+
+def listed(site):
+    return site.read([heldout.LIST])[heldout.LIST].decode().splitlines(keepends=True)
+
+
+def test_listed_digests_of_losses_go_with_the_records(here, there, tmp_path):
+    for seed in range(2):
+        add(here, seed)
+    filled(there, tmp_path, 2, 3)
+    both = sorted(list_digests(Folder(here.folder)) + list_digests(there), key=lambda line: line[66:])
+    assert unite(Folder(here.folder), there, dry_run=True).pushed
+    assert len(listed(there)) == len(listed(Folder(here.folder))) == 2
+    unite(Folder(here.folder), there, push=False)
+    assert (len(listed(there)), listed(Folder(here.folder))) == (2, both)
+    unite(Folder(here.folder), there)
+    assert listed(there) == both
+    third = Folder(tmp_path / "third")
+    assert unite(third, there).whole
+    assert listed(third) == both
+    assert Records(third.folder).verify() == []
+
+
+def test_losses_that_are_not_those_of_the_list_are_not_copied(here, there, tmp_path):
+    theirs = filled(there, tmp_path, 0, 1)
+    list_digests(there)
+    names = [heldout.name(record.id) for record in theirs]
+    there.put(names[0], contents(there)[names[1]], lambda raw: False)
+    report = unite(Folder(here.folder), there)
+    assert [damage.path for _, damage in report.damages] == [names[0]]
+    assert names[0] not in contents(Folder(here.folder))
+    assert [damage.path for damage in here.verify()] == [names[0]]  # it is missed
+
+
 def test_a_newer_record_is_left_alone(here, there, tmp_path):
     (theirs,) = filled(there, tmp_path, 0)
     name = f"records/{theirs.id[:2]}/{theirs.id}.json"
