@@ -7,4 +7,5 @@ HELD = 75  # another process makes the same run, or the weights that it starts f
 LATE = 76  # another process had recorded the run meanwhile; that record stays, and this work was done twice
 FOUND = 77  # another process had recorded the run before this one began; nothing was done
 UNFIT = 78  # this node cannot make runs: it lacks the code, the cache or the results; nothing was tried
+NO_MEMORY = 79  # no record: the kernel killed the process for memory
 INTERRUPTED = 143  # no record: it was told to stop, or its launcher died; the attempt does not count

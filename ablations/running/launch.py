@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import math
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from filelock import Timeout
 from ablations.core.provenance import now
 from ablations.core.store import Damage, Records
 from ablations.planning.plan import Plan
-from ablations.running import exit_codes, worker
+from ablations.running import exit_codes, memory, worker
 from ablations.running.job import FILE, Job
 from ablations.running.ranks.meeting import Meeting
 from ablations.running.summary import Failure, Summary
@@ -88,7 +90,7 @@ class Launch:
     Args:
         plan: The plan.
         records: Its store.
-        retries: Further attempts at a run that failed or was killed.
+        retries: Further attempts at a run that failed or was killed, by the kernel for memory too.
         deadline: Seconds after which a run is stopped as ``timeout``; None for no limit.
         on_event: Receives every event, in this thread.
         execution: How pretrainings are executed.
@@ -115,6 +117,7 @@ class Launch:
         self.started = time.monotonic()
         self.first = 0.0  # when the first run began
         self.put_back: Counter[str] = Counter()
+        self._kills: dict[str, int] = {}  # run -> how often the kernel had killed for memory when it began
         self._held: dict[str, float] = {}  # run that another launcher makes -> when to look again
         self._seen: dict[str, float] = {}  # active run -> modification time of the last reported progress
 
@@ -183,6 +186,7 @@ class Launch:
         self.summary.executed += 1
         self.shares[run.id] = 0.0
         self._seen.pop(run.id, None)
+        self._kills[run.id] = memory.kills()
         self.emit("started", run)
 
     def follow(self, run: Run) -> None:
@@ -250,7 +254,9 @@ class Launch:
         if code == exit_codes.INTERRUPTED and not forced and self.put_back[run.id] < _MOST_PUT_BACK:
             self.put_back[run.id] += 1  # somebody else stopped it: a scheduler that pre-empts, a node that goes down
             code = exit_codes.HELD
+        is_short = code == exit_codes.NO_MEMORY or memory.kills() > self._kills.get(run.id, math.inf)
         if code not in _SETTLED:
+            code = exit_codes.NO_MEMORY if is_short and code == -signal.SIGKILL else code
             code = self.bury(run, code, forced, detail)
         if code == exit_codes.DISK_FULL:
             places = f"{self.records.folder} or to the cache, {cache()}"
@@ -264,17 +270,21 @@ class Launch:
             self.todo.append(run)
             return
         record = self.records.get(run.id)
-        if record is not None and (record.final or not self._again(run, record)):
+        if record is not None and (record.final or not self._again(run, record, is_short)):
             self.settle(run, record, here=code not in (exit_codes.LATE, exit_codes.FOUND))
         else:
             self.todo.insert(0, run)
 
-    def _again(self, run: Run, record: Record) -> bool:
-        return record.outcome in ("failed", "killed") and self.attempts[run.id] <= self.retries
+    def _again(self, run: Run, record: Record, is_short: bool) -> bool:
+        """Whether a run is tried again now. Where the kernel chose whom to kill, others may have used the memory."""
+        passing = ("failed", "killed", "oom") if is_short else ("failed", "killed")
+        return record.outcome in passing and self.attempts[run.id] <= self.retries
 
     def bury(self, run: Run, code: int, forced: Outcome | None, detail: str = "") -> int:
         """Records the attempt of a worker that died without a record, and returns a code of `exit_codes`."""
         died = f"the process died of signal {-code}" if code < 0 else f"the process ended with code {code}"
+        if code == exit_codes.NO_MEMORY:
+            died = memory.KILLED
         stopped = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else ""
         rank = Meeting.left(self.records.work_folder(run.id)) if code == exit_codes.FAILED else None
         detail = detail or stopped or (str(rank) if rank else died)
@@ -284,7 +294,8 @@ class Launch:
                 if earlier is not None and earlier.final:
                     return exit_codes.RECORDED
                 attempts = 1 + worker.attempts_of(earlier)
-                outcome: Outcome = forced or ("killed" if code < 0 else rank.outcome if rank else "failed")
+                own: Outcome = "oom" if code == exit_codes.NO_MEMORY else "killed" if code < 0 else "failed"
+                outcome = forced or (rank.outcome if rank else own)
                 worker.keep(run, self.records, {"outcome": outcome, "detail": detail}, now(), attempts, here=False)
         except Timeout:
             return exit_codes.RECORDED  # another launcher already makes the run

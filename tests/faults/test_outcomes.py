@@ -12,6 +12,7 @@ from ablations.core import provenance
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.running import memory
 from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
@@ -165,8 +166,11 @@ def test_text_that_changed_after_planning_is_no_final_outcome(cached, records):
     assert plan(found.grid, "smoke", records=other).counts == {"missing": 1}
 
 
-def test_a_killed_worker_is_recorded_and_tried_again(cached, records):
+@pytest.mark.parametrize("for_memory", [False, True])
+def test_a_killed_worker_is_recorded_and_tried_again(cached, records, monkeypatch, for_memory):
+    """Where the kernel's count of deaths for memory rises meanwhile, the record says so."""
     killed = []
+    monkeypatch.setattr(memory, "kills", lambda: 5 + len(killed) * for_memory)
 
     def tell(event):
         if event.kind == "progress" and len(killed) < 2:
@@ -179,7 +183,8 @@ def test_a_killed_worker_is_recorded_and_tried_again(cached, records):
     found = planned(cached, records, steps=3000)
     summary = execute(found, records, "local", retries=1, on_event=tell)
     (record,) = records.all()
-    assert (record.outcome, record.detail) == ("killed", "the process died of signal 9")
+    assert record.outcome == ("oom" if for_memory else "killed")
+    assert ("memory" in record.detail, "signal 9" in record.detail) == (for_memory, True)
     assert (summary.executed, record.provenance["attempts"]) == (2, 2)
     assert not records.is_locked(record.id)
 

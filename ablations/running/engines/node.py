@@ -20,7 +20,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from ablations.running.exit_codes import UNFIT
+from ablations.running import memory
+from ablations.running.exit_codes import NO_MEMORY, UNFIT
 from ablations.running.ranks import further
 from ablations.running.ranks.further import NODES
 from ablations.running.worker_process import bare_main, main
@@ -77,8 +78,10 @@ class Attempt:
     def _make(self, config_path: str, nodes: str = "") -> tuple[int, str]:
         """Makes the run."""
         here, there = _CONTEXT.Pipe(duplex=False)
-        code = self._follow(main, (config_path, there, nodes))
+        before, code = memory.kills(), self._follow(main, (config_path, there, nodes))
         there.close()
+        if code == -signal.SIGKILL and memory.kills() > before:
+            return NO_MEMORY, f"node {socket.gethostname()}: {memory.KILLED}"
         if code != UNFIT:
             return code, ""
         said = here.recv() if here.poll() else "see its log"

@@ -20,7 +20,7 @@ from ablations.core.machine import cores
 from ablations.planning import cost as costing
 from ablations.running.engines.node import Attempt, Ending
 from ablations.running.engines.pool import Name, Pool
-from ablations.running.exit_codes import FAILED, INTERRUPTED, RECORDED, UNFIT
+from ablations.running.exit_codes import FAILED, INTERRUPTED, NO_MEMORY, RECORDED, UNFIT
 from ablations.running.launch import Launch
 from ablations.running.worker import note
 from lightning_modules.config import ConfigError, Problem, Settings, knob
@@ -157,7 +157,8 @@ class Slurm(Pool):
         self._explain(submitted, config)
         state = self._state(submitted)
         detail = f"job {submitted.job_id} ended without a result" + (f": {state}" if state else "")
-        return Ending(INTERRUPTED if state in _NOT_ITS_FAULT else -signal.SIGKILL, detail, state == "TIMEOUT")
+        killed = NO_MEMORY if state == "OUT_OF_MEMORY" else -signal.SIGKILL
+        return Ending(INTERRUPTED if state in _NOT_ITS_FAULT else killed, detail, state == "TIMEOUT")
 
     def _result(self, submitted: Any, config: Path) -> Ending:
         error = submitted.exception()

@@ -1,10 +1,13 @@
 """The processes of this machine that share a training."""
 
+import signal
 from collections.abc import Iterable
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from ablations.running import memory
 from ablations.running.ranks import process as rank_process
 from ablations.running.ranks.meeting import Meeting, RankFailure
 
@@ -19,7 +22,7 @@ class Group:
     """
 
     def __init__(self, meeting: Meeting, ranks: Iterable[int], log: str) -> None:
-        self._meeting = meeting
+        self._meeting, self._kills = meeting, memory.kills()
         self._processes: dict[int, BaseProcess] = {}
         try:
             for rank in ranks:
@@ -47,6 +50,8 @@ class Group:
             killed = code < 0
             detail = f"the process died of signal {-code}" if killed else f"the process ended with code {code}"
             failure = RankFailure(rank, "killed" if killed else "failed", detail, max(0, -code))
+            if code == -signal.SIGKILL and memory.kills() > self._kills:
+                failure = replace(failure, outcome="oom", detail=memory.KILLED)
             self._meeting.fail(failure)
 
     def end(self, patience: float) -> None:

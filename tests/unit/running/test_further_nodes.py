@@ -1,14 +1,17 @@
 """How the nodes of a job find each other, hear of failures, and end."""
 
+import os
 import shutil
 import signal
 import time
 
 import pytest
 
+from ablations.running import memory
 from ablations.running.exit_codes import FAILED, RECORDED
 from ablations.running.job import Job
-from ablations.running.ranks import further
+from ablations.running.ranks import further, process
+from ablations.running.ranks.group import Group
 from ablations.running.ranks.meeting import Meeting, RankFailure
 
 
@@ -38,6 +41,26 @@ def test_the_first_word_about_a_rank_stays_and_none_is_needed_when_all_is_over(m
     shutil.rmtree(tmp_path)
     meeting.fail(RankFailure(2, "failed", "too late"))
     assert not tmp_path.exists()
+
+
+def killed(told):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "outcome"), [([4, 5], "oom"), ([4, 4], "killed")])
+def test_a_rank_that_the_kernel_kills_for_memory_says_so(meeting, monkeypatch, count, outcome):
+    counted = iter(count)
+    monkeypatch.setattr(memory, "kills", lambda: next(counted))
+    monkeypatch.setattr(process, "main", killed)
+    group = Group(meeting, [1], "log.txt")
+    while not group.are_over():
+        time.sleep(0.01)
+    group.note_deaths()
+    group.end(0.0)
+    (failure,) = meeting.failures()
+    assert (failure.outcome, failure.signal) == (outcome, signal.SIGKILL)
+    assert ("memory" in str(failure)) == (outcome == "oom")
 
 
 @pytest.fixture

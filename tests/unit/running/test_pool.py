@@ -1,6 +1,7 @@
 """What engines share: runs are submitted while there is room, put back, tried again, stopped. The engine is made up."""
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import worker
+from ablations.running import memory, worker
 from ablations.running.engines import node, pool
 from ablations.running.engines.node import Ending
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
@@ -121,6 +122,27 @@ def test_a_lost_process_is_recorded_and_tried_again(made):
     assert launch.finish().outcomes == {"done": 3, "killed": 1}
     record = launch.records.get(ids[2])
     assert (record.detail, record.provenance["attempts"]) == ("job 7 ended without a result", 2)
+
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "outcome"), [([4, 5], "oom"), ([4, 4], "killed")])
+def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(made, monkeypatch, count, outcome):
+    """The node tells by what its kernel counts; the launcher's own counts nothing."""
+    engine, launch, ids = made({})
+    counted = iter(count)
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "kills", lambda: next(counted))
+        patched.setattr(node, "main", killed)
+        ending = Ending(*node.Attempt(".", 1.0)(str(launch.prepare(launch.todo[0], 1, {}))))
+    assert ("memory" in ending.detail) == (outcome == "oom")
+    engine.script = {ids[0]: [ending, Ending(RECORDED)], ids[1]: [ending]}
+    engine.run(launch)
+    assert launch.finish().outcomes == {"done": 3, outcome: 1}
+    assert launch.records.get(ids[1]).provenance["attempts"] == 2
 
 
 def test_what_another_launcher_makes_is_waited_for(made):
