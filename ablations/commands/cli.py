@@ -222,8 +222,7 @@ def verify(results_dir: Results = None, form: As = Format.table) -> None:
 
     with reporting_errors():
         records = existing(results_dir)
-        damages = [*records.verify(), *parameters_page.damages(records.folder)]
-        total = len(records.files())
+        damages, total = [*records.verify(), *parameters_page.damages(records.folder)], len(records.files())
         of_records = [damage for damage in damages if PurePath(damage.path).match("records/*/*")]
         sound = total - len({PurePath(damage.path).stem for damage in of_records if damage.flaw != "conflict"})
         for damage in damages if form is Format.table else ():

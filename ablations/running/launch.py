@@ -16,8 +16,9 @@ from filelock import Timeout
 from ablations.core.provenance import now
 from ablations.core.store import Damage, Records
 from ablations.planning.plan import Plan
-from ablations.running import exit_codes, memory, worker
+from ablations.running import exit_codes, worker
 from ablations.running.job import FILE, Job
+from ablations.running.ranks import memory
 from ablations.running.ranks.meeting import Meeting
 from ablations.running.summary import Failure, Summary
 from ablations.schema.record import Outcome, Record

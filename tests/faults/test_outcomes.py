@@ -12,8 +12,8 @@ from ablations.core import provenance
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import memory
 from ablations.running.execute import execute
+from ablations.running.ranks import memory
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from tests import tiny

@@ -20,9 +20,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from ablations.running import memory
 from ablations.running.exit_codes import NO_MEMORY, UNFIT
-from ablations.running.ranks import further
+from ablations.running.ranks import further, memory
 from ablations.running.ranks.further import NODES
 from ablations.running.worker_process import bare_main, main
 

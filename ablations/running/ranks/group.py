@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from ablations.running import memory
+from ablations.running.ranks import memory
 from ablations.running.ranks import process as rank_process
 from ablations.running.ranks.meeting import Meeting, RankFailure
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ablations.running import memory
+from ablations.running.ranks import memory
 
 V1 = "5:cpu,cpuacct:/\n4:memory:/jobs/a job\n0::/\n"
 V2 = "0::/user.slice/a:b.scope\n"

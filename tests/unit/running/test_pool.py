@@ -10,12 +10,13 @@ import pytest
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import memory, worker
+from ablations.running import worker
 from ablations.running.engines import node, pool
 from ablations.running.engines.node import Ending
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
 from ablations.running.job import Job
 from ablations.running.launch import Launch
+from ablations.running.ranks import memory
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Settings, knob
 from tests import tiny
