@@ -2,8 +2,8 @@
 
 A stray write, a bad copy or a dying disk changes a file and keeps its size. What a run computes from such a file is a
 wrong number under the right id, so nothing is read before its digest has been compared: 0.1 s per 100 MB, once per
-process. A file whose digest moved along with it is found too: a comment below the digest says the place that it was
-written for, which `sha256sum --check` skips. Digests of before say none and hold at any place.
+process. A file whose digest moved along with it is found too: a comment below the digest, which `sha256sum --check`
+skips, names the place of the file. Earlier digests name no place and hold anywhere.
 """
 
 import contextlib

@@ -147,7 +147,7 @@ def describe(results: Path, started: str, attempts: int, here: bool = True) -> d
         "code": fingerprint(),
         "device": device_class(here),
         "threads": torch.get_num_threads(),
-        environments.SAID: environment(results),
+        environments.ENTRY: environment(results),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "lightning": metadata.version("pytorch-lightning"),

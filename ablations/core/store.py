@@ -2,7 +2,7 @@
 
 A record is ``records/<2 hex>/<16 hex>.json`` of the results folder; its list of installed packages is
 ``environments/<12 hex>.json``; the process of the run holds ``.locks/<16 hex>.lock``. `disk` has how files are read and
-published, and what lies beside the records, `sharing` how two stores are united.
+published, and what belongs to the records, `sharing` how two stores are united.
 """
 
 import errno
@@ -135,7 +135,7 @@ class Records:
         return Snapshot(self.folder, found)
 
     def verify(self) -> list[Damage]:
-        """Every file of the store that is not sound, with its damage: records first, then what lies beside them.
+        """Every file of the store that is not sound, with its damage: records first, then what belongs to them.
 
         These are held-out losses by sequence, conflicts, lists of packages, and kept weights. A conflict is another
         final record of a run that `ablations sync` found and kept beside it.
@@ -143,7 +143,7 @@ class Records:
         found = dict(self.survey())
         records = {stem: entry for stem, entry in found.items() if isinstance(entry, Record)}
         done = {stem: record for stem, record in records.items() if record.outcome == "done"}
-        named = filter(None, map(environments.said, records.values()))
+        named = filter(None, map(environments.recorded, records.values()))
         return [
             *filter(None, map(self._fault, found.values())),
             *heldout.damages(self.folder, done.values()),

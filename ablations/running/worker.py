@@ -114,7 +114,7 @@ def _attempt(run: Run, records: Records, watch: Watch) -> int:
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
         result |= {"layers": fitted.layers, "examples": fitted.examples}
         if fitted.sums:
-            result["provenance"] = {heldout.SAID: records.put_sums(run.id, fitted.sums)}
+            result["provenance"] = {heldout.ENTRY: records.put_sums(run.id, fitted.sums)}
     except Interrupted:
         note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
         return INTERRUPTED

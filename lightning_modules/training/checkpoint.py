@@ -51,8 +51,8 @@ def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALO
 
     One that is damaged, or of another run, is renamed to ``unusable.ckpt`` with a word on standard error, and the
     training begins at step 0; it ends in the same numbers. PyTorch alone reads altered weights without a word. So is a
-    checkpoint of other devices: see `Execution.sharing`. A checkpoint of before names no run, and is known by names
-    and shapes of its weights alone.
+    checkpoint of other devices: see `Execution.sharing`. An earlier checkpoint names no run; names and shapes of its
+    weights have to fit.
 
     Args:
         path: The file of the last checkpoint.

@@ -1,4 +1,4 @@
-"""Lists of installed packages beside the records: ``environments/<12 hex>.json``, named by what they hold."""
+"""Lists of installed packages next to the records: ``environments/<12 hex>.json``, named by what they hold."""
 
 import hashlib
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from ablations.core.disk.reading import Damage, Flawed, content
 from ablations.schema.record import Record
 
-SAID = "environment"  # entry of a record's provenance
+ENTRY = "environment"  # entry of a record's provenance
 _NAME = re.compile(r"[0-9a-f]{12}")
 _REMEDY = "restore it from a copy"
 
@@ -23,9 +23,9 @@ def file(name: str) -> str:
     return f"environments/{name}.json"
 
 
-def said(record: Record) -> str | None:
-    """The name of the list that a record says; None if it says none."""
-    found = record.provenance.get(SAID)
+def recorded(record: Record) -> str | None:
+    """The name of the list in a record; None if it has none."""
+    found = record.provenance.get(ENTRY)
     return found if isinstance(found, str) and _NAME.fullmatch(found) else None
 
 
@@ -60,6 +60,6 @@ def damages(folder: Path, named: Iterable[str]) -> Iterator[Damage]:
         try:
             check(name, content(folder / file(name)))
         except FileNotFoundError:
-            yield Damage(file(name), "missing", f"is not there, and records name it; {_REMEDY}")
+            yield Damage(file(name), "missing", f"is missing, and records name it; {_REMEDY}")
         except Flawed as flaw:
             yield Damage(file(name), flaw.flaw, str(flaw))

@@ -1,7 +1,7 @@
-"""The held-out losses of a pretraining by sequence, in a file beside its record: ``records/<2 hex>/<16 hex>.heldout``.
+"""The held-out losses of a pretraining by sequence, in a file next to its record: ``records/<2 hex>/<16 hex>.heldout``.
 
-The SHA-256 of the file is in the record's provenance, so that another run's file is no stand-in and a lost one is
-missed. Records of before say none; ``records/heldout.sha256`` lists theirs, as `sha256sum --check` reads it.
+The SHA-256 of the file is in the record's provenance, so a file of another run is refused and a lost one is missed.
+Earlier records have no such entry; ``records/heldout.sha256`` lists their digests, as `sha256sum --check` reads them.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from ablations.schema.record import Record, checksum
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks.scores.kept import unpack
 
-SAID = "heldout"  # entry of a record's provenance
+ENTRY = "heldout"  # entry of a record's provenance
 LIST = "records/heldout.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  ([0-9a-f]{2})/(\2[0-9a-f]{14})\.heldout")
 _PREFIX = "heldout."  # of the metrics
@@ -51,18 +51,18 @@ def name(run_id: str) -> str:
 
 
 def digest(raw: bytes) -> str:
-    """What a record says of the content of its file."""
+    """The SHA-256 of the content of a file."""
     return hashlib.sha256(raw).hexdigest()
 
 
-def said(record: Record | None) -> str | None:
-    """The digest that a record says; None if it says none."""
-    found = record.provenance.get(SAID) if record else None
+def recorded(record: Record | None) -> str | None:
+    """The digest in a record; None if it has none."""
+    found = record.provenance.get(ENTRY) if record else None
     return found if isinstance(found, str) else None
 
 
 def listed(folder: Path) -> Mapping[str, str]:
-    """Run -> digest, for the records of a results folder that say none."""
+    """Run -> digest, for the records of a results folder that have none."""
     path = folder / LIST
     try:
         state = path.stat()
@@ -77,7 +77,7 @@ def _listed(path: Path, *_: int) -> Mapping[str, str]:
 
 
 def from_list(raw: bytes) -> dict[str, str]:
-    """Run -> digest, from the content of a list; lines that are none are left out."""
+    """Run -> digest, from the content of a list; other lines are left out."""
     lines = map(_LINE.fullmatch, raw.decode(errors="replace").splitlines())
     return {line[3]: line[1] for line in lines if line}
 
@@ -112,7 +112,7 @@ def losses(kept: Mapping[str, Any], metric: str, value: float) -> Losses:
     Args:
         kept: From `parsed`.
         metric: The metric.
-        value: What the record says, which must be the mean.
+        value: Its value in the record, which must be the mean.
 
     Raises:
         Flawed: If there are none, or they belong to another value.
@@ -124,10 +124,10 @@ def losses(kept: Mapping[str, Any], metric: str, value: float) -> Losses:
     except (KeyError, TypeError, AttributeError, ConfigError):
         raise Flawed("malformed", f"holds no losses of {metric} by sequence; {_REMEDY}") from None
     if not (len(nats) == len(counts) == len(documents)) or counts.sum() <= 0:
-        raise Flawed("malformed", f"counts of {metric} that do not fit its losses; {_REMEDY}")
+        raise Flawed("malformed", f"has counts of {metric} that do not fit its losses; {_REMEDY}")
     if not abs(nats.sum() / counts.sum() - value) <= _ROUNDING * max(1.0, abs(value)):
-        mean = f"a mean of {nats.sum() / counts.sum():.4f}"
-        raise Flawed("altered", f"has {mean} for {metric}, and the record says {value:.4f}; {_REMEDY}")
+        mean = f"has a mean of {nats.sum() / counts.sum():.4f}"
+        raise Flawed("altered", f"{mean} for {metric}, and the record has {value:.4f}; {_REMEDY}")
     return Losses(nats, counts, documents, text)
 
 
@@ -140,14 +140,21 @@ def read(folder: Path, run_id: str, record: Record | None) -> dict[str, Any]:
         record: Its record, if there is one.
 
     Raises:
-        FileNotFoundError: If there is no file.
-        Flawed: If it is not as it was written, or another run's.
+        FileNotFoundError: If there is no file, and none was written with the record.
+        Flawed: If the file is missing, altered, or of another run.
     """
-    return parsed(content(folder / name(run_id)), said(record) or listed(folder).get(run_id))
+    right = recorded(record) or listed(folder).get(run_id)
+    try:
+        raw = content(folder / name(run_id))
+    except FileNotFoundError:
+        if right is None:
+            raise
+        raise Flawed("missing", f"is missing, and was written with the record; {_REMEDY}") from None
+    return parsed(raw, right)
 
 
 def damages(folder: Path, records: Iterable[Record]) -> Iterator[Damage]:
-    """What is wrong with the files beside records, and with the list of their digests.
+    """What is wrong with the files next to records, and with the list of their digests.
 
     Args:
         folder: The results folder.
@@ -159,14 +166,11 @@ def damages(folder: Path, records: Iterable[Record]) -> Iterator[Damage]:
                 raise Flawed("altered", "has lines that are no digests, or are out of order; restore it from a copy")
         except Flawed as flaw:
             yield Damage(LIST, flaw.flaw, str(flaw))
-    digests = listed(folder)
     for record in records:
-        right = said(record) or digests.get(record.id)
         try:
-            _check(parsed(content(folder / name(record.id)), right), record)
+            _check(read(folder, record.id, record), record)
         except FileNotFoundError:
-            if right:
-                yield Damage(name(record.id), "missing", f"is not there, and was written with the record; {_REMEDY}")
+            continue
         except Flawed as flaw:
             yield Damage(name(record.id), flaw.flaw, str(flaw))
 

@@ -69,6 +69,6 @@ def _unfit(record: Record, weights: Path) -> str:
         with torch.device("meta"):  # names and shapes alone
             backbone, heads = record.run().system.networks()
         check_weights(torch.nn.ModuleDict({"backbone": backbone, "heads": heads}), weights)
-    except ConfigError as error:
+    except (ConfigError, KeyError) as error:  # of a text or a package that the run depends on
         return str(error)
     return ""

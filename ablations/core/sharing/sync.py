@@ -2,7 +2,7 @@
 
 What a record needs (the list of its packages, its held-out losses by sequence) is copied before it, so a store that is
 interrupted has no record without them. Everything is checked where it is read, before it is published elsewhere.
-Digests of losses that stand in a list rather than in records are added to the other store's list.
+Digests of losses that are in a list rather than in records are added to the other store's list.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -166,14 +166,14 @@ class _Union:
             if name not in self.files[source] or (name in self.files[target] and not is_old):
                 continue
             raw = source.read([name]).get(name, b"")
-            right = heldout.said(record) or self.lists[source].get(record.id)
+            right = heldout.recorded(record) or self.lists[source].get(record.id)
             if (damage := _damage(name, raw, right)) is not None:
                 self.report.damages.append((source.address, damage))
                 del self.files[source][name]  # other records may ask for it; it is named once
             elif isinstance(raw, bytes) and not self.dry_run:
                 target.put(name, raw, (lambda there: False) if is_old else always)
                 self.files[target][name] = len(raw)
-        listed = None if heldout.said(record) else self.lists[source].get(record.id)
+        listed = None if heldout.recorded(record) else self.lists[source].get(record.id)
         if listed and not self.dry_run and (anew or record.id not in self.lists[target]):
             self.lists[target][record.id] = listed
             self.longer.add(target)
@@ -236,7 +236,7 @@ def _damage(name: str, raw: bytes | Flawed, digest: str | None) -> Damage | None
 
 
 def _companions(record: Record) -> Iterator[str]:
-    if environment := environments.said(record):
+    if environment := environments.recorded(record):
         yield environments.file(environment)
     yield heldout.name(record.id)
 
