@@ -98,11 +98,11 @@ def parsed(raw: bytes, right: str | None = None) -> dict[str, Any]:
     Raises:
         Flawed: If it is no such file, or another one than that of the digest.
     """
+    if right and digest(raw) != right:
+        raise Flawed("altered", f"is not the file that was written with the record; {_REMEDY}")
     data = from_json(raw)
     if data.pop("checksum", None) != checksum(data):
         raise Flawed("altered", f"does not match its checksum: it was changed after it was written; {_REMEDY}")
-    if right and digest(raw) != right:
-        raise Flawed("altered", f"is not the file that was written with the record; {_REMEDY}")
     return data
 
 
