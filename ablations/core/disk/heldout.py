@@ -18,6 +18,7 @@ import numpy as np
 from ablations.core.disk.reading import Damage, Flawed, content, from_json
 from ablations.schema.record import Record, checksum
 from lightning_modules.config import ConfigError
+from lightning_modules.files import version
 from lightning_modules.tasks.scores.kept import unpack
 
 ENTRY = "heldout"  # entry of a record's provenance
@@ -65,14 +66,13 @@ def listed(folder: Path) -> Mapping[str, str]:
     """Run -> digest, for the records of a results folder that have none."""
     path = folder / LIST
     try:
-        state = path.stat()
-        return _listed(path, state.st_ino, state.st_size, state.st_mtime_ns)
+        return _listed(path, version(path))
     except (OSError, Flawed):
         return {}
 
 
 @functools.lru_cache(maxsize=16)
-def _listed(path: Path, *_: int) -> Mapping[str, str]:
+def _listed(path: Path, _version: tuple[int, int, int]) -> Mapping[str, str]:
     return from_list(content(path))
 
 
