@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora import plain_text
 from lightning_modules.data.corpora.sources import Unavailable, loaded
 from lightning_modules.places import data_home, project
 
@@ -34,15 +35,17 @@ def text_files(pattern: str) -> list[Path]:
 
 
 def text_documents(pattern: str) -> Iterator[list[str]]:
-    """The lines of each document: blank lines separate documents; a file without blank lines is one document."""
-    for path in text_files(pattern):
-        try:
-            with open(path, encoding="utf-8-sig") as file:
-                for blank, lines in itertools.groupby(file, key=lambda line: not line.strip()):
-                    if not blank:
-                        yield [" ".join(line.split()) for line in lines]
-        except UnicodeDecodeError as error:
-            raise ConfigError([f"{path} is not UTF-8 text (byte {error.start}). Convert it to UTF-8."]) from None
+    """The lines of each document: blank lines separate documents; a file without blank lines is one document.
+
+    Raises:
+        ConfigError: For a file that is no plain text, before any is read: JSON lines, tables, markup, archives ...
+    """
+    paths = text_files(pattern)
+    plain_text.refuse_other_formats(paths)
+    for path in paths:
+        for blank, lines in itertools.groupby(plain_text.lines(path), key=lambda line: not line.strip()):
+            if not blank:
+                yield [" ".join(line.split()) for line in lines]
 
 
 def split_by_position(documents: Iterable[list[str]], split: str, every: int, name: str) -> Iterator[list[str]]:

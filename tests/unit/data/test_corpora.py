@@ -1,7 +1,9 @@
 """Corpora: what they hold, how they are cleaned and split, and what is said when one is not at hand."""
 
+import gzip
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -157,10 +159,53 @@ class TestOwnText:
         with pytest.raises(ConfigError, match="no text; at least two"):
             documents(f"text:{tmp_path}/*.txt", "train")
 
-    def test_bytes_that_are_not_utf8_name_the_file(self, tmp_path):
-        (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n\nb")
-        with pytest.raises(ConfigError, match=r"latin\.txt is not UTF-8"):
+    @pytest.mark.parametrize("before", [b"caf", b"\xef\xbb\xbfcaf", "Ein Täfelchen.\r\n".encode() * 5_000])
+    @pytest.mark.parametrize("wrong", [b"\xe9\n\nb", b"\0 b", b"\xe2\x82"])
+    def test_bytes_that_are_no_text_are_named_by_file_and_place(self, tmp_path, before, wrong):
+        (tmp_path / "latin.txt").write_bytes(before + wrong)
+        place = rf"byte {len(before) + 1:,}, in line {before.count(10) + 1:,}\)"
+        with pytest.raises(ConfigError, match=rf"latin\.txt is not UTF-8 text \({place}"):
             documents(f"text:{tmp_path}/*.txt", "train")
+
+    @pytest.mark.parametrize("name", ["notes", "notes.txt", "notes.md", "chapter.v2", "page.tex"])
+    def test_readable_text_is_read_under_any_other_suffix(self, tmp_path, name):
+        (tmp_path / name).write_text("[1] {a} < b, says the first.\n\n{{A second}} ends.", encoding="utf-8")
+        assert documents(f"text:{tmp_path}/*", "train") == [["[1] {a} < b, says the first."]]
+
+    @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.TSV", "a.html", "a.xml", "a.txt.gz", "a.pdf"])
+    def test_a_file_of_another_format_is_refused_by_its_suffix(self, tmp_path, name):
+        (tmp_path / "b.txt").write_text("A text.\n\nAnother.", encoding="utf-8")
+        (tmp_path / name).write_text("one,two\n\nthree,four", encoding="utf-8")
+        with pytest.raises(ConfigError, match=rf"/{re.escape(name)} is .*not plain text"):
+            documents(f"text:{tmp_path}/*", "train")
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            json.dumps({"text": "Prose."}).encode(),
+            json.dumps([{"text": "Prose."}], indent=1).encode(),
+            b"\xef\xbb\xbf<!DOCTYPE html>\n<p>Prose.",
+            b'\n<?xml version="1.0"?>\n<p>Prose.</p>',
+            b'<doc id="12" title="Cod">\nProse.',
+            gzip.compress(b"Prose.", mtime=0),
+            b"PK\x03\x04 and so on",
+            b"%PDF-1.7\n%",
+        ],
+    )
+    def test_a_file_of_another_format_is_refused_by_its_first_bytes(self, tmp_path, content):
+        for number in range(3):
+            (tmp_path / f"{number}.txt").write_bytes(content)
+        with pytest.raises(ConfigError, match=r"/0\.txt \(and 2 more of 3 files\) is .*not plain text"):
+            documents(f"text:{tmp_path}/*.txt", "train")
+
+    def test_json_lines_are_refused_with_the_way_to_read_them(self, tmp_path):
+        pytest.importorskip("datasets")
+        for number in range(3):
+            (tmp_path / f"{number}.jsonl").write_text(json.dumps({"text": f"Poem {number} begins."}))
+        with pytest.raises(ConfigError, match="not plain text") as refused:
+            documents(f"text:{tmp_path}/*.jsonl", "train")
+        (way,) = re.findall(r"'(hub:[^']*)'", str(refused.value))
+        assert documents(way, "train") == [["Poem 0 begins."], ["Poem 1 begins."]]
 
     def test_a_changed_file_changes_the_fingerprint(self, tmp_path):
         name = self.write(tmp_path, 3)

@@ -1,0 +1,83 @@
+"""Plain text by its files: tables, markup and binary formats are refused by name, bytes that are no text by place."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lightning_modules.config import ConfigError
+
+# What a file with one of these suffixes is. Text under any other suffix, or without one, is read.
+_SUFFIXES = {
+    "JSON": ".json .jsonl .ndjson .ipynb",
+    "a table": ".csv .tsv .parquet .arrow .feather .xls .xlsx .ods",
+    "markup": ".html .htm .xhtml .xml .rtf",
+    "a typeset document": ".pdf .ps .djvu .epub .doc .docx .odt",
+    "compressed": ".gz .tgz .bz2 .xz .zst .lz4 .zip .7z .rar .tar",
+    "binary": ".npy .npz .pkl .pickle .pt .pth .ckpt .safetensors .h5 .hdf5 .mat .sqlite .db .exe .so .dll .pyc",
+}
+_OF_SUFFIX = {suffix: what for what, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+# What a file is that begins so, whatever its suffix. Formats whose first bytes are no text need no entry.
+_OPENINGS = {
+    "JSON": rb'(\[\s*)?\{\s*"',
+    "markup": rb"<(\?xml|!doctype|html|doc|mediawiki|tei)\b|\{\\rtf",
+    "a typeset document": rb"%PDF-|%!PS",
+    "compressed": rb"PK\x03\x04|\x1f\x8b|BZh\d1AY",
+    "binary": rb"\x7fELF|\x93NUMPY|PAR1",
+}
+_OPENING_BYTES = 1024
+_ROWS = "A folder of JSON lines, CSV or parquet is read as 'hub:{folder}', by its column 'text'."
+_OTHER = "Convert it to text, or give a glob that leaves it out, for example 'text:{folder}/*.txt'."
+
+
+def refuse_other_formats(paths: Sequence[Path]) -> None:
+    """Refuses files that are no plain text by suffix or by the first bytes.
+
+    Raises:
+        ConfigError: With the first such file, what it is, how many more there are, and how to read such text.
+    """
+    formats = {path: found for path in paths if (found := _other_format(path))}
+    if formats:
+        path, found = next(iter(formats.items()))
+        more = f" (and {len(formats) - 1} more of {len(paths)} files)" if len(formats) > 1 else ""
+        advice = (_ROWS if found in ("JSON", "a table") else _OTHER).format(folder=path.parent)
+        raise ConfigError([f"{path}{more} is {found}, not plain text. {advice}"])
+
+
+def _other_format(path: Path) -> str | None:
+    if what := _OF_SUFFIX.get(path.suffix.lower()):
+        return what
+    with path.open("rb") as file:
+        opening = file.read(_OPENING_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return next((what for what, form in _OPENINGS.items() if re.match(form, opening, re.IGNORECASE)), None)
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, without its byte order mark.
+
+    Raises:
+        ConfigError: At the first byte that is no text: NUL, or not UTF-8; with line and byte, from 1.
+    """
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for line in file:
+                if "\0" in line:
+                    raise _no_text(path)
+                yield line
+    except UnicodeDecodeError:
+        raise _no_text(path) from None
+
+
+def _no_text(path: Path) -> ConfigError:
+    """The error that says where the first such byte is: a decoder counts from its last read buffer."""
+    before = lines_before = 0
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                line.replace(b"\0", b"\xff").decode()  # which is no UTF-8 either
+            except UnicodeDecodeError as error:
+                before += error.start
+                break
+            before += len(line)
+            lines_before += 1
+    place = f"byte {before + 1:,}, in line {lines_before + 1:,}"
+    return ConfigError([f"{path} is not UTF-8 text ({place}). Convert it to UTF-8, or give a glob that leaves it out."])
