@@ -74,3 +74,14 @@ def frame(*grids: str | Path, scale: str, results_dir: str | Path | None = None)
         text = f"{grid} has no finished run at scale '{scale}': ablations run {grid} --scale {scale}"
         warnings.warn(text, NoRunsWarning, stacklevel=2)
     return pd.concat([frames[grid] for grid in grids], ignore_index=True)
+
+
+def check_parameters() -> None:
+    """Stops a notebook whose parameters by ``papermill -p`` it does not declare; first line of every notebook.
+
+    Raises:
+        ConfigError: With each such parameter and the nearest declared one.
+    """
+    from ablations.core import notebooks
+
+    notebooks.check_parameters()

@@ -7,7 +7,7 @@ import ast
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.files import is_full
 from lightning_modules.places import checkout, own
 
+_INJECTED = "# Parameters\n"  # the first line of the cell that papermill adds
 ANY_GRID = "grid"  # the notebook for grids without their own
 
 
@@ -60,14 +61,16 @@ def checked(source: Path, grid: str, values: Mapping[str, Any]) -> dict[str, Any
     parameters = {name: value for name, value in values.items() if value is not None}
     if "grid" in declared:
         parameters.setdefault("grid", grid)
-    wrong = [
-        Problem(name, f"{source.name} has no such parameter.{did_you_mean(name, declared)}")
-        for name in parameters
-        if name not in declared
-    ]
-    if wrong:
-        raise ConfigError(wrong)
+    _refuse_unknown(parameters, declared, source.name)
     return parameters
+
+
+def _refuse_unknown(given: Iterable[str], declared: Iterable[str], notebook: str) -> None:
+    unknown = [name for name in given if name not in declared]
+    if unknown:
+        raise ConfigError(
+            [Problem(name, f"{notebook} has no such parameter.{did_you_mean(name, declared)}") for name in unknown]
+        )
 
 
 def _declared(source: Path) -> list[str]:
@@ -77,6 +80,35 @@ def _declared(source: Path) -> list[str]:
     if not declared:
         raise ConfigError([f"{source.name} declares no parameters; tag the cell that does with 'parameters'"])
     return list(declared)
+
+
+def check_parameters() -> None:
+    """Refuses parameters that papermill injected into this kernel and that no cell before them declares.
+
+    Papermill itself puts a misspelt parameter into a cell of its own and goes on with the default of the right one.
+
+    Raises:
+        ConfigError: With each such parameter and the nearest declared one.
+    """
+    import IPython
+
+    shell = IPython.get_ipython()
+    executed = [shell.transform_cell(cell) for cell in shell.user_ns["In"]] if shell else []
+    injections = [number for number, cell in enumerate(executed) if cell.startswith(_INJECTED)]
+    if injections:
+        declared = [name for cell in executed[: injections[-1]] for name in _assigned(cell)]
+        _refuse_unknown(_assigned(executed[injections[-1]]), declared, "this notebook")
+
+
+def _assigned(cell: str) -> list[str]:
+    """The names that the lines of a cell set, in order; none for a cell that is no Python."""
+    try:
+        lines = ast.parse(cell).body
+    except SyntaxError:
+        return []
+    targets = [target for line in lines if isinstance(line, ast.Assign) for target in line.targets]
+    targets += [line.target for line in lines if isinstance(line, ast.AnnAssign)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def axes(source: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:

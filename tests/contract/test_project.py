@@ -8,10 +8,15 @@ import tomllib
 from pathlib import Path
 
 import nbformat
+import papermill
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
 from ablations.core import notebooks
 from ablations.planning import grids
+from lightning_modules.config import ConfigError
 from lightning_modules.places import project
 
 ROOT = project()
@@ -95,6 +100,21 @@ def test_notebooks_tell_and_libraries_do(path):
         assert set(axes) <= set(grids.read(path.stem).axes)
         own = declared - {"scale", "seeds", "filters", "executor", "results_dir"}
         assert own == set(axes.values()), "every other parameter stands for an axis"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=_named)
+def test_every_notebook_stops_at_a_parameter_that_it_does_not_declare(path, monkeypatch):
+    """As in a kernel: papermill's cell of parameters stands behind the declared ones, and the next cell checks it."""
+    declared = list(papermill.inspect_notebook(str(path)))
+    misspelt = declared[0][:-1] + "_"
+    notebook = parameterize_notebook(load_notebook_node(str(path)), {misspelt: 1, declared[-1]: None})
+    first, injected, checking, *_ = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    shell = InteractiveShell()
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    for cell in (first, injected):
+        shell.run_cell(cell, store_history=True).raise_error()
+    with pytest.raises(ConfigError, match=rf"^{misspelt}: this notebook has no such parameter.*'{declared[0]}'\?$"):
+        shell.run_cell(checking, store_history=True).raise_error()
 
 
 @pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS if path.stem in grids.available()])
