@@ -12,8 +12,11 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import pins as text_pins
 from lightning_modules.tasks import Task, task_named
 from lightning_modules.tasks import pins as task_pins
+from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.task import SPLITS
 from lightning_modules.zero_shot.sources import SOURCES, Pin, Source
+
+FEWEST = 10  # examples of a split: one of fewer moves an accuracy by more than ten points
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ def _examine_task(task: Task) -> Finding:
         if size is not None and len(examples[split]) != size:
             kind = "partial" if len(examples[split]) < size else "larger than published"
             wrong.append(f"{split} is {kind}: it has {len(examples[split]):,} examples instead of {size:,}")
+        wrong += _too_little(examples[split], split)
     common = _common(*(examples[split].items_for_pin() for split in SPLITS))
     if common == len(examples["dev"]):
         wrong.append("every dev example is also a training example")
@@ -97,6 +101,16 @@ def _examine_task(task: Task) -> Finding:
         notes.append(f"own split: {task.own_split}")
     text = f"{len(examples['train']):,} + {len(examples['dev']):,} examples"
     return Finding(task.name, text, wrong=tuple(wrong), notes=tuple(notes))
+
+
+def _too_little(examples: Examples, split: str) -> list[str]:
+    """What keeps a split from teaching or measuring anything, whatever it was pinned to be."""
+    faults = []
+    if len(examples) < FEWEST:
+        faults.append(f"{split} has too few examples to train or measure on: {len(examples)}; at least {FEWEST} needed")
+    if len(set(examples.gold())) == 1:
+        faults.append(f"{split} has one label alone: all its {len(examples):,} examples have the same answer")
+    return faults
 
 
 def _differences(parts: dict[str, Any], pins: dict[str, Any], unit: str) -> list[str]:

@@ -56,6 +56,10 @@ class SpanExamples:
         questions = [" ".join(row.text.split()) for row in rows]
         return cls([row.id for row in rows], questions, list(numbers), where, [tuple(row.answers) for row in rows])
 
+    def gold(self) -> list[tuple[str, ...]]:
+        """The texts of the right answers of each question; none where it has no answer."""
+        return [tuple(text for _, text in answers) for answers in self.answers]
+
     def items_for_pin(self) -> list[list[Any]]:
         """Id, question, number of the passage, its text at its first occurrence, answers."""
         seen: set[int] = set()

@@ -102,6 +102,10 @@ class ChoiceExamples:
         rows = [[self.known[n] for n in row] for row in self.rows.tolist()]
         return [list(item) for item in zip(self.contexts(), rows, self.labels.tolist(), strict=True)]
 
+    def gold(self) -> list[int]:
+        """Numbers of the right options."""
+        return self.labels.tolist()
+
     def texts(self) -> list[str]:
         """The distinct texts."""
         return self.known

@@ -104,6 +104,10 @@ class MentionExamples:
         items = zip(self.passages, self.spans.tolist(), self.labels.tolist(), strict=True)
         return [list(item) for item in items]
 
+    def gold(self) -> list[int]:
+        """Numbers of the answers in ``CLASSES``."""
+        return self.labels.tolist()
+
     def texts(self) -> list[str]:
         """The texts."""
         return self.passages

@@ -31,6 +31,10 @@ class Examples(Protocol):
         """One JSON-ready item per example, answers included; pins are digests of these."""
         ...
 
+    def gold(self) -> list[Any]:
+        """The right answer of each example, or of each word that is tagged: a class, a number, texts ..."""
+        ...
+
     def texts(self) -> list[str]:
         """Every text to encode, words separated by single spaces; `Shape.inputs` gets their pieces in this order."""
         ...

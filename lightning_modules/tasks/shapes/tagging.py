@@ -81,6 +81,10 @@ class TaggedExamples:
         parts = zip(self.numbers.tolist(), self.of_each(self.tags), strict=True)
         return [[self.sentences[n], tags.tolist(), int(self.documents[n])] for n, tags in parts]
 
+    def gold(self) -> list[int]:
+        """The tags of all words that are tagged."""
+        return [tag for tags in self.of_each(self.tags) for tag in tags.tolist()]
+
     def texts(self) -> list[str]:
         """All sentences, including those that are only context."""
         return self.sentences

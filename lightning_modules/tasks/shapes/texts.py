@@ -93,6 +93,10 @@ class TextExamples:
         columns += [] if self.parts is None else [self.parts.tolist()]
         return [list(row) for row in zip(*columns, strict=True)]
 
+    def gold(self) -> list[float]:
+        """The labels."""
+        return self.labels.tolist()
+
     def texts(self) -> list[str]:
         """The first texts, then the second ones."""
         return self.first + (self.second or [])

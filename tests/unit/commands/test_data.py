@@ -1,5 +1,6 @@
 """``ablations data``: what is listed with data at hand and without, and what reading them finds wrong."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -36,12 +37,12 @@ def rte():
     return found
 
 
-def write_rte(home, train=3, dev=2, first="dev"):
-    """Examples of RTE; those of dev start with ``first``."""
+def write_rte(home, train=3, dev=2, first="dev", labels=("entailment", "not_entailment")):
+    """Examples of RTE with labels in turn; those of dev start with ``first``."""
     for split, count, word in (("train", train, "train"), ("dev", dev, first)):
         path = home / f"glue/RTE/{split}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(HEAD + "".join(f"{n}\t{word} {n}.\tB.\tentailment\n" for n in range(count)))
+        path.write_text(HEAD + "".join(f"{n}\t{word} {n}.\tB.\t{labels[n % len(labels)]}\n" for n in range(count)))
 
 
 class TestListing:
@@ -138,6 +139,26 @@ class TestVerify:
             0,
             "ok      rte: 2,490 + 277 examples\n1 of 1 data sets are available; wrong: 0\n",
         )
+
+    @pytest.mark.parametrize(
+        ("train", "dev", "labels", "wrong"),
+        [
+            (40, 20, ("entailment", "not_entailment"), []),
+            (40, 20, ("entailment",), ["train has one label alone", "dev has one label alone"]),
+            (2, 2, ("entailment", "not_entailment"), ["train has too few examples", "dev has too few examples"]),
+            (40, 2, ("entailment", "not_entailment"), ["dev has too few examples"]),
+        ],
+    )
+    def test_examples_that_can_teach_or_measure_nothing(self, home, monkeypatch, train, dev, labels, wrong):
+        """A set of the user's own: no published size and no pin."""
+        write_rte(home, train, dev, labels=labels)
+        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setitem(TASKS, "rte", dataclasses.replace(TASKS["rte"], official=None))
+        code, text = call("verify", "rte", "--format", "json")
+        (found,) = json.loads(text)["data"]
+        assert (code, found["state"]) == ((1, "wrong") if wrong else (0, "ok"))
+        assert len(found["wrong"]) == len(wrong)
+        assert all(told.startswith(expected) for told, expected in zip(found["wrong"], wrong, strict=True))
 
     def test_dev_examples_among_the_training_examples(self, home, monkeypatch):
         write_rte(home, 2490, 277, first="train")

@@ -100,6 +100,17 @@ def test_each_example_is_on_one_side_with_others_of_its_text(kind, home):
 
 
 @pytest.mark.parametrize("kind", SHAPES)
+def test_right_answers_of_every_shape_are_told_apart(kind, home):
+    untagged = {"tags": ["O"] * len(example("tags", 0)["words"])} if kind == "tags" else {}
+    write(home / "mine.jsonl", [example(kind, n) for n in (0, 1, 5)])
+    write(home / "same.jsonl", [example(kind, 0) | untagged] * 3)
+    task = own("mine", "Mine?", SHAPES[kind], train="mine.jsonl", dev="same.jsonl")
+    several, one = ({*task.examples(split).gold()} for split in ("train", "dev"))
+    assert len(several) > 1
+    assert len(one) == 1
+
+
+@pytest.mark.parametrize("kind", SHAPES)
 def test_a_dev_file_is_the_dev_split(kind, home):
     write(home / "train.jsonl", [example(kind, n) for n in range(9)])
     write(home / "dev.jsonl", [example(kind, n) for n in range(20, 24)])
