@@ -8,7 +8,7 @@ from pathlib import Path
 import ablations
 from ablations.core.formatting import markdown_text
 from ablations.planning import grids
-from ablations.schema.grid import Grid
+from lightning_modules.config import ConfigError
 
 FOLDER = "docs/generated/grids"
 _SCALE = "laptop"  # at which the hypotheses of a grid without results are stated; every grid of the project has it
@@ -127,12 +127,16 @@ def _grid_file(root: Path, grid: str) -> str:
 
 
 def _without_results(page: GridPage) -> str:
-    study = ablations.open(page.grid, scale=_SCALE)
-    grid: Grid = study.grid
+    """What a grid will test; of one that cannot be planned here, for want of its text for example, the reason."""
+    title = f"# {markdown_text(page.question)}"
+    named = f"**Not run yet.** Grid `{page.grid}`; `ablations run {page.grid} --scale {_SCALE}` runs it"
+    try:
+        study = ablations.open(page.grid, scale=_SCALE)
+    except ConfigError as error:
+        return f"{title}\n\n{named}, where it can be planned. Here it cannot: {markdown_text(str(error))}\n"
     parts = [
-        f"# {markdown_text(grid.question)}",
-        f"**Not run yet.** Grid `{page.grid}`; `ablations run {page.grid} --scale {_SCALE}` runs it, "
-        f"`ablations plan {page.grid} --scale {_SCALE}` says first what that costs.",
+        title,
+        f"{named}, `ablations plan {page.grid} --scale {_SCALE}` says first what that costs.",
         "## What varies",
         study.about().text.partition("\n\n")[2],
         f"## What would be an answer at scale `{_SCALE}`",

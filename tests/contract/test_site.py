@@ -48,6 +48,23 @@ def _children(docname, text):
                 yield target.removeprefix("/") if target.startswith("/") else f"{folder}/{target}"
 
 
+def test_a_grid_whose_text_is_missing_has_a_page_that_says_so(tmp_path, monkeypatch):
+    corpus = f"'text:{tmp_path}/*.txt'"
+    file = tmp_path / "lacking.yaml"
+    file.write_text(
+        "question: Does text help?\nbase: mask15_large\naxes: {model.num_layers: [1, 2]}\nseeds: 2\n"
+        f"set: {{data.corpora: [{corpus}]}}\nscales: {{smoke: , laptop: }}\n"
+        "figure: {x: model.num_layers, y: heldout.loss}\n"
+        "metrics: [{name: heldout.loss, label: loss, better: lower}]\n"
+    )
+    known = grids.available()
+    monkeypatch.setattr(grids, "available", lambda: {"lacking": file, **known})
+    page = dict(grid_pages.generated(ROOT))["docs/generated/grids/lacking.md"]
+    assert page.startswith("# Does text help?\n\n**Not run yet.** ")
+    assert "No file matches" in page
+    assert str(tmp_path) in page, "which file is missing"
+
+
 @pytest.mark.parametrize("name", grids.available())
 def test_every_grid_has_a_page_that_begins_with_its_answer(name, reachable, generated):
     docnames = [page.docname for page in grid_pages.every(ROOT) if page.grid == name]
