@@ -40,7 +40,8 @@ class Study:
 
     Args:
         grid: A name from ``ablations list``, or the path of a YAML file.
-        scale: One of the grid's scales, or any that has a file in ``ablations/scales``.
+        scale: One of the grid's scales, or any that has a file in ``ablations/scales``,
+            unless the grid varies a size of models that this file sets.
         axes: Axis -> values instead of the grid's. None keeps the grid's; a text such as ``"[0.15, 0.4]"``, which
             papermill's ``-p`` makes of a list, also works.
         set: Knob that the grid does not vary -> its value in every cell, such as ``{"training.steps": 400}``.
@@ -66,7 +67,7 @@ class Study:
     ) -> None:
         self._stated = stated = grids.read(grid)
         self.source = os.path.abspath(grid) if str(grid).endswith(grids.ENDINGS) else str(grid)
-        self.grid, self.scale, self._sizes = scales.added(stated, scale), scale, scales.own_sizes(stated, scale)
+        self.grid, self.scale = scales.added(stated, scale), scale
         changed = _mapping("axes", axes)
         self._request: dict[str, Any] = {
             "axes": {path: _listed(values) for path, values in changed.items() if values is not None} or None,
@@ -183,7 +184,7 @@ class Study:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [formatting.markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
         notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
-        notes[:0] = [*self._sizes, *estimate.notes(planned, self.records), *estimate.fits(planned, execution)]
+        notes[:0] = [*estimate.notes(planned, self.records), *estimate.fits(planned, execution)]
         notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([formatting.frame_table(shown), estimate.cost(planned), *notes]), rows)
 

@@ -220,22 +220,20 @@ def added(grid: Grid, name: str) -> Grid:
     """A grid with one more scale, if the grid does not list it and it has a file.
 
     Raises:
-        ConfigError: For problems of that file.
+        ConfigError: For problems of that file, and if the grid varies a size of models that the file sets: the values
+            of its axes are for the scales that it lists.
     """
     if name in grid.scales or name not in available():
         return grid
-    entry = _entry(grid, lineage(name))
-    return grid.model_copy(update={"scales": {**grid.scales, name: entry}})
-
-
-def own_sizes(grid: Grid, name: str) -> list[str]:
-    """A note on the sizes of models that a grid varies, if it says nothing of a scale or of one that this is like."""
-    files = lineage(name) if name in available() else []
+    files = lineage(name)
     sizes = sorted({path for file in files for path in file.set if path in _SIZES} & varied(grid))
-    if not sizes or any(file.name in grid.scales for file in files):
-        return []
-    text = f"The grid says nothing of scale {name}, so {' and '.join(sizes)} stay what its axes say, as published"
-    return [f"{text}: models may be large."]
+    if sizes and not any(file.name in grid.scales for file in files):
+        text = (
+            f"grid '{grid.name}' says nothing of it and varies {' and '.join(sizes)}, so models would not have its "
+            f"size. Allowed: {', '.join(grid.scales)}. Or add '{name}:' with axes of its size under the grid's scales."
+        )
+        raise ConfigError([Problem(f"scale {name}", text)])
+    return grid.model_copy(update={"scales": {**grid.scales, name: _entry(grid, files)}})
 
 
 def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:

@@ -146,6 +146,19 @@ def test_unknown_scales_are_answered_with_the_nearest_of_grid_and_folder(folder,
         scales.read("smal")
 
 
+def test_sizes_that_a_grid_varies_are_for_the_scales_that_it_states(folder, tmp_path):
+    file = tiny.grid(tmp_path, rates="[16, 32]")
+    text = file.read_text().replace("objectives.mlm.masking.rate", "model.hidden_size").replace("0.15}", "16}")
+    file.write_text(text)
+    study = Study(file, "smoke", results_dir=tmp_path)
+    assert {cell.system.model.hidden_size for cell in study.resolve().cells} == {16, 32}
+    for scale in ("small", "shorter"):
+        with pytest.raises(ConfigError, match=rf"scale {scale}: .* varies model\.hidden_size.* Allowed: smoke\."):
+            Study(file, scale)
+    file.write_text(text.replace("scales:\n", "scales:\n  small:\n"))
+    assert len(Study(file, "shorter", results_dir=tmp_path).resolve().cells) == 2, "like one that it states"
+
+
 @pytest.mark.parametrize("name", grids.available())
 def test_one_new_file_is_a_scale_of_every_grid(monkeypatch, tmp_path, name):
     shutil.copytree(scales.FOLDER, tmp_path / "scales")
