@@ -11,11 +11,12 @@ import yaml
 
 from ablations.core import strict_yaml
 from ablations.core.formatting import value_text
-from ablations.planning import grids
-from lightning_modules.config import ConfigError, Problem
+from ablations.planning import grids, scales
+from lightning_modules.config import ConfigError, Problem, as_data
 from lightning_modules.system import System
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NEEDED = ("model.direction", "model.query_stream", "model.memory_length")  # of a model, by objectives and formats
 _TEMPLATE = Path(__file__).with_name("new_grid.yaml")
 
 
@@ -65,26 +66,56 @@ def write(
 def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:
     varied = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
     asked = f"What {'does' if len(axes) == 1 else 'do'} {varied} change?"
+    loss, metrics = _measured(base)
+    stated = {**_trained_on(base), **knobs}
     template = Template(_TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(
         question=yaml.safe_dump(question or asked).removesuffix("...\n").strip(),
         base=base.name,
         axes=_block(axes),
         baseline=_block({path: values[0] for path, values in axes.items()}),
-        claims=_block([_expected(path, values) for path, values in axes.items()]),
+        claims=_block([_expected(path, values, loss) for path, values in axes.items()]),
         x=next(iter(axes)),
-        knobs=f"set:\n{_block(dict(knobs))}\n" if knobs else "",
+        knobs=f"set:\n{_block(stated)}\n" if stated else "",
+        loss=loss,
+        metrics=_block(metrics),
     )
 
 
-def _expected(path: str, values: list[Any]) -> dict[str, Any]:
+def _trained_on(base: System) -> dict[str, Any]:
+    """Objective and format of a base that is no masked language model, so that no scale's pins replace them."""
+    if base.objectives.mlm is not None:
+        return {}
+    parts = {f"objectives.{name}": getattr(base.objectives, name) for name in type(base.objectives).model_fields}
+    own = {path: part.model_dump(mode="json", exclude_defaults=True) for path, part in parts.items() if part}
+    pins = {path: pin for name in scales.available() for path, pin in scales.read(name).pins.items()}
+    return own | {
+        path: as_data(base.get(path))
+        for path, pin in pins.items()
+        if (path in _NEEDED or path.startswith("format.")) and as_data(base.get(path)) != pin
+    }
+
+
+def _measured(base: System) -> tuple[str, list[dict[str, str]]]:
+    """The held-out loss of a base, and the metrics to begin with."""
+    lm = base.objectives.lm
+    side = "" if lm is None else "previous_" if lm.direction == "right_to_left" else "next_"
+    of = "at 15 %" if lm is None else f"of {side.rstrip('_')} tokens"
+    loss = f"heldout.{side}loss"
+    return loss, [
+        {"name": loss, "label": f"held-out loss {of} (nats)", "better": "lower"},
+        {"name": f"heldout.{side}accuracy", "label": f"held-out accuracy {of}", "better": "higher"},
+    ]
+
+
+def _expected(path: str, values: list[Any], loss: str) -> dict[str, Any]:
     """A hypothesis to begin with: the last value of an axis is better than the first."""
     first, last = values[0], values[-1]
     name, words = re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_"), path.rpartition(".")[2].replace("_", " ")
     return {
         "id": f"{name}_helps",
         "statement": f"With {words} {value_text(path, last)} the loss is better than with {value_text(path, first)}.",
-        "metric": "heldout.loss",
+        "metric": loss,
         "better": "lower",
         "a": {path: last},
         "b": {path: first},
