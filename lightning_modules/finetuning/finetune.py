@@ -12,7 +12,7 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.objectives import Objectives
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored
-from lightning_modules.training.optim import clip, scheduled
+from lightning_modules.training.optim import check_clipping, clip, scheduled
 from lightning_modules.training.terms import RunningLosses, Terms, share
 
 TASK = "loss"  # the name of the task's loss among the terms
@@ -103,6 +103,9 @@ class Finetune(pl.LightningModule):
         """The optimiser and its schedule."""
         return scheduled(self, self.settings.optimizer, self.settings.schedule, self.steps)
 
-    def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
-        """Clips by the recipe's own norm and ignores the Trainer's setting."""
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Clips by the recipe's own norm, which is part of the recipe; another one of the Trainer is refused."""
+        check_clipping(gradient_clip_val, self.settings.clip_norm, "finetuning.clip_norm")
         clip(self, self.settings.clip_norm)

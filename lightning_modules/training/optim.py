@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.config import Settings, knob
+from lightning_modules.config import ConfigError, Problem, Settings, knob
 
 
 class Optimizer(Settings):
@@ -184,6 +184,17 @@ def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps
     built = optimizer.build(module)
     rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
     return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+
+
+def check_clipping(asked: float | None, norm: float, knob: str) -> None:
+    """Refuses a Trainer's ``gradient_clip_val`` that is not the norm of the recipe, which is part of what a run is.
+
+    Raises:
+        ConfigError: With the knob that sets the norm.
+    """
+    if asked is not None and asked != norm:
+        text = f"the Trainer asks for {asked:g}, but gradients are clipped by {knob}, which is {norm:g}"
+        raise ConfigError([Problem("gradient_clip_val", f"{text}. Leave it out of the Trainer, and set {knob}.")])
 
 
 def clip(module: nn.Module, norm: float) -> None:

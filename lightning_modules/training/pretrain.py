@@ -15,7 +15,7 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
 from lightning_modules.training import ranks, shards
 from lightning_modules.training.carries import Carries
-from lightning_modules.training.optim import Optimizer, Schedule, clip, scheduled
+from lightning_modules.training.optim import Optimizer, Schedule, check_clipping, clip, scheduled
 from lightning_modules.training.terms import RunningLosses, share
 
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
@@ -129,8 +129,11 @@ class Pretrain(pl.LightningModule):
         """The system's optimiser and schedule."""
         return scheduled(self, self.optimizer_settings, self.schedule, self.steps)
 
-    def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
-        """Clips by the system's own norm, which is part of the recipe, and ignores the Trainer's setting."""
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Clips by the system's own norm, which is part of the recipe; another one of the Trainer is refused."""
+        check_clipping(gradient_clip_val, self.clip_norm, "training.clip_norm")
         clip(self, self.clip_norm)
 
 

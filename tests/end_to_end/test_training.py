@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 from safetensors.torch import load_file
 
+from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
@@ -190,6 +191,20 @@ def test_a_plain_trainer_trains_a_system(tiny):
     trainer.fit(module, data)
     assert trainer.global_step == 3
     assert all(not torch.equal(p, before[name]) for name, p in module.named_parameters())
+
+
+@pytest.mark.parametrize("asked", [0, 0.5, 1.0])
+def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny, asked):
+    system = tiny.but(**{"training.clip_norm": 1.0})
+    trainer = pl.Trainer(max_steps=1, accelerator="cpu", gradient_clip_val=asked, **QUIET)
+    if asked == 1.0:
+        trainer.fit(system.build(seed=0), system.data_module(seed=0))
+        assert trainer.global_step == 1
+    else:
+        with pytest.raises(
+            ConfigError, match=rf"gradient_clip_val: the Trainer asks for {asked:g}.*training.clip_norm"
+        ):
+            trainer.fit(system.build(seed=0), system.data_module(seed=0))
 
 
 def test_building_leaves_the_callers_generator_alone(tiny):

@@ -154,6 +154,12 @@ def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):
     assert trainer.global_step == 4
 
 
+def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny, toy):
+    tuning = FinetuningRun(tiny, "toy", SETTINGS.but(clip_norm=1.0), 0, None)
+    with pytest.raises(ConfigError, match=r"gradient_clip_val: the Trainer asks for 0\.5.*finetuning\.clip_norm"):
+        pl.Trainer(max_epochs=1, gradient_clip_val=0.5, **QUIET).fit(tuning.build(), tuning.data)
+
+
 def test_data_modules_are_shown_by_what_they_hold(tiny, toy):
     """Lightning's own text draws batches and fails on ours."""
     tuning, pretraining = FinetuningRun(tiny, "toy", SETTINGS, 3, None).data, tiny.data_module(seed=3)
