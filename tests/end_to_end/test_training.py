@@ -201,9 +201,7 @@ def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny, asked):
         trainer.fit(system.build(seed=0), system.data_module(seed=0))
         assert trainer.global_step == 1
     else:
-        with pytest.raises(
-            ConfigError, match=rf"gradient_clip_val: the Trainer asks for {asked:g}.*training.clip_norm"
-        ):
+        with pytest.raises(ConfigError, match=rf"gradient_clip_val: .* {asked:g}, .*training.clip_norm"):
             trainer.fit(system.build(seed=0), system.data_module(seed=0))
 
 
