@@ -38,7 +38,7 @@ def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
         [*(map(path_text, paths) if paths else ["pretraining"]), "runs", *map(_title, probes), "mean gain"],
         rows,
         left=max(1, len(paths)),
-        notes=_notes(probes),
+        notes=_notes(probes) + _left_out(measured, cells),
     )
     trace = [
         {"cell": _name(measured, cell), "runs": [row.run for row in measured.of(cell, MEAN_GAIN).values()]}
@@ -99,6 +99,18 @@ def _numbers(measured: Measurements, cells: Sequence[Cell], probes: Sequence[str
         rows.append([_name(measured, cell), *_knobs(cell, paths), *numbers])
     headings = [f"{metric} {name}" for metric in metrics for name in ("mean", "low", "high", "n")]
     return Sheet(["cell", *(paths or ["pretraining"]), *headings], rows)
+
+
+def _left_out(measured: Measurements, cells: Sequence[Cell]) -> list[str]:
+    """The probes that finished runs have no score of, though their settings name them; by the cells that lack them."""
+    lacking: dict[str, list[str]] = {}
+    for cell in cells:
+        asked = cell.system.evaluation.probes
+        if names := [_title(name) for name in asked if not measured.of(cell, f"{PREFIX}{name}{GAIN}")]:
+            lacking.setdefault(", ".join(names), []).append(_name(measured, cell))
+    places = {names: "all cells" if len(where) == len(cells) else ", ".join(where) for names, where in lacking.items()}
+    told = "; ".join(f"{names} ({where})" for names, where in places.items())
+    return [f"Left out, for which the held-out text is too small: {told}."] if told else []
 
 
 def _notes(probes: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from ablations.core.disk import locks
@@ -22,7 +23,7 @@ from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
-from lightning_modules.probing.table import PROBES
+from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
 
 __all__ = ["EXECUTORS", "Asked", "Event", "Executor", "Summary", "chosen", "execute", "execute_phases"]
@@ -89,9 +90,9 @@ def execute(
         engine.check_machine()
         locks.check(records.folder / ".locks")
     with ending(), registered(records, [run.id for run in plan.pending]):
-        _prepare_text(plan)
+        notes = _prepare_text(plan)
         engine.run(launch)
-    return launch.finish()
+    return replace(launch.finish(), notes=notes)
 
 
 def execute_phases(
@@ -159,14 +160,21 @@ def _check_writable(plan: Plan, records: Records) -> None:
             raise ConfigError([f"cannot write results to {folder}: {text} or choose another folder"])
 
 
-def _prepare_text(plan: Plan) -> None:
-    """Builds and opens the data of pending and later runs in this process, where the user sees what is missing."""
+def _prepare_text(plan: Plan) -> list[str]:
+    """Builds and opens the data of pending and later runs in this process, where the user sees what is missing.
+
+    Returns:
+        What is left out of the runs for want of text, a sentence each.
+    """
     ahead = (*plan.pending, *plan.awaited) if plan.pending else ()
     for data, reads in dict.fromkeys((run.system.data, run.system.objectives.reads) for run in ahead):
         open_annotated(data, "train", reads)
         open_store(data, "heldout")
-    asked = dict.fromkeys((name, run.system.data) for run in ahead for name in run.system.evaluation.probes)
-    for name, data in asked:
-        PROBES[name].examples(data)
     for run in {(run.kind, run.task): run for run in ahead}.values():
         KINDS[run.kind].check(run.task)
+    notes = []
+    for probes, data in dict.fromkeys((run.system.evaluation.probes, run.system.data) for run in ahead):
+        if names := left_out(probes, data):
+            text = f"probes left out, for which the held-out text of {', '.join(data.corpora)} is too small"
+            notes.append(f"{text}: {', '.join(names)}")
+    return notes

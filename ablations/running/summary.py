@@ -54,6 +54,7 @@ class Summary:
         problems: Problems beyond single runs (disk full), one sentence each.
         seconds: Wall time.
         failures: Why runs of the plan have no result, each reason once.
+        notes: What runs were made without, a sentence each.
     """
 
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Summary:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return "\n".join([self._counted(), *map(str, self.failures)])
@@ -75,7 +77,7 @@ class Summary:
         trained = f"{self.executed} trained here" if self.executed else "nothing to train"
         if self.duplicates:
             trained += f", {self.duplicates} of them after another process had recorded the run, whose record stays"
-        return ". ".join([f"{counts}; {trained}", *self.problems]) + "."
+        return ". ".join([f"{counts}; {trained}", *self.problems, *self.notes]) + "."
 
     def then(self, later: "Summary") -> "Summary":
         """This execution and the one after it, of the same grid."""
@@ -87,6 +89,7 @@ class Summary:
             [*self.problems, *later.problems],
             self.seconds + later.seconds,
             later.failures,
+            list(dict.fromkeys([*self.notes, *later.notes])),
         )
 
     @property

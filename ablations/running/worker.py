@@ -29,8 +29,8 @@ from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_annotated, open_store
 from lightning_modules.files import is_full
-from lightning_modules.probing.table import PROBES
 from lightning_modules.probing.table import fingerprints as probe_fingerprints
+from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
 
 if TYPE_CHECKING:
@@ -216,8 +216,8 @@ def _check_text(run: Run) -> None:
         open_annotated(run.system.data, "train", run.system.objectives.reads)
         open_store(run.system.data, "heldout")
         kind.check(run.task)
-        for name in run.system.evaluation.probes if run.kind == "pretrain" else ():
-            PROBES[name].examples(run.system.data)
+        if run.kind == "pretrain":
+            left_out(run.system.evaluation.probes, run.system.data)  # makes or reads the examples of the others
     except ConfigError as error:
         raise TextUnavailableError(str(error)) from error
 

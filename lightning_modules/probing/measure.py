@@ -25,7 +25,7 @@ from lightning_modules.places import cache
 from lightning_modules.probing import ridge, words
 from lightning_modules.probing.parts import Parts
 from lightning_modules.probing.states import Rows, combined, pooled
-from lightning_modules.probing.table import PROBES, RECIPE, Probe
+from lightning_modules.probing.table import RECIPE, Probe, with_examples
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.scores.metrics import METRICS
@@ -87,7 +87,7 @@ class Question:
 def probe(
     system: System, seed: int, backbone: nn.Module, device: torch.device, between: Callable[[], None] = lambda: None
 ) -> Probed:
-    """The scores of a pretrained encoder on the probes of its system's evaluation.
+    """The scores of a pretrained encoder on the probes of its system's evaluation that its text gives examples for.
 
     Args:
         system: The system.
@@ -102,9 +102,9 @@ def probe(
     result = Probed()
     encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
     initial = functools.cache(lambda: system.build(seed).backbone.to(device))
-    for name in system.evaluation.probes:
+    for asked, parts in with_examples(system.evaluation.probes, system.data):
         between()
-        question = Question(PROBES[name], PROBES[name].examples(system.data))
+        question, name = Question(asked, parts), asked.name
         rows = Rows.of(question.parts, encoder, min(MOST_POSITIONS, system.format.sequence_length))
         answers = read(question, rows, backbone, device)
         key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, rows.digest()]

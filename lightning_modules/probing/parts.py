@@ -7,9 +7,13 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from lightning_modules import cached
-from lightning_modules.config import identity
+from lightning_modules.config import ConfigError, identity
 from lightning_modules.places import cache
 from lightning_modules.tasks.shapes.texts import TextExamples
+
+
+class TooFewExamples(ConfigError):
+    """The held-out text is too small for a probe that is made from it."""
 
 
 class Parts(NamedTuple):

@@ -1,12 +1,14 @@
 """The table of all probes."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 from lightning_modules.config import identity
 from lightning_modules.data.settings import Data
 from lightning_modules.probing.labelled import Labelled
 from lightning_modules.probing.made.probe import MADE
-from lightning_modules.probing.parts import Parts
+from lightning_modules.probing.parts import Parts, TooFewExamples
 from lightning_modules.probing.sets import SETS
 from lightning_modules.tasks.shapes.texts import Texts
 
@@ -45,11 +47,31 @@ class Probe(Protocol):
 
         Raises:
             ConfigError: When data are missing.
+            TooFewExamples: When it is made from held-out text, and that is too small.
         """
         ...
 
 
 PROBES: dict[str, Probe] = {probe.name: probe for probe in (*MADE, *map(Labelled, SETS.values()))}
+
+
+def with_examples(names: Iterable[str], data: Data) -> Iterator[tuple[Probe, Parts]]:
+    """Probes with their examples. Left out are those that the held-out text of the corpora is too small for.
+
+    A run's identity names them all: which are left out follows from its text.
+
+    Raises:
+        ConfigError: When data are missing.
+    """
+    for name in names:
+        with suppress(TooFewExamples):
+            yield PROBES[name], PROBES[name].examples(data)
+
+
+def left_out(names: Iterable[str], data: Data) -> list[str]:
+    """The names of the probes that `with_examples` leaves out."""
+    has_examples = {probe.name for probe, _ in with_examples(names, data)}
+    return [name for name in names if name not in has_examples]
 
 
 def fingerprints(names: tuple[str, ...]) -> dict[str, str]:

@@ -90,3 +90,20 @@ def test_missing_data_are_named_before_anything_runs(tmp_path):
     with pytest.raises(ConfigError, match=naming("ABLATIONS_DATA", "test_labelled.tsv")):
         execute(found, records, "inline")
     assert not list(records.folder.rglob("*.json"))
+
+
+def test_probes_that_a_text_is_too_small_for_are_left_out_and_named(tmp_path, monkeypatch):
+    """The tiny text has no conjunction."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    found, records = plan(probing(tmp_path, "[word_order, coordination]", extra=""), "smoke"), Records(tmp_path / "r")
+    summary = execute(found, records, "inline")
+    assert summary.complete
+    assert summary.outcomes == {"done": 4}
+    assert names(str(summary), "left out", "too small", "coordination")
+    measured = Measurements(found.grid, found.cells, records)
+    for cell in found.cells:
+        assert len(measured.values(cell, "probes.word_order")) == 2
+        assert not measured.values(cell, "probes.coordination")
+        assert measured.values(cell, "probes.mean_gain") == measured.values(cell, "probes.word_order_gain")
+    report.publish(found, measured, tmp_path / "page")
+    assert names((tmp_path / "page/README.md").read_text(), "Left out", "Coordination (all cells)")

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import identity
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.pins import fingerprints
 from lightning_modules.data.settings import Data
 from lightning_modules.probing.made import order, words
 from lightning_modules.probing.made.sentences import Example, Sentence, kept_sentences
-from lightning_modules.probing.parts import Parts, kept
+from lightning_modules.probing.parts import Parts, TooFewExamples, kept
 from lightning_modules.tasks.shapes.texts import Row, Texts
 
 TRAIN, TEST = 4_000, 20_000  # most examples; the standard error of a share of 20,000 is .35 points
@@ -46,7 +46,8 @@ class Made:
         """The examples from the held-out text of some corpora; no document gives both training and test examples.
 
         Raises:
-            ConfigError: When a corpus is missing, or its held-out text gives too few examples.
+            ConfigError: When a corpus is missing.
+            TooFewExamples: When the held-out text gives fewer than 20 examples of a part.
         """
         return kept(self.name, [self.fingerprint(), fingerprints(data)], lambda: self._made(data))
 
@@ -57,7 +58,7 @@ class Made:
         ):
             examples = self.make(sentences, most, f"{self.name} {part}")
             if len(examples) < _LEAST:
-                raise ConfigError(
+                raise TooFewExamples(
                     [
                         f"the probe '{self.name}' finds {len(examples)} examples for its {part} part in the held-out "
                         f"text of {', '.join(data.corpora)}, and needs {_LEAST}; leave it out of evaluation.probes"
