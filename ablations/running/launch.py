@@ -15,6 +15,7 @@ from filelock import Timeout
 
 from ablations.core.provenance import now
 from ablations.core.store import Damage, Records
+from ablations.planning import cost as costing
 from ablations.planning.plan import Plan
 from ablations.running import exit_codes, worker
 from ablations.running.job import FILE, Job
@@ -29,6 +30,7 @@ from lightning_modules.places import cache
 from lightning_modules.training.execution import ALONE, Execution
 
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
+_TELLING_SHARE, _TELLING_SECONDS = 0.05, 120.0  # of all work, and of time, after which the pace tells what is left
 _MOST_PUT_BACK = 20  # times a run may be put back without that counting: one that ends its node would go on for ever
 _DID_NOTHING = (exit_codes.HELD, exit_codes.FOUND)  # no attempt was made
 _SETTLED = (exit_codes.RECORDED, exit_codes.LATE, exit_codes.DISK_FULL, *_DID_NOTHING)  # nothing is left to record
@@ -67,8 +69,8 @@ OnEvent = Callable[[Event], None]
 class _Again:
     """Finished runs that are trained a second time here, because others need their weights."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, seconds: Callable[[str], float]) -> None:
+        self.seconds = seconds  # of a run, as planned
         self.shares: dict[str, float] = {}  # such a run -> the share that is trained
         self.waiting: dict[str, str] = {}  # active run -> the one whose weights it waits for
 
@@ -79,9 +81,9 @@ class _Again:
         elif before := self.waiting.pop(run_id, ""):
             self.shares[before] = 1.0
 
-    def flops(self) -> tuple[float, float]:
-        """FLOPs of these trainings: those done, and those in all."""
-        costs = {run_id: self.plan.costs[run_id].flops for run_id in self.shares}
+    def work(self) -> tuple[float, float]:
+        """Planned seconds of these trainings: those done, and those in all."""
+        costs = {run_id: self.seconds(run_id) for run_id in self.shares}
         return sum(costs[run_id] * share for run_id, share in self.shares.items()), sum(costs.values())
 
 
@@ -113,8 +115,8 @@ class Launch:
         self.settled = len(plan.runs) - len(self.todo)
         self.attempts: Counter[str] = Counter()
         self.shares: dict[str, float] = {}  # active run -> the share that is trained
-        self.again = _Again(plan)
-        self.trained = 0.0  # FLOPs of runs finished here
+        self.again = _Again(self.planned_seconds)
+        self.trained = 0.0  # planned seconds of runs finished here
         self.started = time.monotonic()
         self.first = 0.0  # when the first run began
         self.put_back: Counter[str] = Counter()
@@ -201,22 +203,31 @@ class Launch:
         except (OSError, ValueError):
             return  # it has not begun yet, or a file server answers late
 
+    def planned_seconds(self, run_id: str) -> float:
+        """The planned time of a run: FLOPs alone say little of small runs, whose start takes most of their time."""
+        return costing.seconds([self.plan.costs[run_id]], self.plan.speed)
+
     def seconds_left(self) -> float | None:
-        """The remaining FLOPs at the speed of this launch so far."""
-        costs = self.plan.costs
-        going = sum(costs[run_id].flops * share for run_id, share in self.shares.items())
-        waiting = sum(costs[run.id].flops for run in self.todo)
-        again, all_again = self.again.flops()
-        left = waiting + sum(costs[run_id].flops for run_id in self.shares) - going + all_again - again
+        """The remaining work, in planned seconds, at the pace of this launch so far.
+
+        None before a twentieth of all work is done, or two minutes have passed: until then most of the time went into
+        starting.
+        """
+        of = {run_id: self.planned_seconds(run_id) for run_id in self.shares}
+        going = sum(of[run_id] * share for run_id, share in self.shares.items())
+        waiting = sum(self.planned_seconds(run.id) for run in self.todo)
+        again, all_again = self.again.work()
+        left = waiting + sum(of.values()) - going + all_again - again
         done, elapsed = self.trained + going + again, time.monotonic() - self.first
-        return left * elapsed / done if done > 0 else None
+        tells = done >= _TELLING_SHARE * (done + left) or elapsed >= _TELLING_SECONDS
+        return left * elapsed / done if done > 0 and tells else None
 
     def settle(self, run: Run, record: Record, here: bool) -> None:
         """Registers the end of a run, for good or for this launch."""
         self.shares.pop(run.id, None)
         self.settled += 1
         if here:
-            self.trained += self.plan.costs[run.id].flops
+            self.trained += self.planned_seconds(run.id)
         else:
             self.summary.elsewhere += 1
         self.emit("finished", run, record.outcome)

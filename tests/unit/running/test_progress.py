@@ -4,8 +4,11 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
 from ablations.running import progress
-from ablations.running.launch import Event
+from ablations.running.launch import Event, Launch
 from tests import tiny
 
 
@@ -86,6 +89,9 @@ def test_an_executed_notebook_keeps_the_last_state_only(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     code = """
 from types import SimpleNamespace
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
 from ablations.running import progress
 from tests.unit.running.test_progress import event, moving
 progress._NOTEBOOK_EVERY = 0
@@ -98,3 +104,27 @@ with progress.display(SimpleNamespace(pending=[1])) as tell:
     NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
     (output,) = notebook.cells[0].outputs
     assert output["data"]["text/plain"].startswith("3/3 runs in ")
+
+
+def test_no_time_is_told_before_the_pace_tells_it(tmp_path, monkeypatch):
+    """Unequal cells; the start of a process takes most of the time of each."""
+    file = tiny.grid(tmp_path, rates="[16, 128]", seeds=1)
+    text = file.read_text().replace("objectives.mlm.masking.rate", "model.hidden_size").replace("0.15}", "16}")
+    file.write_text(text)
+    found, clock, events = plan(grids.read(file), "smoke"), [100.0], []
+    small, large = found.runs
+    assert found.costs[large.id].flops > 10 * found.costs[small.id].flops
+    monkeypatch.setattr("ablations.running.launch.time.monotonic", lambda: clock[0])
+    launch = Launch(found, Records(tmp_path / "results"), 0, None, events.append)
+    launch.todo.remove(small)
+    launch.begin(small)
+    told = {"steps": 1000, "loss": 4.0, "tokens_per_second": 100.0}
+    clock[0] += 10
+    launch.emit("progress", small, progress={**told, "step": 10})
+    assert events[-1].seconds_left is None
+    launch.emit("progress", small, progress={**told, "step": 1000})
+    assert 5 < events[-1].seconds_left < 30, "the larger one takes little longer"
+    launch.shares[small.id] = 0.01
+    clock[0] += 120
+    launch.emit("progress", small, progress={**told, "step": 20})
+    assert events[-1].seconds_left > 1000, "after two minutes a slow pace is told"

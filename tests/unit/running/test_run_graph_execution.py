@@ -4,6 +4,7 @@ import pytest
 
 from ablations.core import machine
 from ablations.core.store import Records
+from ablations.planning import cost as costing
 from ablations.running import estimate, worker
 from ablations.running.execute import execute
 from ablations.running.exit_codes import FAILED, HELD, RECORDED
@@ -218,7 +219,7 @@ def test_a_run_that_is_made_again_is_named_and_counts_in_the_time_left(tmp_path,
     pretrained, tuned = planned(tmp_path, records, **TOY).runs
     put(records, pretrained, metrics={"heldout.loss": 4.15})
     found, clock, events = planned(tmp_path, records, **TOY), [100.0], []
-    whole, own = (found.costs[run.id].flops for run in (pretrained, tuned))
+    whole, own = (costing.seconds([found.costs[run.id]], found.speed) for run in (pretrained, tuned))
     monkeypatch.setattr("ablations.running.launch.time.monotonic", lambda: clock[0])
     launch = Launch(found, records, 0, None, events.append)
     launch.begin(launch.todo.pop())
