@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
 from lightning_modules.training import ranks
@@ -199,6 +200,9 @@ class Recorder(pl.Callback):
 def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE, run_id: str = "") -> pl.Trainer:
     """The Trainer for a recorder's course; its own files go below ``folder``. All ranks share its steps.
 
+    It computes on CUDA devices, or else on the CPU: what Lightning calls ``auto`` would take Apple's GPU, of which a
+    record says "cpu", and whose numbers were compared with nothing.
+
     Args:
         recorder: The recorder.
         folder: The folder of the training.
@@ -216,7 +220,7 @@ def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE, run_
         num_sanity_val_steps=0,
         callbacks=[recorder, RandomState()],
         plugins=[AtomicCheckpoints(execution, run_id), ranks.Processes(execution.devices)],
-        accelerator="auto",
+        accelerator="cuda" if torch.cuda.is_available() else "cpu",
         devices=execution.devices,
         num_nodes=execution.nodes,
         strategy=_strategy(execution),
