@@ -3,7 +3,11 @@
 A passage that is too long for a row is split into overlapping windows, as in BERT's ``run_squad.py``: one starts every
 ``doc_stride`` pieces until the end is covered. There are two differences, without effect at its settings (384
 positions, 64 of them for the question, stride 128): a question has at most half of the positions, and a stride is at
-most half a window, so that also in short rows an answer of up to half a window lies whole in one of them.
+most half a window. So an answer of up to half a window lies whole in one of them, in short rows too.
+
+A longer answer may lie whole in no window. It is then trained on as no answer, and cannot be given as a whole. Of the
+answers of 4,000 dev questions each of SQuAD 1.1 and 2.0 (own splits, WordPiece of 4,096) 81 and 85 % lie whole in a
+window in rows of 24 positions, 90 and 92 % in rows of 32, 99 % in rows of 64, and all in rows of 256.
 """
 
 from functools import cached_property
