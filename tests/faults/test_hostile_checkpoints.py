@@ -124,7 +124,10 @@ def test_a_header_that_lies_about_its_length(folder, header):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "t5"}, "model_type: 't5' is not supported; allowed: bert, roberta, albert, gpt2"),
+        (
+            {"model_type": "t5"},
+            "model_type: 't5' is not supported; allowed: bert, roberta, roberta-prelayernorm, albert",
+        ),
         ({"model_type": None}, "model_type: 'None' is not supported"),
         ({"model_type": ["bert"]}, "model_type: .* is not supported"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type: 'relative_key' is not supported"),
@@ -227,7 +230,7 @@ class TestTensors:
     ("changes", "message"),
     [
         ({"model.positions": "sided_linear_bias"}, r"model\.positions: 'sided_linear_bias' .* it must be learned"),
-        ({"model.norm": "pre"}, r"model\.norm: 'pre' is not supported in transformers; it must be post"),
+        ({"model.norm": "pre"}, r"model\.norm: 'pre' is not supported in checkpoints of bert; it must be post"),
         ({"model.sharing": "attention"}, r"model\.sharing: 'attention' .* it must be none or all"),
     ],
 )

@@ -173,7 +173,7 @@ def test_our_own_network_is_loaded_by_transformers_and_generates_from_there(tmp_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.norm": "post"}, r"model\.norm: 'post' is not supported in transformers; it must be pre"),
+        ({"model.norm": "post"}, r"model\.norm: 'post' is not supported in checkpoints of gpt2; it must be pre"),
         ({"model.embedding_norm": True}, r"model\.embedding_norm: 'true' is not supported .* false"),
         ({"objectives.lm.transform": "bert"}, r"objectives\.lm\.transform: 'bert' .* it must be none"),
         ({"objectives.lm.bias": True}, r"objectives\.lm\.bias: 'true' is not supported"),

@@ -1,4 +1,4 @@
-"""Folders of three families: numbers equal to transformers' both ways, and round trips that lose nothing."""
+"""Folders of four families: numbers equal to transformers' both ways, and round trips that lose nothing."""
 
 import json
 
@@ -15,7 +15,7 @@ from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_tokens
 
-VOCAB, PAD = 70, {"bert": 0, "roberta": 1, "albert": 0}
+VOCAB, PAD = 70, {"bert": 0, "roberta": 1, "roberta-prelayernorm": 1, "albert": 0}
 SMALL = {
     "vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
     "max_position_embeddings": 26, "initializer_range": 0.3, "layer_norm_eps": 1e-3, "hidden_dropout_prob": 0.2,
@@ -23,21 +23,22 @@ SMALL = {
 }  # fmt: skip
 OTHER = {
     "bert": {"hidden_act": "relu"},
+    "roberta-prelayernorm": {"type_vocab_size": 1, "hidden_act": "relu"},
     "roberta": {"type_vocab_size": 1, "hidden_act": "gelu_new"},
     "albert": {"embedding_size": 12, "num_hidden_groups": 2, "hidden_act": "gelu_new"},
 }
 CLASSES = [
     "BertForPreTraining", "BertForMaskedLM", "BertModel", "RobertaForMaskedLM", "RobertaModel", "AlbertForPreTraining",
-    "AlbertForMaskedLM", "AlbertModel",
+    "AlbertForMaskedLM", "AlbertModel", "RobertaPreLayerNormForMaskedLM", "RobertaPreLayerNormModel",
 ]  # fmt: skip
 
 
 def theirs_of(cls, **other):
     """A random model of a class, its biases and norms away from 0 and 1, where a mistake would not show."""
-    family = next(name for name in OTHER if cls.lower().startswith(name))
-    config = {"Bert": transformers.BertConfig, "Robe": transformers.RobertaConfig, "Albe": transformers.AlbertConfig}
+    family = next(name for name in OTHER if cls.lower().startswith(name.replace("-", "")))
+    config = getattr(transformers, cls).config_class
     torch.manual_seed(0)
-    model = getattr(transformers, cls)(config[cls[:4]](**{**SMALL, **OTHER[family], **other})).eval()
+    model = getattr(transformers, cls)(config(**{**SMALL, **OTHER[family], **other})).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -49,7 +50,7 @@ def batch(family):
     tokens = make_tokens(rows=4, length=20, vocab_size=VOCAB, padding=5)
     tokens.tables["segment"][:, 11:] = 1
     tokens.ids[~tokens.real] = PAD[family]
-    types = tokens.tables["segment"] * (family != "roberta")
+    types = tokens.tables["segment"] * (not family.startswith("roberta"))
     return tokens, {"input_ids": tokens.ids, "attention_mask": tokens.real.long(), "token_type_ids": types}
 
 
@@ -59,7 +60,8 @@ def assert_equal(checkpoint, theirs, family):
     tokens, given = batch(family)
     module, expected = checkpoint.build().eval(), theirs(**given, output_hidden_states=True)
     encoded, real = module(Example.of(tokens)), tokens.real
-    pairs = [*zip(encoded.layers[1:], expected.hidden_states[1:], strict=True)]
+    inner = slice(1, -1)  # the last states have the last norm where norms come first
+    pairs = [*zip(encoded.layers[inner], expected.hidden_states[inner], strict=True)]
     pairs.append((encoded.last, expected.hidden_states[-1]))
     for ours, wanted in pairs:
         assert (ours - wanted)[real].abs().max() <= 1e-5
@@ -95,7 +97,7 @@ def test_numbers_are_equal_both_ways_and_a_round_trip_loses_nothing(cls, tmp_pat
     assert not told["missing_keys"]
     assert not told["unexpected_keys"]
     assert json.loads((tmp_path / "ours" / "config.json").read_text())["architectures"] == [cls]
-    kept, unread = theirs.state_dict(), "position_embeddings" if family == "roberta" else None
+    kept, unread = theirs.state_dict(), "position_embeddings" if family.startswith("roberta") else None
     for name, tensor in again.state_dict().items():
         skipped = PAD[family] + 1 if unread and unread in name and "ids" not in name else 0
         assert torch.equal(tensor[skipped:] if skipped else tensor, kept[name][skipped:] if skipped else kept[name])
@@ -151,6 +153,7 @@ RUNS = {
     "bert without segments": ("bert_base", {"model.segment_types": 0, "model.activation": "relu",
                                             "objectives.mlm.activation": "relu"}, "BertForPreTraining"),
     "roberta": ("roberta_base", EPS, "RobertaForMaskedLM"),
+    "roberta, norm first": ("roberta_base", EPS | {"model.norm": "pre"}, "RobertaPreLayerNormForMaskedLM"),
     "roberta with segments": ("roberta_base", EPS | {"model.segment_types": 2}, "RobertaForMaskedLM"),
     "albert": ("albert_base", {"model.embedding_size": 12, "objectives.mlm.activation": "gelu_tanh"},
                "AlbertForPreTraining"),

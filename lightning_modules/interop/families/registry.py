@@ -10,11 +10,12 @@ from lightning_modules.interop.families.config_json import unknown
 from lightning_modules.interop.families.family import PLAIN, Family, check_groups, transformer
 from lightning_modules.interop.families.gpt2 import GPT2
 from lightning_modules.interop.families.roberta import ROBERTA
+from lightning_modules.interop.families.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from lightning_modules.interop.families.xlnet import XLNET
 from lightning_modules.system import System
 
 # the last one that suits a system is its family: put special ones after general ones
-FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT, GPT2, XLNET)}
+FAMILIES = {family.name: family for family in (BERT, ROBERTA, ROBERTA_PRELAYERNORM, ALBERT, GPT2, XLNET)}
 
 
 def family_named(config: Mapping[str, Any]) -> Family:
@@ -44,8 +45,9 @@ def family_of(system: System) -> Family:
         del form["model.memory_length"]
     form |= {f"objectives.{family.objective}.{knob}": can for knob, can in head.items()}
     resolved = system.resolved()
+    where = f"is not supported in checkpoints of {family.name}"
     wrong = [
-        Problem(path, f"'{_said(given)}' is not supported in transformers; it must be {' or '.join(map(_said, can))}")
+        Problem(path, f"'{_said(given)}' {where}; it must be {' or '.join(map(_said, can))}")
         for path, can in form.items()
         if (given := resolved.get(path)) not in can
     ]
