@@ -19,6 +19,7 @@ from ablations.study import Study
 from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
+from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted
 from lightning_modules.training.weights import WEIGHTS
@@ -293,7 +294,7 @@ def test_a_knob_that_makes_no_difference_is_named(tmp_path):
 
 
 def test_the_example_of_new_grids_is_valid(tmp_path):
-    lines = new_grid._TEMPLATE.read_text().splitlines()
+    lines = new_grid._text({"model.num_layers": [1, 2]}, SYSTEMS["mask15_large"], None, {}).splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("# search:"))
     block = itertools.takewhile(lambda line: line.startswith("# "), lines[start:])
     example = [line.removeprefix("# ") for line in block]
