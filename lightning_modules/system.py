@@ -20,6 +20,7 @@ from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, label
 from lightning_modules.data import Data, InputFormat
+from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
@@ -177,11 +178,14 @@ class System(Settings):
     def _bare(self) -> dict[str, Any]:
         """As for all settings; of its start only the steps and what differs, so that spelling out more is no change.
 
-        Where words of byte-level pieces are read, it has the number of the rule by which they begin.
+        Where words of byte-level pieces are read, it has the number of the rule by which they begin, and with held-out
+        pairs that of the classes of pieces.
         """
-        bare = super()._bare()
-        if self.data.tokenizer.kind == "byte_bpe" and self._reads_words:
+        bare, kind = super()._bare(), self.data.tokenizer.kind
+        if kind == "byte_bpe" and self._reads_words:
             bare["data"]["tokenizer"]["words"] = words.OF_BYTES
+        if kind in pair_edges.RECIPES and self.evaluation.pairs:
+            bare["evaluation"]["pair_edges"] = pair_edges.RECIPES[kind]
         if start := self.training.start:
             own = {path: as_data(self.get(path)) for path in start if path != "training.steps"}
             bare["training"]["start"] = {path: value for path, value in start.items() if own.get(path, own) != value}

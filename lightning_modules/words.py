@@ -43,11 +43,19 @@ def is_punctuation(letter: str) -> bool:
     return unicodedata.category(letter).startswith("P")
 
 
-def edges(texts: Sequence[str | bytes], begins_word: np.ndarray, ends_word: np.ndarray | None = None) -> Edges:
+def is_part(letter: str) -> bool:
+    """Whether a character stands for a byte of a letter that a piece holds in part, as in PEP 383 (surrogateescape).
+
+    It is no letter, no digit and no sign: which of them it belongs to is seen only with the pieces around it.
+    """
+    return "\udc80" <= letter <= "\udcff"
+
+
+def edges(texts: Sequence[str], begins_word: np.ndarray, ends_word: np.ndarray | None = None) -> Edges:
     """What `beginnings` needs to know of the pieces of a vocabulary.
 
     Args:
-        texts: The letters of each piece ``[v]``, or their bytes in UTF-8, without marks of word starts.
+        texts: The letters of each piece ``[v]``, without marks of word starts; parts of letters as in `is_part`.
         begins_word: Whether a piece has such a mark ``[v]``, or begins a word for want of a mark of continuation.
         ends_word: Whether a piece has a mark of a word's end ``[v]``; None where ends have none.
     """
@@ -56,7 +64,7 @@ def edges(texts: Sequence[str | bytes], begins_word: np.ndarray, ends_word: np.n
         flags |= np.where(ends_word, CLOSES, np.uint8(0))
     parts = np.zeros((len(texts), _WIDTH), dtype=np.uint8)
     for number, piece in enumerate(texts):
-        head, text, tail = _divided(piece) if isinstance(piece, bytes) else (b"", piece, b"")
+        head, text, tail = _divided(piece.encode("utf-8", "surrogateescape"))
         held = head + _WHOLE * bool(text or begins_word[number] or not piece) + tail
         parts[number, : len(held)] = [*held]
         if not piece:

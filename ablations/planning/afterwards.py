@@ -30,9 +30,9 @@ def measured_at(grid: Grid, scale: str) -> tuple[str, ...]:
     return grid.measure if own is None else own
 
 
-def examples_of(task: str) -> str:
-    """The fingerprint of the examples of a zero-shot task and of how they are asked."""
-    return ZERO_SHOT[task].fingerprint()
+def examples_of(task: str, kind: str) -> str:
+    """The fingerprint of the examples of a zero-shot task and of how they are asked under a kind of tokenizer."""
+    return ZERO_SHOT[task].fingerprint_under(kind)
 
 
 def finetuning(knobs: Mapping[str, Any], task: str) -> FineTuning:

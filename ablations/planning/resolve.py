@@ -37,7 +37,8 @@ class Resolver:
         self.search = search_at(grid, scale)
         self._workshop = Workshop(grid, scale, baseline)
         self._tasks = {task: fingerprint(task) for task in tasks_at(grid, scale)}
-        self._asked = {task: examples_of(task) for task in measured_at(grid, scale)}
+        self._measured = measured_at(grid, scale)
+        self._asked: dict[str, dict[str, str]] = {}  # kind of tokenizer -> task -> fingerprint
         self._pins: dict[Data, dict[str, str]] = {}
 
     def cells(self, kept: Iterable[Values], further: Container[str] = ()) -> tuple[Cell, ...]:
@@ -104,7 +105,9 @@ class Resolver:
         finetunings = tuple(
             Run.finetuning_of(run, task, self._tasks[task], settings[task]) for run in runs for task in tasks
         )
-        asked = {} if search else self._asked  # a search chooses by no zero-shot task
+        if (kind := system.data.tokenizer.kind) not in self._asked:
+            self._asked[kind] = {task: examples_of(task, kind) for task in self._measured}
+        asked = {} if search else self._asked[kind]  # a search chooses by no zero-shot task
         check_askable(system, tuple(asked))
         asking = {task: self._workshop.measuring(values, task) for task in asked}
         zero_shot = tuple(Run.measuring_of(run, task, asked[task], asking[task]) for run in runs for task in asked)

@@ -207,7 +207,8 @@ class TextUnavailableError(Exception):
 def _check_text(run: Run) -> None:
     current = fingerprints(run.system.data) | probe_fingerprints(run.system.probed)
     kind, first = KINDS[run.kind], run.finetuning.first if run.finetuning else None
-    current |= {task: kind.fingerprint(task) for task in (run.task, first) if task}
+    pieces = run.system.data.tokenizer.kind
+    current |= {task: kind.fingerprint(task, pieces) for task in (run.task, first) if task}
     if current != run.fingerprints:
         raise TextUnavailableError(
             f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"

@@ -94,7 +94,8 @@ class Kind:
         make: Makes a run.
         proof: Metrics of a run; the first that a record has must come out again where the run is made a second time.
         work: The expected work of a run.
-        fingerprint: The fingerprint of the data of a task; opens none that are pinned.
+        fingerprint: The fingerprint of the data of a task, and of how it is asked under a kind of tokenizer; opens no
+            data that are pinned.
         check: Opens the data of a task and compares them with their pins.
         settled: The settings of a run as they act, by field; empty where nothing changes.
     """
@@ -105,7 +106,7 @@ class Kind:
     make: Callable[[Made, Watch], "Fitted"]
     proof: Callable[[Made], tuple[str, ...]]
     work: Callable[[Made], Work]
-    fingerprint: Callable[[str], str] = lambda task: ""
+    fingerprint: Callable[[str, str], str] = lambda task, kind: ""
     check: Callable[[str], None] = lambda task: None
     settled: Callable[[Made], dict[str, Any]] = lambda run: {}
 
@@ -195,7 +196,7 @@ KINDS: dict[KindName, Kind] = {
         _finetuned,
         lambda run: (f"{run.task}.dev_loss",),
         _finetuning_work,
-        task_fingerprint,
+        lambda task, kind: task_fingerprint(task),
         _check_task,
         _settled_finetuning,
     ),
@@ -206,7 +207,7 @@ KINDS: dict[KindName, Kind] = {
         _measured,
         lambda run: (f"{run.task}.{zero_shot_named(run.task).main}",),
         _measuring_work,
-        lambda task: zero_shot_named(task).fingerprint(),
+        lambda task, kind: zero_shot_named(task).fingerprint_under(kind),
         lambda task: zero_shot_named(task).check(),
         _settled_measurement,
     ),

@@ -42,13 +42,12 @@ class WordVectors:
             raise ConfigError(["words as vectors need one word table; model.embedding_divisor makes several"])
         vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
         marked = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word
-        names = [vocabulary.bare(piece) for piece in vocabulary.pieces]
         kept = [
             number
-            for number, name in enumerate(names)
-            if marked[number] and name.isalpha() and vocabulary.pieces[number] not in SPECIALS
+            for number, text in enumerate(vocabulary.texts)
+            if marked[number] and text.isalpha() and vocabulary.pieces[number] not in SPECIALS
         ]
-        return cls(tuple(names[number] for number in kept), table.detach().float().numpy()[kept])
+        return cls(tuple(vocabulary.texts[number] for number in kept), table.detach().float().numpy()[kept])
 
     @cached_property
     def number(self) -> dict[str, int]:

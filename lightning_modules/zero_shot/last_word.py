@@ -3,7 +3,8 @@
 A word is right if each of its tokens is the most probable one after those before it, so that greedy generation gives
 it. Radford et al. (2019, section 3.3) add that a filter of stop words raises GPT-2 from 52.66 to 63.24: a model goes on
 with the sentence where it should end it. Both are measured: with the filter, the first token is the most probable one
-that is neither a whole function word nor without a letter.
+that is neither a whole function word nor of signs and digits alone. A space alone, or a part of a letter, may begin a
+word and is not filtered out.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from lightning_modules.config import identity
 from lightning_modules.generation.language_model import LanguageModelOf
 from lightning_modules.generation.scoring import continuations, hits, split
 from lightning_modules.system import System
+from lightning_modules.words import is_part
 from lightning_modules.zero_shot.function_words import FUNCTION_WORDS, is_content, words_of
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.sources import Source
@@ -50,6 +52,7 @@ class LastWord(ZeroShot):
         "majority": "majority class",
         "frequent": "most frequent content word of the passage",
     }
+    recipes: ClassVar[dict[str, int]] = {"byte_bpe": 2, "unigram": 2}  # which may cut a space or a letter off a word
 
     def fingerprint(self) -> str:
         return identity([_RECIPE, self.texts.pin().sha256])
@@ -105,13 +108,14 @@ def _simple(pairs: list[tuple[str, str]]) -> dict[str, float]:
 
 
 def barred(asking: Asking) -> np.ndarray:
-    """Which tokens are no first token of a last word: whole function words, and tokens without a letter ``[v]``."""
+    """Which tokens are no first token of a last word: whole function words, and those of signs and digits ``[v]``."""
     vocabulary = asking.model.encoder.vocabulary
     texts = [text.lower() for text in vocabulary.texts]
     whole = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word
     words = np.array([text in FUNCTION_WORDS for text in texts]) & whole
     special = ~np.isin(np.arange(vocabulary.size), vocabulary.ordinary)
-    return words | special | np.array([not any(letter.isalpha() for letter in text) for text in texts])
+    signs = [bool(text) and not any(letter.isalpha() or is_part(letter) for letter in text) for text in texts]
+    return words | special | np.array(signs)
 
 
 @torch.no_grad()

@@ -109,6 +109,7 @@ class ZeroShot(ABC):
         methods: Name of each method without a network -> what tables call it; its score of the main metric is called
             ``<name>.<metric>.<method>``.
         reads: The settings of a measurement that act on it.
+        recipes: Kind of tokenizer -> version of how a model of its pieces is asked, where it is not the first.
         better: The better direction of the main metric.
         of_run: Whether its examples are made from the text of a run's corpora.
         of_weights: Whether its scores follow from the weights and the text alone, as those of time do not.
@@ -122,6 +123,7 @@ class ZeroShot(ABC):
     metrics: ClassVar[dict[str, str]]
     methods: ClassVar[dict[str, str]] = {}
     reads: ClassVar[frozenset[str]] = frozenset({"examples"})
+    recipes: ClassVar[dict[str, int]] = {}
     better: ClassVar[str] = "higher"
     of_run: ClassVar[bool] = False
     of_weights: ClassVar[bool] = True
@@ -136,6 +138,11 @@ class ZeroShot(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """What its examples are, and how they are asked; pinned data are not opened."""
+
+    def fingerprint_under(self, kind: str) -> str:
+        """`fingerprint`, and the version of how pieces of a kind of tokenizer are asked, from the second on."""
+        own = self.recipes.get(kind)
+        return identity([self.fingerprint(), own]) if own else self.fingerprint()
 
     @abstractmethod
     def check(self) -> None:

@@ -73,6 +73,7 @@ def test_there_are_a_dozen_and_each_is_stored():
 
 BYTES = {"data.tokenizer.kind": "byte_bpe"}
 WORDS = {"objectives.mlm.masking.units.kind": "whole_words"}
+PAIRS = {"evaluation.pairs": 64}
 BEFORE = [  # changes -> the identity while byte-level pieces of parts of letters passed for words; whether it stays
     (BYTES, "70f354de87d9c8c4", True),
     (BYTES | WORDS, "15fb6e769830a2a7", False),
@@ -80,11 +81,16 @@ BEFORE = [  # changes -> the identity while byte-level pieces of parts of letter
     (BYTES | {"evaluation.neighbours": 64}, "521a08e395a51df0", False),
     (WORDS | {"data.tokenizer.kind": "wordpiece"}, "fc6d9710b03c31d0", True),
     ({"evaluation.neighbours": 64, "data.tokenizer.kind": "unigram"}, "21ef5c89888deb09", True),
+    (BYTES | PAIRS, "262fa8e758094d0c", False),  # before parts of letters, and a space alone, were of a word's class
+    (PAIRS | {"data.tokenizer.kind": "unigram"}, "efdb44c5097bd43f", False),
+    (PAIRS | {"data.tokenizer.kind": "wordpiece"}, "477280e19437a1ff", True),
+    (PAIRS | {"data.tokenizer.kind": "letter_bpe"}, "c7885d57ecaaf2dc", True),
+    ({"data.tokenizer.kind": "unigram"}, "d84c00e90d04e46b", True),
 ]
 
 
 @pytest.mark.parametrize(("changes", "before", "stays"), BEFORE)
-def test_only_runs_that_read_words_of_byte_level_pieces_have_another_identity(changes, before, stays):
+def test_only_runs_that_read_letters_of_pieces_that_cut_them_have_another_identity(changes, before, stays):
     run = Run.pretraining(SYSTEMS["roberta_base"].but(**SMALL, **changes), 0, PRINTS)
     assert (run.of_generation(GENERATION).id == before) == stays
 

@@ -9,7 +9,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from lightning_modules.data.text import tokenizer
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
-from lightning_modules.words import beginnings, is_punctuation
+from lightning_modules.words import beginnings, is_part, is_punctuation
+from tests.unit.data import byte_level
 
 SENTENCES = [
     'The cat (an old, grey cat) said: "Never again" and went away.',
@@ -114,6 +115,17 @@ def test_parts_of_letters_at_the_edges_of_rows_join_nothing():
     ids = np.array([[5, 2, 3, 4, 6], [6, 6, 5, 2, 3], [4, 6, 5, 2, 3], [5, 2, 1, 3, 6]])  # 2, 3, 4 are a quotation mark
     begins = beginnings(vocabulary.word_edges, ids, ids != 1)
     assert begins.astype(int).tolist() == [[1, 1, 0, 0, 1], [1, 0, 1, 1, 0], [1, 0, 1, 1, 0], [1, 1, 0, 1, 0]]
+
+
+@pytest.mark.parametrize("size", byte_level.SIZES)
+@pytest.mark.parametrize("language", byte_level.LOWER)
+def test_the_letters_of_byte_level_pieces_are_those_of_the_text(language, size, tmp_path):
+    """A part of a letter is no other letter, and all pieces together spell the text."""
+    text = byte_level.LOWER[language]
+    encoder = byte_level.encoder(tmp_path, text, size)
+    found = "".join(encoder.vocabulary.texts[number] for number in encoder([text])[0])
+    assert all(letter in text or is_part(letter) for letter in found)
+    assert found.encode("utf-8", "surrogateescape").decode() == text.replace(" ", "")
 
 
 def test_marks_in_one_piece_are_one_word():

@@ -9,6 +9,7 @@ import numpy as np
 
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
+from lightning_modules.words import is_part
 
 _LONGEST = 5  # pieces that are named
 
@@ -30,7 +31,7 @@ class Statistics:
         unused: Share of the vocabulary, special pieces aside, that the text does not use.
         specials: Special pieces.
         letters: Pieces of one letter or sign, whether inside a word or not; of byte-level BPE, bytes.
-        longest: The longest pieces without the marks of their kind.
+        longest: The pieces of most letters, without the marks of their kind; of byte-level BPE, of whole letters.
         words_per_second: Encoding speed, each distinct word encoded once.
     """
 
@@ -66,7 +67,7 @@ def measured(encoder: Encoder, sentences: Sequence[str]) -> Statistics:
     sizes = np.diff(starts)
     plain = sizes[np.fromiter((word.isalnum() for word in words), bool, len(words))]
     used = np.unique(ids[ids >= len(SPECIALS)])
-    bare = _bare(vocabulary)
+    whole = {text for text in vocabulary.texts[len(SPECIALS) :] if not any(map(is_part, text))}
     return Statistics(
         words=len(words),
         pieces_per_word=len(ids) / len(words),
@@ -76,8 +77,8 @@ def measured(encoder: Encoder, sentences: Sequence[str]) -> Statistics:
         bytes_per_piece=sum(len(word.encode()) + 1 for word in words) / max(1, len(ids)),
         unused=1 - _share(len(used), vocabulary.size - len(SPECIALS)),
         specials=len(SPECIALS),
-        letters=len({piece for piece in bare if len(piece) == 1}),
-        longest=tuple(sorted(set(bare), key=lambda piece: (-len(piece), piece))[:_LONGEST]),
+        letters=len({piece for piece in _bare(vocabulary) if len(piece) == 1}),
+        longest=tuple(sorted(whole, key=lambda piece: (-len(piece), piece))[:_LONGEST]),
         words_per_second=len(words) / seconds,
     )
 

@@ -118,32 +118,20 @@ class Vocabulary:
 
     @cached_property
     def texts(self) -> list[str]:
-        """Each piece as its text, without its mark."""
+        """Each piece as its text, without its mark; the bytes of a letter that it holds in part are `words.is_part`."""
         return [_letters_of(self.bare(piece), self.mark_of_words) for piece in self.pieces]
 
     @cached_property
     def _word_edges(self) -> Edges:
         begins = np.zeros(self.size, dtype=bool) if self.mark_of_words == END else self.begins_word
-        texts = self.texts
-        if self.mark_of_words == _MARKS["byte_bpe"]:
-            texts = [_bytes_of(self.bare(piece)) or text for piece, text in zip(self.pieces, texts, strict=True)]
-        return edges(texts, begins, self.ends_word)
+        return edges(self.texts, begins, self.ends_word)
 
 
 def _letters_of(piece: str, mark: str) -> str:
-    """The letters of a piece without mark; of a byte-level piece that cuts a letter, what stands for its bytes."""
-    if mark != _MARKS["byte_bpe"]:
+    """The letters of a piece without mark; of a byte-level piece, those that its bytes spell."""
+    if mark != _MARKS["byte_bpe"] or not _BYTES.keys() >= set(piece):
         return piece
-    try:
-        return _bytes_of(piece).decode() or piece
-    except UnicodeDecodeError:
-        return piece
-
-
-def _bytes_of(piece: str) -> bytes:
-    """The bytes of a byte-level piece; none of one that is not spelt in bytes."""
-    spelt = "".join(_BYTES.get(letter, "") for letter in piece)
-    return spelt.encode("latin-1") if len(spelt) == len(piece) else b""
+    return "".join(_BYTES[letter] for letter in piece).encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def byte_letters() -> dict[str, str]:

@@ -11,6 +11,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import Vocabulary
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder, as_example
+from tests.unit.data.byte_level import spelt
 
 
 @pytest.fixture(params=[("wordpiece", 64), ("byte_bpe", 300), ("unigram", 64)], ids=str)
@@ -51,6 +52,20 @@ def test_where_ends_are_marked_words_are_pieces_with_the_mark():
     words = WordVectors.of(SimpleNamespace(backbone=backbone), SimpleNamespace(vocabulary=vocabulary))
     assert words.words == ("cat", "s")
     assert np.array_equal(words.vectors, table.weight.detach().numpy()[[1, 4]])
+
+
+def test_words_of_byte_level_pieces_are_those_that_their_bytes_spell():
+    """Every part of a word that begins it is a piece, too; those that cut a letter are no word."""
+    words = ["café", "naïf", "élan", "שלום", "です", "カード", "ναι"]
+    cuts = [spelt(" " + word, end) for word in words for end in range(2, len(word.encode()) + 2)]
+    vocabulary = Vocabulary.of(["[SEP]", *dict.fromkeys(cuts), spelt("é"), spelt(" a1")], "byte_bpe")
+    table = torch.nn.Embedding(vocabulary.size, 2)
+    backbone = torch.nn.ModuleDict({"embeddings": torch.nn.ModuleDict({"word": table})})
+    found = WordVectors.of(SimpleNamespace(backbone=backbone), SimpleNamespace(vocabulary=vocabulary))
+    assert found.words == tuple(word[:end] for word in words for end in range(1, len(word) + 1))
+    rows = table.weight.detach().numpy()
+    for word in words:
+        assert np.array_equal(found.take([word])[0], rows[vocabulary.pieces.index(spelt(" " + word))])
 
 
 def test_neighbours_are_by_angle_around_the_mean():

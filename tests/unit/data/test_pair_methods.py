@@ -8,6 +8,8 @@ from lightning_modules.data.baselines import bag_of_words, pair_edges, pair_meth
 from lightning_modules.data.baselines.bag_of_words import Counted
 from lightning_modules.data.baselines.pair_methods import METHODS, Described, cached_scores, scores
 from lightning_modules.data.formats.pairs import PairSequences
+from lightning_modules.data.text.tokenizer import SPECIALS
+from tests.unit.data import byte_level
 from tests.unit.data.test_formats import make_store
 
 SIZE, TOPICS = 85, 8
@@ -152,6 +154,52 @@ def test_edges_are_those_of_the_text(tmp_path):
     inside = ~store.vocabulary.begins_word[pieces]
     assert ((classes == 0) == inside).all()
     assert (classes[~inside] == 2).all()  # the pieces of this store are numbers
+
+
+INSIDE, CAPITAL, DIGIT, END, QUOTE, SIGN, WORD = range(7)
+
+
+def classes_of(folder, vocabulary, ids, bounds):
+    """Classes of the first and last piece of A, then of B."""
+    store = TokenStore(folder, np.array(ids), np.array([0, len(ids)]), np.array([0, 1]), vocabulary, len(ids))
+    pairs = PairSequences(store, np.array([[*bounds, 0, 2]]).T, len(ids) + 3)
+    return pair_edges.edges(pairs)[0, 4:].reshape(4, -1).argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("size", byte_level.SIZES)
+@pytest.mark.parametrize("language", byte_level.LOWER)
+def test_no_piece_of_a_lower_case_word_is_a_capital_a_digit_or_a_sign(tmp_path, language, size):
+    text = byte_level.LOWER[language]
+    encoder = byte_level.encoder(tmp_path, text, size)
+    for word in text.split():
+        ids = encoder([word])[0].tolist()
+        for end in range(1, len(ids) + 1):  # the segments are all beginnings of the word, and the rest of it
+            first, last, *rest = classes_of(tmp_path, encoder.vocabulary, ids, (0, end, end, len(ids)))
+            assert first == WORD
+            assert last == (WORD if end == 1 else INSIDE)
+            assert rest == ([INSIDE] * 2 if end < len(ids) else [7, 7])
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (" É", CAPITAL),
+        (" Ελ", CAPITAL),
+        (" é", WORD),
+        (" ש", WORD),
+        (" の", WORD),
+        ("é", INSIDE),
+        (" «", QUOTE),
+        ("”", QUOTE),
+        ("…", END),
+        (" ٣", DIGIT),
+        ("、", SIGN),
+        (" ", WORD),
+    ],
+)
+def test_a_byte_level_piece_is_of_the_class_of_its_first_letter(tmp_path, text, number):
+    vocabulary = Vocabulary.of([*SPECIALS, byte_level.spelt(text)], "byte_bpe")
+    assert classes_of(tmp_path, vocabulary, [5, 5], (0, 1, 1, 2)) == [number] * 4
 
 
 def test_pairs_that_share_a_segment_are_one_cluster(tmp_path):

@@ -40,6 +40,16 @@ def test_a_text_without_plain_words_has_no_shares_of_them(encoder):
     assert (found.one_piece_words, found.continuations, found.unknown) == (0, 0, 0.5)
 
 
+def test_the_longest_pieces_of_bytes_are_those_of_most_letters(tmp_path):
+    """In bytes the Greek word is longer."""
+    lines = ["elephants αθήνα été"] * 200
+    settings = Tokenizer(kind="byte_bpe", vocab_size=283)
+    (tmp_path / "tokenizer.json").write_text(tokenizer.train(settings, lines).to_str())
+    longest = measured(Encoder(tmp_path / "tokenizer.json", "byte_bpe"), lines).longest
+    assert longest[0] == "elephants"
+    assert all(piece in lines[0] for piece in longest)
+
+
 @pytest.mark.parametrize(("kind", "size", "letters"), [("wordpiece", 64, 3), ("byte_bpe", 265, 256)])
 def test_letters_are_counted_without_the_marks_of_their_kind(tmp_path, kind, size, letters):
     words = ["".join("ab"[n >> place & 1] for place in range(6)) for n in range(64)] * 3

@@ -77,6 +77,17 @@ def test_an_axis_over_a_setting_shares_the_pretrainings(tmp_path):
     assert one.zero_shot[1].id == other.zero_shot[1].id
 
 
+def test_a_measurement_is_another_one_only_under_pieces_that_are_asked_otherwise(tmp_path):
+    """Pieces that may be a space alone or a part of a letter were once barred from the last words of LAMBADA."""
+    kinds = ["wordpiece", "letter_bpe", "byte_bpe", "unigram"]
+    found = made(grid(tmp_path, "measure: [lambada, cloze]\n", axes=f"  data.tokenizer.kind: [{', '.join(kinds)}]"))
+    asked = {(cell.system.data.tokenizer.kind, run.task): run for cell in found.cells for run in cell.zero_shot}
+    for (kind, task), run in asked.items():
+        print_ = run.fingerprints[task]
+        assert KINDS["measure"].fingerprint(task, kind) == print_, "which a worker compares it with"
+        assert (print_ == ZERO_SHOT[task].fingerprint()) == (task == "cloze" or kind in kinds[:2])
+
+
 def test_a_measurement_is_read_back_with_its_identity(tmp_path):
     run = made(grid(tmp_path, knobs="  measuring.stride: 4\n")).cells[0].zero_shot[0]
     again = Run.read(run.to_dict())

@@ -26,6 +26,7 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 from lightning_modules.zero_shot.task import SAME_TOKENS, Asking
 from tests.language_models import system
 from tests.messages import names, naming
+from tests.unit.data import byte_level
 from tests.unit.zero_shot.by_frequency import model
 
 WORDS = ["the", "cat", "saw", "dog", "house", "ran", "home", "very", "positive", "negative", "good", "bad", ".", ","]
@@ -182,14 +183,27 @@ def test_a_model_without_a_start_token_chooses_by_sum_or_mean_and_not_by_gain(tm
     [
         ("wordpiece", ["the", "an", "##the", "dog", ".", "##’"], ["##the", "dog"]),
         ("letter_bpe", ["the</w>", "the", "an", "dog</w>", ".</w>", "’"], ["the", "an", "dog</w>"]),
-        ("byte_bpe", ["Ġthe", "Ġan", "the", "Ġdog", ".", "âĢĻ", "ĠâĢĶ"], ["the", "Ġdog"]),
+        ("byte_bpe", ["Ġthe", "Ġan", "the", "Ġdog", ".", "âĢĻ", "ĠâĢĶ", "Ġ", "Ã·"], ["the", "Ġdog", "Ġ"]),
+        ("unigram", ["▁the", "the", "▁dog", "▁", "▁.", "1"], ["the", "▁dog", "▁"]),
     ],
 )
 def test_the_filter_bars_whole_function_words_and_signs(kind, pieces, may):
     vocabulary = Vocabulary.of([*SPECIALS, *pieces], kind)
-    asking = SimpleNamespace(model=SimpleNamespace(encoder=SimpleNamespace(vocabulary=vocabulary)))
-    kept = zip(vocabulary.pieces, last_word.barred(asking), strict=True)
+    kept = zip(vocabulary.pieces, barred(vocabulary), strict=True)
     assert [piece for piece, is_barred in kept if not is_barred] == may
+
+
+def barred(vocabulary):
+    return last_word.barred(SimpleNamespace(model=SimpleNamespace(encoder=SimpleNamespace(vocabulary=vocabulary))))
+
+
+@pytest.mark.parametrize("size", byte_level.SIZES)
+@pytest.mark.parametrize("language", byte_level.LOWER)
+def test_the_filter_bars_no_piece_of_a_content_word(tmp_path, language, size):
+    """Wherever its letters are cut: a word must not be wrong whatever the model says."""
+    text = byte_level.LOWER[language]
+    encoder = byte_level.encoder(tmp_path, text, size)
+    assert not barred(encoder.vocabulary)[encoder([text])[0]].any()
 
 
 def test_each_option_may_have_a_prompt_of_its_own(tmp_path):
