@@ -64,6 +64,7 @@ autodoc_preserve_defaults = True
 add_module_names = False
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 160  # counted before names are shortened
+suppress_warnings = ["ref.python"]  # several classes have an attribute of one name: its first mention links to one
 default_role = "py:obj"  # `name` in a docstring links to what it names, if it is on the site
 toc_object_entries_show_parents = "hide"
 

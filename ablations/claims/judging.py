@@ -10,10 +10,11 @@ outcome                 a better than b   a little better  much better        a 
 ======================  ================  ===============  =================  =================
 replicates              above 0           above 0, inside  above the margin   inside
 contradicts             below 0           below 0, beyond  below 0, inside    beyond
-not resolved            everything else, with the reason (``outcomes.py``)
+not resolved            everything else   everything else  everything else    everything else
 ======================  ================  ===============  =================  =================
 
-For a ratio the claimed ratio is the margin; for a trend, also no step may go the other way.
+What is not resolved has a reason (``outcomes.py``). For a ratio the claimed ratio is the margin; for a trend, also no
+step may go the other way.
 
 A grid is judged at fixed numbers of seeds (its looks). A verdict that is reached at the first is final and is computed
 from the seeds of that look alone; claims that are open may be judged once more. The correction (``core.looks``) is

@@ -170,9 +170,9 @@ class FineTuning(Settings):
         "What stands for a text: the state of the first position ([CLS]) or of the last ([SEP]); with ends the last of "
         "the left-to-right stack beside the first of the right-to-left one; the mean or max of all states but padding; "
         "concat, which is last, max and mean side by side (Howard and Ruder 2018); or mean_per_text, the mean of a "
-        "single text, of two u and v with |u - v| and u * v (Conneau et al. 2017). By default a position that has seen "
-        "the whole text: [extract] or the last [CLS] in these layouts. Tasks answered from single positions, such as "
-        "spans and tags, read no text.",
+        "single text, of two u and v with their absolute difference and u * v (Conneau et al. 2017). By default a "
+        "position that has seen the whole text: [extract] or the last [CLS] in these layouts. Tasks answered from "
+        "single positions, such as spans and tags, read no text.",
         neutral=None,
         validation_alias=AliasChoices("reader", "pooling"),  # as earlier records call it
     )

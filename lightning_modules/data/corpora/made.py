@@ -11,8 +11,8 @@ switch           the dependency                                                 
 ``order``        the first word of a sentence is fixed by the last of the one before it  it is any of its kind
 ``agreement=d``  a verb has the class of its subject, ``d`` words before it              it is of any class
 ``joint``        two neighbours determine each other, as New York and Los Angeles        the second is any of its kind
-``copies=d``     a word behind the mark *again* is the one ``d`` words before it; behind  it is any of its kind
-                 the mark *fresh* it is any (each mark half of the time)
+``copies=d``     a word behind the mark *again* is the one ``d`` words before it;        it is any of its kind
+                 behind the mark *fresh* it is any (each mark half of the time)
 ``topic``        the topical words of a document are of its topic                        they are of any topic
 ===============  ======================================================================  =============================
 
