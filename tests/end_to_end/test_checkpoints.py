@@ -209,8 +209,8 @@ class TestExportsThatCannotBe:
         run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})
         done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
         assert done.exit_code == 2
-        assert re.search("model.positions: 'sided_linear_bias'.*transformers.*learned", said(done))
-        assert re.search("model.norm: 'pre'.*transformers.*post", said(done))
+        assert re.search("model.positions: 'sided_linear_bias'.*bert.*learned", said(done))
+        assert re.search("model.norm: 'pre'.*bert.*post", said(done))
 
     def test_a_folder_with_something_in_it(self, exported, command):
         folder, run, _ = exported
