@@ -203,7 +203,10 @@ def _print_paths(study: Any) -> None:
 
 @app.command()
 def tables(results_dir: Results = None, form: As = Format.table) -> None:
-    """Rebuilds every table, figure and page from the records; trains nothing and reads no corpus."""
+    """Rebuilds every table, figure and page from the records; trains nothing and reads no corpus.
+
+    The dev examples of a task are read where it got a metric after its runs.
+    """
     from ablations.pages.publishing import republish
 
     with reporting_errors():

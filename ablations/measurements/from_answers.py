@@ -2,9 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
@@ -16,23 +14,31 @@ from lightning_modules.tasks.validation import examples
 _ANSWER = "answer"
 
 
-def completed(records: Mapping[str, Record]) -> tuple[dict[str, Record], Counter[str]]:
+class Completed(NamedTuple):
+    """Records with the metrics that their answers give.
+
+    Attributes:
+        records: All records by run.
+        computed: Metric -> how many records got it.
+        absent: Metric -> how many records lack it because the dev examples are not available, or are others.
+    """
+
+    records: dict[str, Record]
+    computed: Counter[str]
+    absent: Counter[str]
+
+
+def completed(records: Mapping[str, Record]) -> Completed:
     """Adds the metrics of its task that a record lacks and its answers give.
 
     Reads the dev examples, and only where a metric is missing. A record stays as it is where they are not available,
     or where they and its answers do not give what it says of right and wrong.
-
-    Args:
-        records: Records by run.
-
-    Returns:
-        All records, and how many got each metric.
     """
     dev: dict[tuple[str, float | None], Any] = {}
-    found, counts = dict(records), Counter[str]()
+    found, counts, absent = dict(records), Counter[str](), Counter[str]()
     for id, record in records.items():
         task = TASKS.get(str(record.config.get("task"))) if record.kind == "finetune" else None
-        if task is None or _ANSWER not in record.examples or _is_complete(record, task):
+        if task is None or _ANSWER not in record.examples or record.metrics.keys() >= set(_names(task)):
             continue
         try:
             run = record.run()
@@ -45,17 +51,18 @@ def completed(records: Mapping[str, Record]) -> tuple[dict[str, Record], Counter
             added = _computed(record, task, dev[key])
             simple = references(*key, tuning.train_examples, run.seed) if added else {}
         except ConfigError:
-            continue
+            added, simple = {}, {}
         metrics = {**simple, **added, **record.metrics}  # what was recorded stays
+        absent.update(set(_names(task)) - metrics.keys())
         counts.update(metrics.keys() - record.metrics.keys())
         found[id] = record.model_copy(update={"metrics": metrics})
-    return found, counts
+    return Completed(found, counts, absent)
 
 
-def _is_complete(record: Record, task: Task) -> bool:
-    """Whether a record has every metric of its task, and the majority class by the main one."""
-    names = [f"{task.name}.{metric}" for metric in (*task.metrics, f"{task.main}.majority")]
-    return record.metrics.keys() >= set(names)
+def _names(task: Task) -> list[str]:
+    """The metrics that a record of a task has: its own, and that of the majority class."""
+    known = [metric for metric in task.metrics if metric in task.shape.measures]
+    return [f"{task.name}.{metric}" for metric in (*known, *(f"{metric}.majority" for metric in known[:1]))]
 
 
 def _computed(record: Record, task: Task, dev: Any) -> dict[str, float]:
@@ -63,7 +70,7 @@ def _computed(record: Record, task: Task, dev: Any) -> dict[str, float]:
     answers = unpack(record.examples[_ANSWER])
     if dev is None or len(answers) != len(dev):
         return {}
-    scored = task.score(np.asarray(answers), dev)
+    scored = task.shape.score(answers, dev, [metric for metric in task.metrics if metric in task.shape.measures])
     if any(scored.kept.get(name) != packed for name, packed in record.examples.items()):
         return {}
     return {f"{task.name}.{metric}": value for metric, value in scored.metrics.items()}

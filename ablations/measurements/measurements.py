@@ -65,13 +65,14 @@ class Measurements:
 
     Attributes:
         computed: Metrics that are computed from the answers in records -> how many records lacked them.
+        absent: Metrics that could be, but whose dev examples are not available -> how many records lack them.
     """
 
     def __init__(self, grid: Grid, cells: Iterable[Cell], records: Lookup) -> None:
         self.grid, self.cells = grid, tuple(cells)
         by_id = {id: records.get(id) for id in dict.fromkeys(_ids(self.cells))}
         known = {id: record for id, record in by_id.items() if record is not None}
-        self._records, self.computed = completed(known)
+        self._records, self.computed, self.absent = completed(known)
         self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records))
         self._index, self._silent = indexed(self.rows), indexed(self.rows, SILENT)
         self._sums = getattr(records, "sums", _no_sums)

@@ -229,11 +229,14 @@ def _alternative(verdict: Verdict) -> str:
 
 def _computed(measured: Measurements) -> list[str]:
     """Which numbers are in no record, but follow from the answers that records keep."""
-    shown = {metric.name for metric in measured.grid.metrics}
-    parts = [f"`{name}` of {runs} runs" for name, runs in sorted(measured.computed.items()) if name in shown]
-    return (
-        [f"Computed from the answers in records that are older than the metric: {', '.join(parts)}."] if parts else []
-    )
+
+    def listed(counts: Mapping[str, int]) -> str:
+        shown = {metric.name for metric in measured.grid.metrics}
+        return ", ".join(f"`{name}` of {runs} runs" for name, runs in sorted(counts.items()) if name in shown)
+
+    computed, absent = listed(measured.computed), listed(measured.absent)
+    lines = [f"Computed from the answers in records that are older than the metric: {computed}."] if computed else []
+    return lines + [f"**Missing here:** {absent}; the dev examples that give it are not available."] * bool(absent)
 
 
 def _links(name: str) -> str:

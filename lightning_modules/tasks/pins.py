@@ -11,17 +11,18 @@ import functools
 import hashlib
 import inspect
 import json
-import sys
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from lightning_modules import cached
-from lightning_modules.config import identity
+from lightning_modules.config import ConfigError, canonical, identity
 from lightning_modules.data.pins import DataMismatch
 from lightning_modules.files import version, write_atomically
 from lightning_modules.places import cache
+from lightning_modules.tasks import readers, shapes
 from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.table import task_named
 from lightning_modules.tasks.task import SPLITS, Split, Task
@@ -75,34 +76,60 @@ def definition(task: Task) -> dict[str, Any]:
 
     Fields of the shape at their default are left out, so that a new one changes no fingerprint. The settings of a row
     are settings of its fine-tunings.
+
+    Raises:
+        ConfigError: For a shape of one's own whose settings cannot be told apart.
     """
-    shape: Any = task.shape
-    given = {field.name: getattr(shape, field.name) for field in fields(shape)}
-    changed = {field.name: given[field.name] for field in fields(shape) if given[field.name] != field.default}
-    said = {"shape": type(shape).__name__, **{name: described(value) for name, value in changed.items()}}
+    shape, kind = cast(Any, task.shape), type(task.shape)
+    if "__dataclass_params__" not in vars(kind):
+        text = f"the shape of the task '{task.name}' is a {kind.__name__}, which must be a frozen dataclass of its own"
+        raise ConfigError([f"{text}: its fields identify runs. Put @dataclass(frozen=True) above the class"])
+    is_ours = kind.__module__.startswith(f"{shapes.__name__}.")
+    said: dict[str, Any] = {"shape": kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"}
+    for field in fields(shape):
+        try:
+            value = described(getattr(shape, field.name))
+            if value != _default(field):
+                said[field.name] = value
+        except Opaque as reason:
+            text = f"the field {field.name} of the shape of the task '{task.name}' holds {reason}"
+            raise ConfigError([f"{text}: it identifies runs, so it must be of text, numbers and tuples"]) from None
     return said if task.shape.keeps_answers else said | {"metrics": sorted(task.metrics)}
 
 
+def _default(field: Field[Any]) -> Any:
+    """The default of a field as `described`; MISSING without one."""
+    if field.default is not MISSING:
+        return described(field.default)
+    return MISSING if field.default_factory is MISSING else described(field.default_factory())
+
+
+class Opaque(Exception):
+    """A value that cannot be described in full, worded to follow what holds it."""
+
+
 def described(value: Any) -> Any:
-    """A value as JSON-ready data, the same in every process: objects as class and fields, functions as their name."""
-    if value is None or isinstance(value, (str, int, float)):
+    """A value as JSON-ready data that says all of it, the same in every process: text, numbers, collections of them,
+    and dataclasses.
+
+    Raises:
+        Opaque: For any other value, such as a function, an array or an object.
+    """
+    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    if isinstance(value, Mapping):
-        return {str(key): described(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [described(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(str, value))
-    if isinstance(value, functools.partial):
-        return ["partial", *(described(part) for part in (value.func, value.args, value.keywords))]
-    if inspect.isfunction(value):
-        held = [cell.cell_contents for cell in value.__closure__ or ()]
-        return [f"{value.__module__}.{value.__qualname__}", *map(described, (value.__defaults__, held))]
-    if inspect.isclass(value) or not hasattr(value, "__dict__"):
-        return f"{value.__module__}.{value.__qualname__}" if inspect.isclass(value) else repr(value)
-    names = [field.name for field in fields(value)] if is_dataclass(value) else vars(value)
-    parts = {name: described(getattr(value, name)) for name in names}
-    return [f"{type(value).__module__}.{type(value).__qualname__}", parts]
+    try:
+        if isinstance(value, (list, tuple)):
+            return [described(item) for item in value]
+        if isinstance(value, (set, frozenset)):
+            return {"set": sorted(canonical(described(item)) for item in value)}
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return {key: described(item) for key, item in value.items()}
+        if "__dataclass_params__" in vars(type(value)):
+            parts = {field.name: described(getattr(value, field.name)) for field in fields(cast(Any, value))}
+            return [f"{type(value).__module__}.{type(value).__qualname__}", parts]
+    except RecursionError:
+        pass
+    raise Opaque(f"a {type(value).__name__}")
 
 
 def expected(name: str) -> dict[str, Part]:
@@ -111,44 +138,71 @@ def expected(name: str) -> dict[str, Part]:
 
 
 def found(task: Task) -> dict[str, Part]:
-    """The fingerprints of a task's splits as its data are now, computed once and cached."""
+    """The fingerprints of a task's splits as its data are now, computed once while nothing they follow from changes.
+
+    Files in the cache are of rows whose reader and shape are this package's. A reader of one's own may read anything:
+    its examples are read once a process, and again where its files change or its examples turn out to be others.
+    """
     if task.origin is None:
         return measured(task)
+    if kept := _kept(task):
 
-    def measure(file: BinaryIO) -> None:
-        cached.put_json(file, {split: asdict(part) for split, part in measured(task).items()})
+        def measure(file: BinaryIO) -> None:
+            cached.put_json(file, {split: asdict(part) for split, part in measured(task).items()})
 
-    return {split: Part(**part) for split, part in cached.kept(_kept(task), measure, cached.get_json).items()}
+        return {split: Part(**part) for split, part in cached.kept(kept, measure, cached.get_json).items()}
+    known = _read.get(id(task))
+    if known is None or known[1] != _versions(task):
+        known = _read[id(task)] = (task, _versions(task), measured(task))
+    return known[2]
+
+
+# id -> row, which keeps its id from being that of another; the versions of its files; the fingerprints
+_read: dict[int, tuple[Task, list[list[str | int]], dict[str, Part]]] = {}
+
+
+def _forget(task: Task) -> None:
+    """Forgets what `found` keeps of a task."""
+    _read.pop(id(task), None)
+    if kept := _kept(task):
+        cached.remove(kept)
 
 
 def at_hand(name: str) -> bool:
     """Whether the fingerprint of a task is available: it is pinned, was measured before, or its files exist."""
     task = task_named(name)
-    if name in pinned() or task.origin is None or cached.is_sound(_kept(task)):
+    if name in pinned() or task.origin is None or ((kept := _kept(task)) and cached.is_sound(kept)):
         return True
     return all(task.origin.find(split) for split in SPLITS)
 
 
-def _kept(task: Task) -> Path:
-    """Where the fingerprint of a task without a pin is cached."""
-    return cache() / "fingerprints" / f"task-{identity(_state(task))[:24]}.json"
+def _kept(task: Task) -> Path | None:
+    """Where the fingerprint of a task is cached; None where only reading shows whether its examples have changed."""
+    reader: Any = task.rows
+    is_known = definition(task) == _entries().get(task.name, {}).get(_ROW)
+    ours = zip((type(reader), type(task.shape)), (readers, shapes), strict=True)
+    if not is_known and not all(kind.__module__.startswith(f"{package.__name__}.") for kind, package in ours):
+        return None
+    try:
+        read = f"{reader.__module__}.{reader.__qualname__}" if inspect.isfunction(reader) else described(reader)
+    except Opaque:
+        return None
+    state = [task.name, read, definition(task), _code(), _versions(task)]
+    return cache() / "fingerprints" / f"task-{identity(state)[:24]}.json"
 
 
-def _state(task: Task) -> list:
-    """What shows, without reading it, that a data set has changed: its row, code that reads it, `version` of files."""
-    origin = task.origin
-    files = [path for split in SPLITS for path in origin.find(split)] if origin else []
-    code = _code(task.rows.__module__)
-    versions = [[str(path), *version(path)] for path in files]
-    return [task.name, described(task.rows), described(task.shape), code, versions]
+def _versions(task: Task) -> list[list[str | int]]:
+    """`version` of the files of a task; of a folder those of all files below it."""
+    places = [path for split in SPLITS for path in task.origin.find(split)] if task.origin else []
+    below = [sorted(path.rglob("*")) if path.is_dir() else [path] for path in places]
+    return [[str(path), *version(path)] for files in below for path in files]
 
 
 @functools.cache
-def _code(module: str) -> str:
-    """A digest of the code that reads tasks: this package with the modules of data sets, and the reader's own."""
-    file, digest = getattr(sys.modules.get(module), "__file__", None), hashlib.sha256()
-    own = [Path(file)] if file else []
-    for path in [*sorted(Path(__file__).parent.rglob("*.py")), *own]:
+def _code() -> str:
+    """A digest of the code that reads tasks: this package, with the modules of data sets."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -180,6 +234,8 @@ def checked(name: str, split: Split) -> Examples:
     if actual == before:
         return examples
     is_pinned = name in pinned()
+    if not is_pinned:
+        _forget(task_named(name))
     advice = (
         "Scores on another version of the data set do not compare with those recorded. To pin these examples: "
         f"python -m lightning_modules.tasks.pin {name}"

@@ -44,17 +44,18 @@ def test_a_later_metric_is_what_a_new_record_would_hold(toy, tuning, later):
     toy(*later)
     after = recorded(tuning)
     assert "toy.f1" in after.metrics.keys() - before.metrics.keys()
-    found, counts = completed({"a": before, "b": after})
+    found, counts, absent = completed({"a": before, "b": after})
     assert {name: found["a"].metrics[name] for name in after.metrics} == after.metrics
     assert found["b"] == after
     assert set(counts) == after.metrics.keys() - before.metrics.keys()
+    assert not absent
 
 
 def test_another_main_metric_has_its_simple_methods(toy):
     toy("accuracy", "f1")
     before = recorded()
     toy("f1", "accuracy")
-    assert completed({"a": before})[0]["a"].metrics.items() >= recorded().metrics.items()
+    assert completed({"a": before}).records["a"].metrics.items() >= recorded().metrics.items()
 
 
 def test_without_the_data_a_record_stays_as_it_is(toy, monkeypatch):
@@ -66,7 +67,7 @@ def test_without_the_data_a_record_stays_as_it_is(toy, monkeypatch):
         raise ConfigError(["the data set was not found"])
 
     monkeypatch.setitem(TASKS, "toy", dataclasses.replace(TASKS["toy"], rows=absent))
-    assert completed({"a": before}) == ({"a": before}, {})
+    assert completed({"a": before}) == ({"a": before}, {}, {"toy.f1": 1})
 
 
 def test_other_examples_than_those_of_the_record_compute_nothing(toy):
@@ -74,5 +75,12 @@ def test_other_examples_than_those_of_the_record_compute_nothing(toy):
     before = recorded()
     toy("accuracy", "f1")
     kept = before.examples | {"right": recorded(FEW).examples["right"]}
-    assert completed({"a": before.model_copy(update={"examples": kept})})[1] == {}
-    assert completed({"a": before.model_copy(update={"examples": {}})})[1] == {}
+    assert completed({"a": before.model_copy(update={"examples": kept})}).computed == {}
+    assert completed({"a": before.model_copy(update={"examples": {}})}).computed == {}
+
+
+def test_a_metric_that_no_shape_has_stops_no_table(toy):
+    toy("accuracy")
+    before = recorded()
+    toy("accuracy", "mcc")
+    assert completed({"a": before}) == ({"a": before}, {}, {})

@@ -1,8 +1,10 @@
 """A user's own data: from a file of JSON lines of any shape to a fine-tuning, with own splits."""
 
 import dataclasses
+import functools
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from lightning_modules.config import ConfigError, identity
+from lightning_modules.data import DataMismatch
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
@@ -179,30 +182,112 @@ def test_processes_agree_on_the_fingerprint_of_a_row(home, monkeypatch):
         "print(*_prints('sentence', {'held_out': float(sys.argv[1])}))"
     )
     shares = ("0.2", "0.4", "0.2")
-    run = [subprocess.run([sys.executable, "-c", code, share], capture_output=True, text=True) for share in shares]
+    run = [
+        subprocess.run(
+            [sys.executable, "-c", code, share],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONHASHSEED": str(seed)},
+            cwd=project(),
+        )
+        for seed, share in enumerate(shares)
+    ]
     monkeypatch.setitem(TASKS, "mine", None)
     here = _prints("sentence", *({"held_out": float(share)} for share in shares))
     assert [ended.stdout.strip() for ended in run] == here, run[0].stderr
     assert len(set(here)) == 2
 
 
-def test_the_code_of_a_reader_is_part_of_what_its_examples_follow_from(home, monkeypatch):
-    """A reader that holds its arguments in a closure, as a function of a module of data sets may."""
+def longer(split, least=0, *, more=None):
+    """A reader of one's own: the texts that are longer, of a file that it reads by another reader."""
+    least = least if more is None else int(np.sum(more))
+    return (one for one in row("sentence", held_out=0.4).rows(split) if len(one.first) > least)
+
+
+class Longer:
+    def __init__(self, least):
+        self.least = least
+
+    def rows(self, split):
+        return longer(split, self.least)
+
+
+def _closed(least):
+    return lambda split: longer(split, least)
+
+
+READERS = {
+    "partial": lambda least: functools.partial(longer, least=least),
+    "partial of a large array": lambda least: functools.partial(longer, more=np.repeat(least / 4000, 4000)),
+    "bound method": lambda least: Longer(least).rows,
+    "closure": _closed,
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_whatever_a_reader_of_ones_own_holds_is_seen(kind, home, monkeypatch):
     write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
-
-    def reading(least):
-        def rows(split):
-            return (one for one in row("sentence", held_out=0.4).rows(split) if len(one.first) > least)
-
-        rows.origin = row("sentence").origin
-        return rows
-
     found = []
     for least in (0, 16, 0):
-        monkeypatch.setitem(TASKS, "mine", dataclasses.replace(row("sentence"), rows=reading(least)))
+        files = row("sentence").origin
+        monkeypatch.setitem(TASKS, "mine", dataclasses.replace(row("sentence"), rows=READERS[kind](least), files=files))
         found.append(fingerprint("mine"))
         pins.checked("mine", "dev")
     assert found[0] == found[2] != found[1]
+
+
+def test_a_reader_that_changes_without_a_sign_is_refused_once_and_then_read_anew(home, monkeypatch):
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
+    limit = {"least": 0}
+    rows = lambda split: longer(split, **limit)  # noqa: E731
+    task = dataclasses.replace(row("sentence"), rows=rows, files=row("sentence").origin)
+    monkeypatch.setitem(TASKS, "mine", task)
+    before = fingerprint("mine")
+    limit["least"] = 16
+    with pytest.raises(DataMismatch, match="plan it again"):
+        pins.checked("mine", "dev")
+    assert fingerprint("mine") != before
+    assert pins.checked("mine", "dev")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cleaned(Texts):
+    """A shape of one's own, whose texts are cleaned before they are read."""
+
+    clean: object = None
+
+
+class Undecorated(Texts):
+    """A shape that takes an argument no field has."""
+
+    def __init__(self, lower):
+        super().__init__(("no", "yes"))
+        object.__setattr__(self, "lower", lower)
+
+
+@pytest.mark.parametrize("value", [str.lower, lambda text: text, np.zeros(3), float("nan"), {1: 2}, "abc".upper])
+def test_a_shape_that_cannot_identify_runs_is_refused(value, home, monkeypatch):
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
+    monkeypatch.setitem(TASKS, "mine", row("sentence", Cleaned(("no", "yes"), clean=value)))
+    with pytest.raises(ConfigError, match=r"field clean .*'mine'"):
+        fingerprint("mine")
+    monkeypatch.setitem(TASKS, "mine", row("sentence", Undecorated(lower=True)))
+    with pytest.raises(ConfigError, match=r"Undecorated.*dataclass"):
+        fingerprint("mine")
+
+
+def test_a_shape_of_ones_own_is_told_by_its_fields(home, monkeypatch):
+    write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
+    values = (None, "lower", b"lower".hex(), ("a", "b"), frozenset(("a", "b")), {"a": 1}, 1.5)
+    prints = _prints("sentence", *({"shape": Cleaned(("no", "yes"), clean=value)} for value in (*values, None)))
+    assert len(set(prints)) == len(values)
+    assert prints[0] == prints[-1]
+    assert fingerprint("mine") not in _prints("sentence", {"shape": Texts(("no", "yes"))})
+
+
+def test_a_metric_that_the_shape_lacks_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"'mine' has no metric 'accurcy'.*accuracy"):
+        row("sentence", metrics=("accurcy",))
 
 
 def test_a_pinned_row_is_its_examples_until_its_definition_changes(monkeypatch):
