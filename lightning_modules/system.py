@@ -18,7 +18,7 @@ from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import QUERY_STREAM, Direction, Example, Tokens, Vocabulary
-from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, label
+from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.formats.input_format import LABELS
@@ -194,8 +194,8 @@ class System(Settings):
     @property
     def _reads_words(self) -> bool:
         """Whether training or held-out text depends on which pieces begin words."""
-        chosen = {self.get(f"objectives.{part}.units.kind") for part in ("mlm.masking", "plm")}
-        return bool(chosen - {"pieces", None} or self.evaluation.neighbours)
+        chosen = {value for path, value in flat(self.objectives).items() if path.endswith(".units.kind")}
+        return bool(chosen - {"pieces"} or self.evaluation.neighbours)
 
     @property
     def continued_from(self) -> Self | None:

@@ -10,9 +10,10 @@ from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Reason
 from ablations.measurements.measurements import Measurements
 from ablations.planning import cells, grids
 from ablations.planning.checks import grid_checks
+from lightning_modules import words
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import QUERY_STREAM, Example
-from lightning_modules.config import ConfigError, knob
+from lightning_modules.config import ConfigError, identity, knob
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives
 from lightning_modules.pretraining import fit
@@ -135,6 +136,24 @@ def test_an_objective_of_ones_own_trains_and_is_measured(tiny, tmp_path):
     assert system.heldout_objective.masking.rate == 0.5
     fitted = fit(system, 0, tmp_path)
     assert {"heldout.loss", "heldout.plateau", "heldout.bigram_loss"} <= fitted.metrics.keys()
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "units", "moves"),
+    [
+        ("byte_bpe", "whole_words", True),
+        ("byte_bpe", "spans", True),
+        ("byte_bpe", "pieces", False),
+        ("wordpiece", "whole_words", False),
+    ],
+)
+@pytest.mark.parametrize("objective", ["mlm", "itself"])
+def test_a_rule_by_which_words_begin_moves_runs_that_read_words(monkeypatch, objective, tokenizer, units, moves):
+    masking = {f"objectives.{objective}.masking.units.kind": units, "data.tokenizer.kind": tokenizer}
+    system = Wider().but(**{"objectives.mlm": None} if objective != "mlm" else {}, **masking)
+    before = identity(system.essence())
+    monkeypatch.setattr(words, "OF_BYTES", words.OF_BYTES + 1)
+    assert (identity(system.essence()) != before) == moves
 
 
 def judged(first, second, metric="heldout.loss"):
