@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_modules import streams
+from lightning_modules import cached, streams
 from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import fingerprints
 from lightning_modules.data.baselines.bigram import prefix
@@ -72,7 +72,7 @@ def fit(
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         execution: How it is executed; there must be as many processes as it has ranks.
         run_id: Id of the run, which its checkpoints name: one of another run is not resumed. By default a hash of
-            system and seed.
+            system, seed, text and ``start``.
 
     Raises:
         ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit; when it cannot
@@ -80,9 +80,9 @@ def fit(
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
-    checkpoint, run_id = folder / CHECKPOINT, run_id or identity([system.essence(), seed])
-    module, data = system.build(seed), system.data_module(seed)
+    checkpoint, module, data = folder / CHECKPOINT, system.build(seed), system.data_module(seed)
     _begin(module, system, start, execution)
+    run_id = run_id or identity([system.essence(), seed, fingerprints(system.data), start and cached.digest(start)])
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     lightning = trainer(recorder, folder, execution, run_id)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout

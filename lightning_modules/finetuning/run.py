@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from lightning_modules import cached
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data import open_store
+from lightning_modules.data import fingerprints, open_store
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
@@ -22,7 +23,7 @@ from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning, fitting, task_named
+from lightning_modules.tasks import FineTuning, fingerprint, fitting, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import references
 from lightning_modules.tasks.reading.layout import LAYOUTS
@@ -128,6 +129,17 @@ class FinetuningRun:
             of_lm = {name: tensor for name, tensor in load_weights(self.weights).items() if name.startswith(_LM_HEAD)}
             heads.load_state_dict(_below(of_lm, _HEADS))
         return objectives, heads
+
+    def identity(self) -> str:
+        """A hash of the parts, files by their content.
+
+        Raises:
+            ConfigError: When the examples or the text are missing.
+        """
+        files = [cached.digest(path) if path else None for path in (self.weights, self.encoder and self.encoder.path)]
+        text = {} if self.encoder else fingerprints(self.system.data)
+        settings = [self.system.essence(), self.settings.essence(), self.seed]
+        return identity([*settings, self.task, fingerprint(self.task), text, files])
 
     def networks(self) -> tuple[nn.Module, Head]:
         """The backbone and the head, new (without word vectors, which `build` adds) or from the weights.
@@ -249,7 +261,7 @@ def finetune(
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         checkpoint_seconds: Time between checkpoints.
         run_id: Id of the run, which its checkpoints name: one of another run is not resumed. By default a hash of
-            system, task, settings and seed.
+            the parts of ``run``: the examples, the text or the tokenizer, and the weights are in it by content.
 
     Raises:
         ConfigError: When the data are missing or the position table is too short.
@@ -257,8 +269,8 @@ def finetune(
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
-    run_id = run_id or identity([run.system.essence(), run.task, run.settings.essence(), run.seed])
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
+    run_id = run_id or run.identity()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
     course = Course(len(batches), every, tokens.__getitem__, "dev.", run.settings.precision)

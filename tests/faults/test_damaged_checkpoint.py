@@ -1,4 +1,8 @@
-"""A checkpoint that is damaged is set aside: the training starts anew and ends in the same numbers."""
+"""A checkpoint that is damaged, or of other data, is set aside: the training ends in the numbers of a straight one."""
+
+import re
+import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +13,7 @@ from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.training.checkpoint import AtomicCheckpoints, resumable
 from lightning_modules.training.execution import Execution
 from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+from lightning_modules.training.weights import WEIGHTS
 from tests.toy import toy_task
 
 
@@ -108,3 +113,47 @@ def test_a_fine_tuning_starts_anew_and_ends_the_same(tiny, tmp_path, monkeypatch
     flipped(tmp_path / "resumed" / CHECKPOINT)
     assert measured(finetune(tuning, tmp_path / "resumed")) == straight
     assert (tmp_path / "resumed" / "unusable.ckpt").exists()
+
+
+def test_a_pretraining_on_changed_text_starts_at_step_0(tiny, text_file, tmp_path, capfd):
+    text = shutil.copy(text_file, tmp_path / "text.txt")
+    system = tiny.but(**{"data.corpora": [f"text:{text}"]})
+    with pytest.raises(Interrupted):
+        fit(system, 0, tmp_path / "run", stop=stopped_at(7))
+    text.write_text(re.sub(r"w(\d\d)", lambda word: f"w{58 - int(word[1]):02d}", text.read_text()))
+    assert measured(fit(system, 0, tmp_path / "run")) == measured(fit(system, 0, tmp_path / "straight"))
+    assert "last.ckpt cannot be used" in capfd.readouterr().err
+
+
+@pytest.fixture
+def parents(tiny, tmp_path):
+    """Weights of two seeds of a training of three steps."""
+    short = tiny.but(**{"training.steps": 3})
+    for seed in (0, 1):
+        fit(short, seed, tmp_path / str(seed))
+    return [tmp_path / str(seed) / WEIGHTS for seed in (0, 1)]
+
+
+def test_a_pretraining_from_other_weights_starts_at_step_0(tiny, tmp_path, parents):
+    system = tiny.but(**{"training.start": {"training.steps": 3}})
+    with pytest.raises(Interrupted):
+        fit(system, 0, tmp_path / "run", start=parents[0], stop=stopped_at(7))
+    straight = fit(system, 0, tmp_path / "straight", start=parents[1])
+    assert measured(fit(system, 0, tmp_path / "run", start=parents[1])) == measured(straight)
+
+
+@pytest.mark.parametrize("changed", ["weights", "examples"])
+def test_a_fine_tuning_from_other_parts_starts_at_step_0(tiny, tmp_path, monkeypatch, parents, changed):
+    monkeypatch.setattr(pins, "pinned", dict)
+    toy = toy_task("toy")
+    tasks = [toy, replace(toy, rows=lambda split: reversed([*toy.rows(split)]))]
+    settings = FineTuning().but(epochs=1, batch_size=7, max_length=16, precision="fp32")
+
+    def tuned(number, folder, **given):
+        monkeypatch.setitem(TASKS, "toy", tasks[number if changed == "examples" else 0])
+        start = parents[number if changed == "weights" else 0]
+        return finetune(FinetuningRun(tiny, "toy", settings, 0, start), tmp_path / folder, **given)
+
+    with pytest.raises(Interrupted):
+        tuned(0, "run", stop=stopped_at(3))
+    assert measured(tuned(1, "run")) == measured(tuned(1, "straight"))
