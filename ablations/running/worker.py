@@ -173,7 +173,7 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
             there = replace(watch, folder=folder, on_progress=lambda p: watch.on_progress(replace(p, again=run.id)))
             fitted = _made(run, records, replace(there, weights_alone=record is not None))
             (folder / CHECKPOINT).unlink(missing_ok=True)
-            cached.write(folder / _SECOND, lambda file: cached.put_json(file, fitted.metrics))
+            cached.write(folder / _SECOND, lambda file: cached.put_json(file, fitted.metrics), folder.parent)
             _compare(run, folder, record)
     return found or folder / WEIGHTS
 

@@ -20,7 +20,7 @@ _MOST_NAMED = 3  # tensors that do not fit; of more only how many there are
 
 
 def keep_weights(module: nn.Module, folder: Path) -> None:
-    """Writes a module's weights to ``folder`` atomically, with their digest.
+    """Writes a module's weights to ``folder`` atomically, with their digest, which names folder and file as the place.
 
     The format holds no two tensors in one memory. A tensor with several names is written under the first, and the
     header says the others; without such tensors there is no header entry.
@@ -37,7 +37,7 @@ def keep_weights(module: nn.Module, folder: Path) -> None:
         tensors[name] = compact.clone() if storage in storages else compact  # a part of a tensor above
         storages.add(storage)
     header = {_ALIASES: json.dumps(aliases)} if aliases else None
-    cached.write(folder / WEIGHTS, lambda file: file.write(save(tensors, header)))
+    cached.write(folder / WEIGHTS, lambda file: file.write(save(tensors, header)), folder.parent)
 
 
 def load_weights(file: Path) -> dict[str, Tensor]:

@@ -106,6 +106,23 @@ def test_weights_of_another_run_in_the_cache_are_trained_again(made):
     assert contents(records) == expected
 
 
+def test_weights_follow_a_results_folder_that_moves(made, cached):
+    _, records, _ = made
+    moved = Records(records.folder.rename(cached / "moved"))
+    ids = [run.id for run in pretrainings(moved)]
+    home = records.work_folder(ids[0]).parent.rename(moved.work_folder(ids[0]).parent)
+    assert [moved.weights(run) for run in ids] == [home / run / WEIGHTS for run in ids]
+
+
+def test_weights_hold_where_they_are_copied_with_their_digest(made):
+    """From the cache to those kept with the records."""
+    _, records, _ = made
+    run = pretrainings(records)[0].id
+    shutil.copytree(records.work_folder(run), kept := records.folder / "weights" / run)
+    shutil.rmtree(records.work_folder(run))
+    assert records.weights(run) == kept / WEIGHTS
+
+
 def test_kept_weights_of_another_run_are_named_and_not_read(made):
     _, records, _ = made
     one, other = (run.id for run in pretrainings(records))
