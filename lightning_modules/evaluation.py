@@ -9,6 +9,8 @@ from lightning_modules.data.formats.input_format import Pairing
 from lightning_modules.data.settings import MOST_STRETCHES
 from lightning_modules.objectives import MaskedLM, Masking
 
+MOST_SEQUENCES = 1 << 16  # whose losses at the end are kept one by one
+
 ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
     "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "odd_word", "pronoun_case", "qnli",
     "snli", "sst2", "stsb", "word_order",

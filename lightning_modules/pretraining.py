@@ -16,6 +16,7 @@ from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.draws import of_rank
+from lightning_modules.evaluation import MOST_SEQUENCES
 from lightning_modules.measures import per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
@@ -30,8 +31,6 @@ from lightning_modules.training.execution import ALONE, Execution, recompute_lay
 from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Interrupted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
-
-_MOST_SEQUENCES = 1 << 16  # whose losses are kept one by one, beside a record
 
 
 def _course(system: System) -> Course:
@@ -149,7 +148,7 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     fitted.metrics |= _named(data.baselines(targets, heldout))
     fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
     fitted.layers = layer_similarity(module, heldout, bf16)
-    few = len(heldout.chosen) <= _MOST_SEQUENCES
+    few = len(heldout.chosen) <= MOST_SEQUENCES
     if few or isinstance(heldout, HeldOutStream):
         found, seconds = _timed(lambda: losses_by_sequence(module, heldout, bf16), module.device)
         fitted.sums = _sums(found, system) if few else {}

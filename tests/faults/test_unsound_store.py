@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 import shutil
+import subprocess
 import warnings
 from pathlib import Path
 
@@ -18,9 +20,11 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from ablations.schema.record import checksum
+from ablations.schema.run import Run
 from lightning_modules import cached
 from tests import tiny
 
+LIST = "heldout.sha256"
 KINDS = {
     "records": "records/*/*.json",
     "losses": "records/*/*.heldout",
@@ -46,7 +50,7 @@ def made(tmp_path_factory):
         assert command(records, "keep", *ids).exit_code == 0
         shutil.rmtree(folder / "cache" / "runs")
         digests = [of_before(records, run) for run in ids[:2]]
-        (records.folder / "records" / "heldout.sha256").write_text("".join(digests))
+        (records.folder / "records" / LIST).write_text("".join(digests))
         assert records.verify() == []
         assert len([*records.folder.glob("environments/*.json")]) == 2
         yield records
@@ -114,7 +118,6 @@ def damaged(paths: list[Path], draws: random.Random):
 # what a damage of these kinds changes without a word: nothing that is read, and a missing record is run again
 HARMLESS = {
     "records": {"deleted"},
-    "their digests": {"cut", "empty", "deleted", "flipped"},
     "digests of weights": {"cut", "longer", "flipped"},
     "tokenizers": {"swapped"},  # equal files
 }
@@ -171,13 +174,72 @@ def test_lost_losses_are_missed(copied, number):
 
 def test_losses_without_a_digest_are_compared_with_the_record(copied):
     records = copied()
-    (records.folder / "records" / "heldout.sha256").unlink()
+    (records.folder / "records" / LIST).unlink()
     path = records.files()[0]
     data = json.loads(path.read_text())
     data["metrics"]["heldout.loss"] += 0.1
     path.write_text(json.dumps(data | {"checksum": checksum(data)}))
+    assert f"{path.parent.name}/{path.stem}.heldout" in named(records)
+
+
+def named(records):
+    """The paths that `verify` names, below the folder of records."""
+    return [damage.path.removeprefix("records/") for damage in records.verify()]
+
+
+@pytest.mark.parametrize("lines", [0, 1, None], ids=["empty", "cut at the end of a line", "deleted"])
+def test_a_lost_list_of_digests_is_missed_and_can_be_written(copied, lines):
+    records = copied()
+    path = records.folder / "records" / LIST
+    whole = path.read_text()
+    path.unlink() if lines is None else path.write_text("".join(whole.splitlines(keepends=True)[:lines]))
     (damage,) = records.verify()
-    assert damage.path.endswith(f"{path.stem}.heldout")
+    assert (damage.path, damage.flaw) == (f"records/{LIST}", "missing")
+    assert re.findall(r"\d+", damage.message)[0] == str(2 - (lines or 0))
+    answer = command(records, "verify")
+    assert answer.exit_code == 1
+    assert "4 of 4 records are sound" in answer.output
+    advice = damage.message.rpartition(": ")[2]
+    subprocess.run(advice, shell=True, cwd=path.parent, check=True)
+    assert records.verify() == []
+    assert set(whole.splitlines()) <= set(path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["all digests lost", "one digest lost"])
+def test_losses_that_are_lost_with_their_digest_are_missed(copied, kept):
+    records = copied()
+    path = records.folder / "records" / LIST
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[1:] * kept))
+    lost = lines[0].split()[1]
+    (records.folder / "records" / lost).unlink()
+    assert named(records) == [LIST] * (1 - kept) + [lost]
+
+
+def test_a_store_without_losses_by_sequence_is_sound(copied):
+    """As versions that did not keep them left it."""
+    records = copied()
+    for path in records.files():
+        if "heldout" in json.loads(path.read_text())["provenance"]:
+            of_before(records, path.stem)
+        path.with_suffix(".heldout").unlink()
+    (records.folder / "records" / LIST).unlink()
+    assert records.verify() == []
+
+
+def test_a_run_with_more_sequences_than_are_kept_one_by_one_is_sound(copied):
+    records = copied()
+    path = records.files()[0]
+    data = json.loads(path.read_text())
+    data["config"]["system"]["evaluation"]["final_sequences"] = 1 << 17
+    data["id"] = Run.read(data["config"]).id
+    shutil.rmtree(records.folder / "weights" / path.stem)
+    for old in (path, path.with_suffix(".heldout")):
+        old.unlink()
+    of_many = records.path(data["id"])
+    of_many.parent.mkdir(exist_ok=True)
+    of_many.write_text(json.dumps(data | {"checksum": checksum(data)}))
+    assert records.verify() == []
 
 
 def test_lists_of_packages_are_written_again_when_a_run_needs_them(copied, monkeypatch):

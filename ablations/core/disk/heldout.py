@@ -18,6 +18,7 @@ import numpy as np
 from ablations.core.disk.reading import Damage, Flawed, content, from_json
 from ablations.schema.record import Record, checksum
 from lightning_modules.config import ConfigError
+from lightning_modules.evaluation import MOST_SEQUENCES
 from lightning_modules.files import version
 from lightning_modules.tasks.scores.kept import unpack
 
@@ -27,6 +28,11 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([0-9a-f]{2})/(\2[0-9a-f]{14})\.heldout")
 _PREFIX = "heldout."  # of the metrics
 _ROUNDING = 2e-3  # relative: half precision of the sums of a sequence, and the precision of the training
 _REMEDY = "restore it from a copy, or remove it and the record and run its grid again"
+_BARE = f"is missing, with its digest; other pretrainings here have theirs; {_REMEDY}"
+_UNLISTED = (
+    "lacks the digests of {} .heldout files, whose records have none: an altered file may pass. Restore the list from "
+    "a copy (git checkout). If it always lacked them, write it in its folder: sha256sum */*.heldout > heldout.sha256"
+)
 
 
 @dataclass(frozen=True)
@@ -166,13 +172,31 @@ def damages(folder: Path, records: Iterable[Record]) -> Iterator[Damage]:
                 raise Flawed("altered", "has lines that are no digests, or are out of order; restore it from a copy")
         except Flawed as flaw:
             yield Damage(LIST, flaw.flaw, str(flaw))
-    for record in records:
+    known, unlisted, bare = listed(folder), 0, []
+    pretrainings = [record for record in records if record.kind == "pretrain"]
+    for record in pretrainings:
         try:
             _check(read(folder, record.id, record), record)
         except FileNotFoundError:
-            continue
+            bare.append(record)
         except Flawed as flaw:
             yield Damage(name(record.id), flaw.flaw, str(flaw))
+        else:
+            unlisted += not recorded(record) and record.id not in known
+    if unlisted:
+        yield Damage(LIST, "missing", _UNLISTED.format(unlisted))
+    if len(bare) < len(pretrainings):
+        yield from (Damage(name(record.id), "missing", _BARE) for record in bare if _keeps(record))
+
+
+def _keeps(record: Record) -> bool:
+    """Whether a run of this configuration has few enough held-out sequences, segments of a stream included."""
+    try:
+        system = record.run().system
+    except (ConfigError, KeyError):  # of a text or a package that the run depends on
+        return False
+    usual, evaluation = system.format.sequence_length, system.evaluation
+    return evaluation.sequences_at_end * usual / (evaluation.sequence_length or usual) <= MOST_SEQUENCES
 
 
 def _check(kept: Mapping[str, Any], record: Record) -> None:
