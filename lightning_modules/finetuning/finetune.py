@@ -107,5 +107,6 @@ class Finetune(pl.LightningModule):
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """Clips by the recipe's own norm, which is part of the recipe; another one of the Trainer is refused."""
-        check_clipping(gradient_clip_val, self.settings.clip_norm, "finetuning.clip_norm")
-        clip(self, self.settings.clip_norm)
+        norm = self.settings.clip_norm
+        check_clipping(gradient_clip_val, gradient_clip_algorithm, norm, "finetuning.clip_norm")
+        clip(self, norm)

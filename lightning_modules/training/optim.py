@@ -186,12 +186,21 @@ def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps
     return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
 
 
-def check_clipping(asked: float | None, norm: float, knob: str) -> None:
-    """Refuses a Trainer's ``gradient_clip_val`` that is not the norm of the recipe, which is part of what a run is.
+def check_clipping(asked: float | None, algorithm: str | None, norm: float, knob: str) -> None:
+    """Refuses a Trainer's clipping that is not by the norm of the recipe, which is part of what a run is.
+
+    Args:
+        asked: The Trainer's ``gradient_clip_val``.
+        algorithm: The Trainer's ``gradient_clip_algorithm``.
+        norm: The maximum norm of the recipe; 0 disables clipping.
+        knob: Sets that norm.
 
     Raises:
         ConfigError: With the knob that sets the norm.
     """
+    if algorithm == "value":
+        text = f"the Trainer asks for clipping by value, but gradients are clipped by their norm, {knob}"
+        raise ConfigError([Problem("gradient_clip_algorithm", f"{text}. Leave it out of the Trainer.")])
     if asked is not None and asked != norm:
         text = f"the Trainer asks for {asked:g}, but gradients are clipped by {knob}, which is {norm:g}"
         raise ConfigError([Problem("gradient_clip_val", f"{text}. Leave it out of the Trainer, and set {knob}.")])

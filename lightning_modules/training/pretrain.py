@@ -133,7 +133,7 @@ class Pretrain(pl.LightningModule):
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """Clips by the system's own norm, which is part of the recipe; another one of the Trainer is refused."""
-        check_clipping(gradient_clip_val, self.clip_norm, "training.clip_norm")
+        check_clipping(gradient_clip_val, gradient_clip_algorithm, self.clip_norm, "training.clip_norm")
         clip(self, self.clip_norm)
 
 

@@ -14,6 +14,7 @@ from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
 from lightning_modules.training.weights import WEIGHTS
+from tests.messages import naming
 
 QUIET = {
     "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
@@ -196,13 +197,22 @@ def test_a_plain_trainer_trains_a_system(tiny):
 @pytest.mark.parametrize("asked", [0, 0.5, 1.0])
 def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny, asked):
     system = tiny.but(**{"training.clip_norm": 1.0})
-    trainer = pl.Trainer(max_steps=1, accelerator="cpu", gradient_clip_val=asked, **QUIET)
+    clipping = {"gradient_clip_val": asked, "gradient_clip_algorithm": "norm"}
+    trainer = pl.Trainer(max_steps=1, accelerator="cpu", **clipping, **QUIET)
     if asked == 1.0:
         trainer.fit(system.build(seed=0), system.data_module(seed=0))
         assert trainer.global_step == 1
     else:
         with pytest.raises(ConfigError, match=rf"gradient_clip_val: .* {asked:g}, .*training.clip_norm"):
             trainer.fit(system.build(seed=0), system.data_module(seed=0))
+
+
+@pytest.mark.parametrize("value", [None, 1.0])
+def test_a_trainer_that_clips_values_is_refused(tiny, value):
+    system = tiny.but(**{"training.clip_norm": 1.0})
+    by_value = {"gradient_clip_val": value, "gradient_clip_algorithm": "value"}
+    with pytest.raises(ConfigError, match=naming("gradient_clip_algorithm", "value", "training.clip_norm")):
+        pl.Trainer(max_steps=1, accelerator="cpu", **by_value, **QUIET).fit(system.build(0), system.data_module(0))
 
 
 def test_building_leaves_the_callers_generator_alone(tiny):

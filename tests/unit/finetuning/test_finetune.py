@@ -14,6 +14,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.shapes.texts import LABEL, Row, TextHead, Texts, summed_loss
+from tests.messages import naming
 from tests.toy import toy_task
 from tests.toy_shapes import last_states
 
@@ -158,6 +159,9 @@ def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny, toy):
     tuning = FinetuningRun(tiny, "toy", SETTINGS.but(clip_norm=1.0), 0, None)
     with pytest.raises(ConfigError, match=r"gradient_clip_val: the Trainer asks for 0\.5.*finetuning\.clip_norm"):
         pl.Trainer(max_epochs=1, gradient_clip_val=0.5, **QUIET).fit(tuning.build(), tuning.data)
+    by_value = {"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}
+    with pytest.raises(ConfigError, match=naming("gradient_clip_algorithm", "value", "finetuning.clip_norm")):
+        pl.Trainer(max_epochs=1, **by_value, **QUIET).fit(tuning.build(), tuning.data)
 
 
 def test_data_modules_are_shown_by_what_they_hold(tiny, toy):
