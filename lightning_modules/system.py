@@ -266,14 +266,14 @@ class System(Settings):
 
     @property
     def own_question(self) -> dict[str, Any]:
-        """The settings of an objective that asks held-out text what no built-in one does; empty for those.
+        """What an objective asks held-out text that no built-in one does, as its settings; empty for those.
 
         `evaluation` says what these ask, whatever they are trained on. Losses compare only if this is equal.
         """
         asked, usual = self.heldout_objective, self.evaluation.objective.masking
         is_built_in = type(asked) in (MaskedLM, HeldOutPermutations, LanguageModel)
         is_usual = is_built_in and getattr(asked, "masking", usual) == usual  # a language model has none
-        return {} if is_usual else {type(asked).__qualname__: asked.essence()}
+        return {} if is_usual else {type(asked).__qualname__: asked.question()}
 
     @property
     def heldout_format(self) -> InputFormat:

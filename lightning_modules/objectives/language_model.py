@@ -7,7 +7,7 @@ that of ELMo (Peters et al. 2018, section 3.1).
 import functools
 import itertools
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from lightning_modules.batch import STEP, WIDE_TABLE, Encoded, Example, Size, Ta
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
-from lightning_modules.objectives.objective import Objective
+from lightning_modules.objectives.objective import Objective, OfLoss
 from lightning_modules.objectives.vocabulary_head import HeadTransform, VocabularyHead, measured, vocabulary_head
 
 NEXT, PREVIOUS = "next", "previous"  # targets, and prefixes of the names of their held-out measures
@@ -56,21 +56,21 @@ class LanguageModel(Objective):
         "Al-Rfou et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
         neutral="all",
     )
-    transform: HeadTransform = knob(
+    transform: Annotated[HeadTransform, OfLoss] = knob(
         "bert",
         "What states go through before they are multiplied by the word table: dense, activation and LayerNorm (bert), "
         "or nothing (none), as in GPT.",
         neutral="bert",
     )
-    bias: bool = knob(True, "A bias for each word in the head; GPT has none.", neutral=True)
-    cutoffs: tuple[int, ...] = knob(
+    bias: Annotated[bool, OfLoss] = knob(True, "A bias for each word in the head; GPT has none.", neutral=True)
+    cutoffs: Annotated[tuple[int, ...], OfLoss] = knob(
         (),
         "Adaptive softmax: the first id of each cluster of rarer words, ascending; 20000, 40000 and 200000 in "
         "Transformer-XL on WikiText-103. Frequent words have small ids where the tokenizer numbers them so.",
         neutral=(),
     )
-    activation: Activation = knob("gelu", "Activation function of the head.", neutral="gelu")
-    norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
+    activation: Annotated[Activation, OfLoss] = knob("gelu", "Activation function of the head.", neutral="gelu")
+    norm_eps: Annotated[float, OfLoss] = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     @model_validator(mode="after")
     def _cutoffs_ascend(self) -> Self:

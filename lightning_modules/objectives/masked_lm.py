@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives.masking import Masking, dealt
-from lightning_modules.objectives.objective import Objective
+from lightning_modules.objectives.objective import Objective, OfLoss
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, vocabulary_head
 
 
@@ -26,12 +26,12 @@ class MaskedLM(Objective):
     targets: ClassVar[tuple[str, ...]] = ("mlm",)
 
     masking: Masking = Masking()
-    activation: Activation = knob(
+    activation: Annotated[Activation, OfLoss] = knob(
         "gelu",
         "Activation function of the head; published checkpoints may have another than the encoder.",
         neutral="gelu",
     )
-    norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
+    norm_eps: Annotated[float, OfLoss] = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     @property
     def presentations(self) -> int:

@@ -1,7 +1,7 @@
 """What every pretraining objective declares and does."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -16,6 +16,10 @@ def own_heads(heads: nn.ModuleDict, name: str) -> nn.ModuleDict:
     own = heads[name]
     assert isinstance(own, nn.ModuleDict)
     return own
+
+
+class OfLoss:
+    """Marks a field of the head or of the loss, which changes nothing of what is shown and asked of a text."""
 
 
 class Objective(Settings, ABC):
@@ -35,7 +39,7 @@ class Objective(Settings, ABC):
     labels: ClassVar[frozenset[str]] = frozenset()
     reads_targets_only: ClassVar[bool] = False
 
-    weight: float = knob(1.0, "Factor on this objective's mean loss.", gt=0)
+    weight: Annotated[float, OfLoss] = knob(1.0, "Factor on this objective's mean loss.", gt=0)
 
     @property
     @abstractmethod
@@ -74,6 +78,14 @@ class Objective(Settings, ABC):
         It is ``usual``, the masking of all masked models, or another one whose targets `measure` knows.
         """
         return None
+
+    def question(self) -> dict[str, Any]:
+        """The part that determines what it shows and asks of a text: its essence, with each `OfLoss` at its default.
+
+        A field that a class of one's own declares again has lost the mark, and counts.
+        """
+        marked = {name: info.default for name, info in type(self).model_fields.items() if OfLoss in info.metadata}
+        return self.model_copy(update=marked).essence()
 
     @abstractmethod
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:

@@ -7,7 +7,7 @@ asked at its position.
 
 import functools
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from lightning_modules.layers.activations import Activation
 from lightning_modules.objectives.choosing import AnyUnits, SpreadSpans, Text
 from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking
-from lightning_modules.objectives.objective import Objective
+from lightning_modules.objectives.objective import Objective, OfLoss
 from lightning_modules.objectives.vocabulary_head import HeadTransform, VocabularyHead, measured, vocabulary_head
 
 PERMUTED = "permuted"  # the target in the order of an example; its held-out measures start with it
@@ -67,14 +67,14 @@ class PermutationLM(Objective):
         6.0, "K: one in so many tokens is predicted, rounded down; 85 of 512 in XLNet. 1 predicts all.", ge=1
     )
     units: AnyUnits = knob(SpreadSpans(), "What is predicted together; pieces for single tokens.")
-    transform: HeadTransform = knob(
+    transform: Annotated[HeadTransform, OfLoss] = knob(
         "none",
         "What states go through before they are multiplied by the word table: nothing (none), as in XLNet, or dense, "
         "activation and LayerNorm (bert).",
         neutral="none",
     )
-    activation: Activation = knob("gelu", "Activation function of the head.", neutral="gelu")
-    norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
+    activation: Annotated[Activation, OfLoss] = knob("gelu", "Activation function of the head.", neutral="gelu")
+    norm_eps: Annotated[float, OfLoss] = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     def resolved(self) -> Self:
         """The settings without what only a transform has where there is none."""

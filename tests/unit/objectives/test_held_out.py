@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import ClassVar, get_args
 
 import pytest
+import torch
 
 from ablations.claims import judging
 from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Reason
@@ -86,12 +87,26 @@ class Itself(MaskedLM):
         return self
 
 
+class Shaky(Itself):
+    """The same, with a setting of the head's name that acts on what is hidden."""
+
+    norm_eps: float = knob(1e-12, "Added to the share that is hidden, in hundred thousandths.")
+
+    def corrupt(self, example, draws, vocabulary):
+        return (
+            MaskedLM()
+            .but(masking=self.masking.but(rate=self.masking.rate + 1e4 * self.norm_eps))
+            .corrupt(example, draws, vocabulary)
+        )
+
+
 class More(Objectives):
     silent: Silent | None = knob(None, "Says nothing of held-out text.", neutral=None)
     measured: Measured | None = knob(None, "Says how it is measured.", neutral=None)
     elsewhere: Elsewhere | None = knob(None, "Is measured at another target.", neutral=None)
     replacing: Replacing | None = knob(None, "Is measured as it is trained.", neutral=None)
     itself: Itself | None = knob(None, "Is its own measure.", neutral=None)
+    shaky: Shaky | None = knob(None, "Is its own measure, too.", neutral=None)
 
 
 class Wider(System):
@@ -184,6 +199,24 @@ def test_losses_of_objectives_that_are_measured_on_other_corruption_are_not_subt
     many = few.but(**{f"objectives.{name}.replaced": 0.3})
     assert (judged(few, many).outcome, judged(few, many).reason) == (NOT_RESOLVED, Reason.TEXT)
     assert judged(few, few.but(**{"optimizer.peak_lr": 1e-5})).outcome == REPLICATES
+
+
+@pytest.mark.parametrize("change", [{"weight": 2.0}, {"activation": "relu"}, {"norm_eps": 1e-5}])
+def test_head_and_weight_of_a_loss_change_nothing_of_the_held_out_text(change):
+    one = Wider().but(**{"objectives.mlm": None, "objectives.itself": {}})
+    other = one.but(**{f"objectives.itself.{name}": value for name, value in change.items()})
+    assert judged(one, other).outcome == REPLICATES
+
+
+@pytest.mark.parametrize("change", [{"masking.copies": 10}, {"masking.rate": 0.3}, {"norm_eps": 1e-5}])
+def test_settings_that_act_on_the_corruption_do(change):
+    """Static masks are other draws, and a class may use a setting that it declares itself as it likes."""
+    one = Wider().but(**{"objectives.mlm": None, "objectives.shaky": {}})
+    other = one.but(**{f"objectives.shaky.{name}": value for name, value in change.items()})
+    vocabulary = make_vocabulary()
+    shown = [it.heldout_objective.corrupt(Example.of(make_tokens()), make_draws(), vocabulary) for it in (one, other)]
+    assert not torch.equal(shown[0].inputs.ids, shown[1].inputs.ids)
+    assert judged(one, other).reason == Reason.TEXT
 
 
 def test_an_objective_of_ones_own_is_compared_where_it_is_measured_as_others_are():
