@@ -7,11 +7,11 @@ grid does not have at that scale. Its ``pins`` do not apply where the grid compa
 
 A scale may be *like* another. Its file then changes the other file's settings. If a grid has no entry for the new
 scale, it uses its entry for the other one, axes and stand-ins included; there the new file's knobs win over the
-entry's.
+entry's, but for those that do not apply: sizes that the grid varies are all the entry's.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 
 FOLDER = Path(__file__).parents[1] / "scales"
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
-_SIZES = ("model.num_layers", "model.hidden_size")
+_SIZES = ("model.num_layers", "model.hidden_size", "training.batch_size", "training.steps", "format.sequence_length")
 _TRIED = "bert_base"  # has every part that scales set, so that their values can be checked without a grid
 
 
@@ -220,8 +220,8 @@ def added(grid: Grid, name: str) -> Grid:
     """A grid with one more scale, if the grid does not list it and it has a file.
 
     Raises:
-        ConfigError: For problems of that file, and if the grid varies a size of models that the file sets: the values
-            of its axes are for the scales that it lists.
+        ConfigError: For problems of that file, and if the grid varies a size of models or trainings that the file sets:
+            the values of its axes are for the scales that it lists.
     """
     if name in grid.scales or name not in available():
         return grid
@@ -229,7 +229,7 @@ def added(grid: Grid, name: str) -> Grid:
     sizes = sorted({path for file in files for path in file.set if path in _SIZES} & varied(grid))
     if sizes and not any(file.name in grid.scales for file in files):
         text = (
-            f"grid '{grid.name}' says nothing of it and varies {' and '.join(sizes)}, so models would not have its "
+            f"grid '{grid.name}' says nothing of it and varies {' and '.join(sizes)}, so runs would not have its "
             f"size. Allowed: {', '.join(grid.scales)}. Or add '{name}:' with axes of its size under the grid's scales."
         )
         raise ConfigError([Problem(f"scale {name}", text)])
@@ -241,12 +241,18 @@ def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
     place = next((n for n, file in enumerate(files) if file.name in grid.scales), len(files))
     taken = grid.scales[files[place].name] if place < len(files) else Scale()
     newer = {path for file in files[:place] for path in (*file.set, *file.pins)}
-    knobs = {path: value for path, value in taken.set.items() if path not in newer}
     described = taken.description if place == 0 else ""
-    own = taken.model_copy(update={"description": described or files[0].description, "set": knobs})
+    own = taken.model_copy(update={"description": described or files[0].description, "set": _without(taken.set, newer)})
+    base = _base(grid, own, _merged(files, pinned=SYSTEM_AXIS not in grid.axes))
+    knobs = _without(taken.set, newer & base.keys())
+    own = own.model_copy(update={"set": knobs, "base": base})
     if knobs.get(START) == trunks.NAME:
         own = own.model_copy(update={"set": {**knobs, START: _start(grid, own, files)}})
-    return own.model_copy(update={"base": _base(grid, own, _merged(files, pinned=SYSTEM_AXIS not in grid.axes))})
+    return own
+
+
+def _without(knobs: Mapping[str, Any], paths: Set[str]) -> dict[str, Any]:
+    return {path: value for path, value in knobs.items() if path not in paths}
 
 
 def _start(grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import pins as task_pins
 from tests import tiny
+from tests.messages import naming
 
 SMALL = """\
 description: a size for these tests
@@ -146,17 +147,42 @@ def test_unknown_scales_are_answered_with_the_nearest_of_grid_and_folder(folder,
         scales.read("smal")
 
 
-def test_sizes_that_a_grid_varies_are_for_the_scales_that_it_states(folder, tmp_path):
-    file = tiny.grid(tmp_path, rates="[16, 32]")
-    text = file.read_text().replace("objectives.mlm.masking.rate", "model.hidden_size").replace("0.15}", "16}")
+@pytest.mark.parametrize(("path", "tried"), [("model.hidden_size", [16, 32]), ("training.steps", [2, 4])])
+def test_sizes_that_a_grid_varies_are_for_the_scales_that_it_states(folder, tmp_path, path, tried):
+    file = tiny.grid(tmp_path, rates=str(tried))
+    text = file.read_text().replace("objectives.mlm.masking.rate", path).replace("0.15}", f"{tried[0]}}}")
     file.write_text(text)
     study = Study(file, "smoke", results_dir=tmp_path)
-    assert {cell.system.model.hidden_size for cell in study.resolve().cells} == {16, 32}
+    assert [cell.system.get(path) for cell in study.resolve().cells] == tried
     for scale in ("small", "shorter"):
-        with pytest.raises(ConfigError, match=rf"scale {scale}: .* varies model\.hidden_size.* Allowed: smoke\."):
+        with pytest.raises(ConfigError, match=naming(f"scale {scale}", path, "Allowed", "smoke")):
             Study(file, scale)
     file.write_text(text.replace("scales:\n", "scales:\n  small:\n"))
     assert len(Study(file, "shorter", results_dir=tmp_path).resolve().cells) == 2, "like one that it states"
+
+
+def test_a_borrowed_entry_keeps_the_sizes_that_the_grid_varies(folder, tmp_path):
+    """The file's do not apply to these, so that without the entry's an arm would have those of the base system."""
+    (folder / "shorter.yaml").write_text(LIKE.replace("training.steps: 2", "training.steps: 2, model.hidden_size: 64"))
+    file = tiny.grid(tmp_path)
+    text = file.read_text().replace("  model.hidden_size: 16\n", "").replace("  training.steps: 12\n", "")
+    text = text.replace("axes:\n", "axes:\n  arm: [as it is, wide]\n", 1)
+    text = text.replace("baseline:", "variants:\n  arm: {as it is: {}, wide: {model.hidden_size: 24}}\nbaseline:")
+    sizes = "{model.hidden_size: 12, training.steps: 5}"
+    file.write_text(text.replace("  smoke: {description: seconds}", f"  small: {{set: {sizes}}}"))
+
+    def found(scale):
+        return {(c.system.model.hidden_size, c.system.training.steps) for c in plan(grids.read(file), scale).cells}
+
+    assert found("small") == {(12, 5), (24, 5)}
+    assert found("shorter") == {(12, 2), (24, 2)}, "what no arm changes is the new scale's own"
+
+
+@pytest.mark.parametrize("name", [name for name in grids.available() if name != "permutation"])  # of 32 positions
+def test_no_run_of_a_scale_of_minutes_has_the_published_size(name):
+    cells = plan(grids.read(name), "demo").cells
+    assert max(cell.system.model.hidden_size for cell in cells) <= 256
+    assert max(cell.system.training.batch_size for cell in cells) <= 128
 
 
 @pytest.mark.parametrize("name", grids.available())
