@@ -97,6 +97,10 @@ def _examine_task(task: Task) -> Finding:
         notes.append(f"{common:,} of {len(examples['dev']):,} dev examples are also training examples")
     if not pins:
         notes.append(f"has no pin to compare with; its fingerprint is {task_pins.fingerprint(task.name)[:12]}")
+    seen = set(examples["train"].gold()) if task.shape.labels else set()
+    for number, label in enumerate(task.shape.labels):
+        if number not in seen:
+            notes.append(f"no training example has the label '{label}'")
     if task.own_split:
         notes.append(f"own split: {task.own_split}")
     text = f"{len(examples['train']):,} + {len(examples['dev']):,} examples"

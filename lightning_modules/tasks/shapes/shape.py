@@ -137,6 +137,7 @@ class Shape(ABC):
         symmetric: Whether the two texts of a row may change places, so that both orders can be read.
         reads: Texts of a row, 1 or 2, if its head reads them as wholes; 0 where answers are read from single positions.
         classes: Number of possible answers; 0 if answers are not classes.
+        labels: Names of the classes whose numbers are the gold answers; empty where they have none.
         numbers: Whether answers are real numbers.
         keeps_answers: Whether records keep the ``answer`` to each example, from which `score` gives any metric.
         line: The keys of an example in a user's own file.
@@ -150,6 +151,7 @@ class Shape(ABC):
     symmetric: bool = False
     reads: int = 0
     classes: int = 0
+    labels: tuple[str, ...] = ()
     numbers: bool = False
     keeps_answers: bool = False
 

@@ -265,13 +265,13 @@ class Tagging(Shape):
     methods = {"majority": "majority class", "lookup": "most frequent tag of each word"}
 
     @property
-    def tags(self) -> list[str]:
-        """Names of the classes, in the order of their numbers."""
-        return ["O", *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI")]
+    def labels(self) -> tuple[str, ...]:
+        """Names of the tags, in the order of their numbers."""
+        return ("O", *(f"{prefix}-{kind}" for kind in self.types for prefix in "BI"))
 
     def read(self, rows: Iterable[Sentence], task: str) -> TaggedExamples:
         """Checks that words are not empty, have no spaces and have a tag of the task."""
-        source, wrong, known = list(rows), [], {tag: number for number, tag in enumerate(self.tags)}
+        source, wrong, known = list(rows), [], {tag: number for number, tag in enumerate(self.labels)}
         for number, row in enumerate(source):
             if problem := self.problem(row):
                 wrong.append(f"example {number} of '{task}' {problem}")
@@ -295,7 +295,7 @@ class Tagging(Shape):
         """Words without tags or tags without words, unknown tags, and words that are none."""
         if not row.words or len(row.words) != len(row.tags):
             return f"has {len(row.words)} words and {len(row.tags)} tags"
-        known = self.tags
+        known = self.labels
         if unknown := [tag for tag in row.tags if tag not in known]:
             return f"has the tag {unknown[0]!r}, which is not one of {', '.join(known)}"
         is_word = all(word and " " not in word and "\n" not in word for word in row.words)
@@ -313,7 +313,7 @@ class Tagging(Shape):
 
     def head(self, hidden_size: int, settings: FineTuning) -> TagHead:
         """A new `TagHead`."""
-        return TagHead(hidden_size, len(self.tags), settings.dropout)
+        return TagHead(hidden_size, len(self.labels), settings.dropout)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: TagInputs) -> list[np.ndarray]:
         """Classes of the words of each sentence ``n x [k]``; O for words without pieces."""

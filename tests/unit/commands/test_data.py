@@ -13,7 +13,9 @@ from lightning_modules.data import CORPORA
 from lightning_modules.data.baselines.pair_methods import METHODS
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import TASKS, pins
+from lightning_modules.tasks import TASKS, Task, pins
+from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
+from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.zero_shot.sources import SOURCES
 from tests.messages import names
 
@@ -159,6 +161,36 @@ class TestVerify:
         assert (code, found["state"]) == ((1, "wrong") if wrong else (0, "ok"))
         assert len(found["wrong"]) == len(wrong)
         assert all(told.startswith(expected) for told, expected in zip(found["wrong"], wrong, strict=True))
+
+    def test_a_label_that_no_training_example_has_is_noted_by_name(self, home, monkeypatch):
+        write_rte(home, 40, 20)
+        monkeypatch.setattr(pins, "pinned", dict)
+
+        def notes(*labels):
+            shape = Texts(("entailment", "not_entailment", *labels), pair=True)
+            monkeypatch.setitem(TASKS, "rte", dataclasses.replace(TASKS["rte"], official=None, shape=shape))
+            code, text = call("verify", "rte", "--format", "json")
+            (found,) = json.loads(text)["data"]
+            assert (code, found["state"]) == (0, "ok")
+            return [note for note in found["notes"] if "label" in note]
+
+        assert notes() == []
+        (note,) = notes("undecided")
+        assert "undecided" in note
+
+    def test_a_tag_that_no_training_sentence_has_is_noted_by_name(self, monkeypatch):
+        rows = [Sentence((f"w{n}", "sleeps"), ("B-PER", "O"), n) for n in range(40)]
+        tagging = Tagging(types=("PER", "ORG"))
+        task = Task("names", "Names?", "here", tagging, ("entity_f1",), lambda split: iter(rows[split == "dev" :: 2]))
+        monkeypatch.setitem(TASKS, "names", task)
+        monkeypatch.setattr(pins, "pinned", dict)
+        code, text = call("verify", "names")
+        assert code == 0
+        assert [tag for tag in ("O", "B-PER", "I-PER", "B-ORG", "I-ORG") if f"'{tag}'" in text] == [
+            "I-PER",
+            "B-ORG",
+            "I-ORG",
+        ]
 
     def test_dev_examples_among_the_training_examples(self, home, monkeypatch):
         write_rte(home, 2490, 277, first="train")

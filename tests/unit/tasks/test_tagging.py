@@ -15,7 +15,7 @@ from lightning_modules.tasks.shapes.tagging import TAG, Sentence, Tagging, TagHe
 from tests.toy_shapes import encoded, last_states, letters, shown
 
 SHAPE = Tagging(("X", "Y"))
-TAGS = SHAPE.tags
+TAGS = SHAPE.labels
 METRICS = tuple(SHAPE.measures)
 
 
