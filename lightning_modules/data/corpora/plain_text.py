@@ -10,27 +10,36 @@ from lightning_modules.config import ConfigError
 _SUFFIXES = {
     "JSON": ".json .jsonl .ndjson .ipynb",
     "a table": ".csv .tsv .parquet .arrow .feather .xls .xlsx .ods",
+    "structured data": ".json5 .yaml .yml .toml .ini .sql",
+    "a file of subtitles": ".vtt .srt",
     "markup": ".html .htm .xhtml .xml .rtf",
     "a typeset document": ".pdf .ps .djvu .epub .doc .docx .odt",
     "compressed": ".gz .tgz .bz2 .xz .zst .lz4 .zip .7z .rar .tar",
     "binary": ".npy .npz .pkl .pickle .pt .pth .ckpt .safetensors .h5 .hdf5 .mat .sqlite .db .exe .so .dll .pyc",
 }
 _OF_SUFFIX = {suffix: what for what, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+# A mapping or a list up to the colon or comma behind its first string: prose goes on otherwise behind a quotation.
+_DATA = rb"(\[\s*)*(\{\s*%(string)b\s*:|(?<=[\[\s])%(string)b\s*(,\s*[\[{\"'\d]|\]))"
+# A first tag or comment with nothing behind it in its line, or another tag, or text up to a closing tag.
+_TAG = rb"""<(!--.*?--|[a-z][\w:.-]*(\s+[\w:.-]+\s*=\s*("[^"]*"|'[^']*'|[^\s"'<>]+))*\s*/?)>"""
+_MARKED = rb"(?=<)|[ \t\r]*(\n|\Z)|[^\n]*</[\w:.-]+>[ \t\r]*(\n|\Z)"
 # What a file is that begins so, whatever its suffix. Formats whose first bytes are no text need no entry.
 _OPENINGS = {
-    "JSON": rb'(\[\s*)?\{\s*"',
-    "markup": rb"<(\?xml|!doctype|html|doc|mediawiki|tei)\b|\{\\rtf",
+    "JSON": _DATA % {b"string": rb'"(\\.|[^"\\])*"'},
+    "Python data": _DATA % {b"string": rb"'(\\.|[^'\\])*'"},
+    "a file of subtitles": rb"WEBVTT[ \t\r]*(-[^\n]*)?(\n|\Z)",
+    "markup": rb"<(\?xml|!doctype|html)\b|\{\\rtf|" + _TAG + rb"(" + _MARKED + rb")",
     "a typeset document": rb"%PDF-|%!PS",
     "compressed": rb"PK\x03\x04|\x1f\x8b|BZh\d1AY",
     "binary": rb"\x7fELF|\x93NUMPY|PAR1",
 }
-_OPENING_BYTES = 1024
+_OPENING_BYTES = 1 << 16
 _ROWS = "A folder of JSON lines, CSV or parquet is read as 'hub:{folder}', by its column 'text'."
 _OTHER = "Convert it to text, or give a glob that leaves it out, for example 'text:{folder}/*.txt'."
 
 
 def refuse_other_formats(paths: Sequence[Path]) -> None:
-    """Refuses files that are no plain text by suffix or by the first bytes.
+    """Refuses files that are no plain text by suffix or by the way they begin.
 
     Raises:
         ConfigError: With the first such file, what it is, how many more there are, and how to read such text.
@@ -48,7 +57,7 @@ def _other_format(path: Path) -> str | None:
         return what
     with path.open("rb") as file:
         opening = file.read(_OPENING_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return next((what for what, form in _OPENINGS.items() if re.match(form, opening, re.IGNORECASE)), None)
+    return next((what for what, form in _OPENINGS.items() if re.match(form, opening, re.IGNORECASE | re.DOTALL)), None)
 
 
 def lines(path: Path) -> Iterator[str]:

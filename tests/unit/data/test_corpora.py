@@ -172,7 +172,34 @@ class TestOwnText:
         (tmp_path / name).write_text("[1] {a} < b, says the first.\n\n{{A second}} ends.", encoding="utf-8")
         assert documents(f"text:{tmp_path}/*", "train") == [["[1] {a} < b, says the first."]]
 
-    @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.TSV", "a.html", "a.xml", "a.txt.gz", "a.pdf"])
+    @pytest.mark.parametrize(
+        "first",
+        [
+            '{"Hello," said he.}',
+            '[ "Sir," he said ]',
+            "['Tis late, she said, and 'twas.]",
+            '["Sir," "Madam," they said.]',
+            "[1]",
+            "[12, 13]",
+            "[Illustration]",
+            "<Enter the king>",
+            "<unk> was a <unk>",
+            "<b>Cod</b> is a fish.",
+            "<|endoftext|>",
+            "PK is a name.",
+        ],
+    )
+    def test_prose_in_brackets_is_read(self, tmp_path, first):
+        (tmp_path / "a.txt").write_text(f"{first}\n\nAnother.\n", encoding="utf-8")
+        assert documents(f"text:{tmp_path}/*", "train") == [[first]]
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("a.jsonl", "a.json", "a.csv", "a.TSV", "a.html", "a.xml", "a.txt.gz", "a.pdf"),
+            *("a.yaml", "a.yml", "a.toml", "a.ini", "a.sql", "a.json5", "a.vtt"),
+        ],
+    )
     def test_a_file_of_another_format_is_refused_by_its_suffix(self, tmp_path, name):
         (tmp_path / "b.txt").write_text("A text.\n\nAnother.", encoding="utf-8")
         (tmp_path / name).write_text("one,two\n\nthree,four", encoding="utf-8")
@@ -187,6 +214,18 @@ class TestOwnText:
             b"\xef\xbb\xbf<!DOCTYPE html>\n<p>Prose.",
             b'\n<?xml version="1.0"?>\n<p>Prose.</p>',
             b'<doc id="12" title="Cod">\nProse.',
+            b'["Prose.", "More."]\n["Other."]\n',
+            b'[["Prose.", 1]]',
+            json.dumps(["Prose. " * 2_000] * 2).encode(),
+            b"{'text': 'Prose.'}\n",
+            b"<p>Prose.</p>\n<p>More.</p>",
+            b"<!-- a page\n of mine -->\n<html><body>Prose.",
+            b"<!-- a page --><html>",
+            b"<corpus><s>Prose.</s></corpus>\n",
+            b"<text id=1>\r\nProse.",
+            b'<TEI xmlns="http://www.tei-c.org/ns/1.0"\n  xml:id="a">\nProse.',
+            b"WEBVTT\n\n00:01 --> 00:02\nProse.",
+            b"WEBVTT - Prose\n\n00:01 --> 00:02\nProse.",
             gzip.compress(b"Prose.", mtime=0),
             b"PK\x03\x04 and so on",
             b"%PDF-1.7\n%",
