@@ -7,6 +7,7 @@ import ast
 import contextlib
 import logging
 import os
+import symtable
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,8 @@ def _declared(source: Path) -> list[str]:
 def check_parameters() -> None:
     """Refuses parameters that papermill injected into this kernel and that no cell before them declares.
 
+    Those of an earlier execution of the notebook in the same kernel do not count: its defaults have been set again.
+
     Papermill itself puts a misspelt parameter into a cell of its own and goes on with the default of the right one.
 
     Raises:
@@ -95,20 +98,22 @@ def check_parameters() -> None:
     shell = IPython.get_ipython()
     executed = [shell.transform_cell(cell) for cell in shell.user_ns["In"]] if shell else []
     injections = [number for number, cell in enumerate(executed) if cell.startswith(_INJECTED)]
-    if injections:
-        declared = [name for cell in executed[: injections[-1]] for name in _assigned(cell)]
-        _refuse_unknown(_assigned(executed[injections[-1]]), declared, "this notebook")
+    if not injections:
+        return
+    before, (injected, *after) = executed[: injections[-1]], executed[injections[-1] :]
+    defaults = set(_assigned(before[-1]))  # papermill adds its cell behind the one that declares the parameters
+    if not (defaults and any(defaults <= set(_assigned(cell)) for cell in after)):
+        written = [cell for cell in before if not cell.startswith(_INJECTED)]
+        _refuse_unknown(_assigned(injected), [name for cell in written for name in _assigned(cell)], "this notebook")
 
 
 def _assigned(cell: str) -> list[str]:
-    """The names that the lines of a cell set, in order; none for a cell that is no Python."""
+    """The names that a cell sets outside functions; none for a cell that is no Python."""
     try:
-        lines = ast.parse(cell).body
+        symbols = symtable.symtable(cell, "cell", "exec").get_symbols()
     except SyntaxError:
         return []
-    targets = [target for line in lines if isinstance(line, ast.Assign) for target in line.targets]
-    targets += [line.target for line in lines if isinstance(line, ast.AnnAssign)]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    return [symbol.get_name() for symbol in symbols if symbol.is_assigned()]
 
 
 def axes(source: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
