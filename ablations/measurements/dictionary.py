@@ -159,7 +159,7 @@ def meaning(metric: str) -> Meaning:
     line = _line(metric)
     if probe_of(metric) and not PROBES[probe_of(metric)].shape.labels:
         return replace(line, unit="correlation")
-    squared = measure.endswith("_loss") and task in TASKS and not getattr(TASKS[task].shape, "labels", True)
+    squared = measure.endswith("_loss") and task in TASKS and TASKS[task].shape.numbers
     return replace(line, unit="squared error") if squared else line
 
 
