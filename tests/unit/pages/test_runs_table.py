@@ -76,6 +76,7 @@ def test_a_name_falls_under_its_own_line():
         if "<" not in one.pattern:
             assert meaning(one.pattern) == one
     assert meaning("stsb.dev_loss").unit == unit("stsb.dev_loss") == "squared error"
+    assert {unit(f"{task}.dev_loss") for task in ("sst2", "gap", "wnut17", "copa", "squad2")} == {"nats"}
     assert unit("of.another_version") == ""
     assert meaning("rte.dev_loss").unit == "nats"
     assert meaning("cola.matthews.tfidf").unit == "correlation"
