@@ -28,7 +28,7 @@ def walked(path: Iterable[str], package: str) -> dict[str, Task]:
         try:
             rows = _rows(f"{package}.{module}")
         except _Broken as reason:
-            wrong.append(f"the module of tasks {package}.{module} {reason}.")
+            wrong.append(f"the module of tasks {package}.{module} {str(reason).rstrip('.')}.")
             continue
         for task in rows:
             if task.name in tasks:
