@@ -27,8 +27,8 @@ def stores(tmp_path):
 def test_two_hundred_records_go_each_way_and_a_planted_conflict_is_explained(stores):
     here, there = stores
     for seed in range(EACH_WAY):
-        add(here, seed, sums=seed < 5)
-        add(there, EACH_WAY + seed, sums=seed < 5)
+        add(here, seed)
+        add(there, EACH_WAY + seed)
     mine = add(here, 1000, metrics={"heldout.loss": 3.25})
     add(there, 1000, metrics={"heldout.loss": 3.5}, provenance={"device": "NVIDIA H100", "commit": "89abcdef"})
     done = call("sync", there.folder, "--results-dir", here.folder)

@@ -178,8 +178,10 @@ def test_processes_agree_on_the_fingerprint_of_a_row(home, monkeypatch):
     """Two processes one after the other, in either order, and this one, on one cache."""
     write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
     code = (
-        "import sys; from tests.unit.tasks.test_own_data import _prints; "
-        "print(*_prints('sentence', {'held_out': float(sys.argv[1])}))"
+        "import sys; from lightning_modules.tasks import TASKS, fingerprint; "
+        "from lightning_modules.tasks.readers.own import own; from lightning_modules.tasks.shapes.texts import Texts; "
+        "shape, share = Texts(labels=('no', 'yes')), float(sys.argv[1]); "
+        "TASKS['mine'] = own('mine', 'Mine?', shape, train='mine.jsonl', held_out=share); print(fingerprint('mine'))"
     )
     shares = ("0.2", "0.4", "0.2")
     run = [
@@ -277,6 +279,7 @@ def test_a_shape_that_cannot_identify_runs_is_refused(value, home, monkeypatch):
 
 
 def test_a_shape_of_ones_own_is_told_by_its_fields(home, monkeypatch):
+    monkeypatch.setitem(TASKS, "mine", None)
     write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
     values = (None, "lower", b"lower".hex(), ("a", "b"), frozenset(("a", "b")), {"a": 1}, 1.5)
     prints = _prints("sentence", *({"shape": Cleaned(("no", "yes"), clean=value)} for value in (*values, None)))
