@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from filelock import FileLock
 
-from lightning_modules.files import is_full, write_atomically
+from lightning_modules.files import is_full, version, write_atomically
 from lightning_modules.places import cache
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ def is_at(path: Path, name: str) -> bool:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, computed once per process unless size, a time or the place of the file change.
+    """SHA-256 of a file, computed once per process unless its place or its `version` changes.
 
     Raises:
         OSError: If it cannot be read or is no plain file.
@@ -136,7 +136,7 @@ def digest(path: Path) -> str:
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise OSError(f"{path} is no plain file")
-    return _digest(path, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    return _digest(path, state.st_dev, state.st_ino, *version(path))
 
 
 @functools.lru_cache(maxsize=4096)
