@@ -1,20 +1,81 @@
-"""Atomic writing: after a crash or on a full disk a file has either its old or its new content."""
+"""Reading files of others, and writing files atomically: after a crash a file has its old content or its new one.
+
+A file that somebody else could put in its place may be a pipe that never ends, a device, or a link to anywhere.
+`open_plain` and `read` are the one way to read such a file; what they do not read is a `Refused`.
+"""
 
 import contextlib
 import errno
 import functools
 import inspect
 import os
+import re
+import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 T = TypeVar("T")
+_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # each is unknown to some systems
 
 
 def is_full(error: BaseException) -> bool:
     """Whether an error says that a disk, or what a user may write on it, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Refused(OSError):
+    """A file that is not read: it is no plain file, holds more than allowed, or is linked out of its folder."""
+
+
+def open_plain(path: Path, within: Path | None = None) -> BinaryIO:
+    """Opens a plain file for reading; never waits for a pipe, never opens a device.
+
+    Args:
+        path: The file, or a link to one.
+        within: The folder that links may not lead out of; by default they may lead anywhere.
+
+    Raises:
+        Refused: If it is a folder, a pipe, a socket or a device, or is linked out of the folder.
+        OSError: If it cannot be opened.
+    """
+    place = Path(os.path.realpath(path, strict=True)) if within else path
+    if within and not place.is_relative_to(os.path.realpath(within)):
+        raise Refused(errno.EPERM, f"is a link out of {within}; put the file itself there", str(path))
+    _check_plain(path, os.stat(place))  # opening alone can set a device in motion
+    descriptor = os.open(place, os.O_RDONLY | _WITHOUT_WAITING)
+    try:
+        _check_plain(path, os.fstat(descriptor))  # it may have been replaced meanwhile
+    except Refused:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read(path: Path, most: int, within: Path | None = None) -> bytes:
+    """The content of a plain file, bounded by what is read and not by the size that the file is said to have.
+
+    Args:
+        path: As in `open_plain`.
+        most: Bytes that it may hold.
+        within: As in `open_plain`.
+
+    Raises:
+        Refused: As `open_plain`, and if it holds more.
+        OSError: If it cannot be read.
+    """
+    with open_plain(path, within) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise Refused(errno.EOVERFLOW, f"holds more than {most:,} bytes, the most that is read", str(path))
+    return content
+
+
+def _check_plain(path: Path, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        what = "a folder" if stat.S_ISDIR(state.st_mode) else "a pipe, a socket or a device"
+        raise Refused(errno.EINVAL, f"is {what} where a file should be; move it away", str(path))
 
 
 def version(path: Path) -> tuple[int, int, int]:
@@ -46,16 +107,17 @@ def once_per_version(read: Callable[[Path], T]) -> Callable[..., T]:
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Calls ``write(file)`` on a new file in the same folder, then replaces ``path`` by it in one step.
 
-    The temporary name is fixed, so the leftover of a killed process is overwritten by the next. Only one process may
-    write a path at a time.
+    The new file has a random name and must not exist, so a link that lies in wait is not followed. What killed
+    processes left of this path is removed first: only one process may write a path at a time.
 
     Raises:
         OSError: From writing, with the file's name; the new file is removed and ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
+    _sweep(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -74,3 +136,11 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _sweep(path: Path) -> None:
+    """Removes what earlier writers of a path left; of a link only the link."""
+    left = re.compile(rf"\.{re.escape(path.name)}(\.[0-9a-f]{{8}})?\.tmp")
+    for name in filter(left.fullmatch, os.listdir(path.parent)):
+        with contextlib.suppress(OSError):
+            path.with_name(name).unlink()

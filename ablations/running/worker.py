@@ -271,7 +271,9 @@ class _Reporter:
         self.last = time.monotonic()
         data = asdict(progress)
         temporary = self.path.with_name(f".{self.path.name}.tmp")
-        temporary.write_text(json.dumps(data))  # no flush to the disk: it is worthless after a crash
+        temporary.unlink(missing_ok=True)
+        with temporary.open("x") as file:
+            file.write(json.dumps(data))  # no flush to the disk: it is worthless after a crash
         os.replace(temporary, self.path)
         if self.also:
             self.also(data)
