@@ -12,19 +12,18 @@ import hashlib
 import io
 import json
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
-from filelock import FileLock
 
-from lightning_modules.files import is_full, version, write_atomically
+from lightning_modules.files import is_full, lock, open_plain, read_text, version, write_atomically
 from lightning_modules.places import cache
 
 T = TypeVar("T")
+_LARGEST_DIGEST = 1 << 14  # bytes of a digest with its comment
 _PLACE = "# of "  # begins the line with the place of a file
 
 
@@ -100,12 +99,17 @@ def remove(path: Path) -> None:
     _beside(path).unlink(missing_ok=True)
 
 
-def is_sound(path: Path) -> bool:
-    """Whether a file has a digest, is as it was written, and was written for this place."""
+def is_sound(path: Path, within: Path | None = None) -> bool:
+    """Whether a file has a digest, is as it was written, and was written for this place.
+
+    Args:
+        path: The file.
+        within: The folder that links may not lead out of; by default they may lead anywhere.
+    """
     try:
-        said, *comments = _beside(path).read_text(encoding="utf-8").splitlines()
+        said, *comments = read_text(_beside(path), _LARGEST_DIGEST, within).splitlines()
         places = [comment.removeprefix(_PLACE) for comment in comments if comment.startswith(_PLACE)]
-        return said.split()[:1] == [digest(path)] and all(is_at(path, name) for name in places)
+        return said.split()[:1] == [digest(path, within)] and all(is_at(path, name) for name in places)
     except (OSError, ValueError):
         return False
 
@@ -127,21 +131,23 @@ def is_at(path: Path, name: str) -> bool:
     return path.parts[-len(parts) :] == parts
 
 
-def digest(path: Path) -> str:
+def digest(path: Path, within: Path | None = None) -> str:
     """SHA-256 of a file, computed once per process unless its place or its `version` changes.
+
+    Args:
+        path: The file.
+        within: See `is_sound`.
 
     Raises:
         OSError: If it cannot be read or is no plain file.
     """
     state = path.stat()
-    if not stat.S_ISREG(state.st_mode):
-        raise OSError(f"{path} is no plain file")
-    return _digest(path, state.st_dev, state.st_ino, *version(path))
+    return _digest(path, within, state.st_dev, state.st_ino, *version(path))
 
 
 @functools.lru_cache(maxsize=4096)
-def _digest(path: Path, *_: int) -> str:
-    with path.open("rb") as file:
+def _digest(path: Path, within: Path | None, *_: int) -> str:
+    with open_plain(path, within) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -155,15 +161,16 @@ def locked(path: Path) -> Iterator[None]:
 
     Raises:
         CacheError: If the folder cannot be made or written.
+        Refused: If something other than a plain file is in the place of the lock.
     """
     folder(path.parent)
-    lock = FileLock(path.with_name(f"{path.name}.lock"))
+    held = lock(path.with_name(f"{path.name}.lock"))
     with reporting(path):
-        lock.acquire()
+        held.acquire()
     try:
         yield
     finally:
-        lock.release()
+        held.release()
 
 
 def folder(path: Path) -> Path:

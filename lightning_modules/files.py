@@ -1,23 +1,28 @@
 """Reading files of others, and writing files atomically: after a crash a file has its old content or its new one.
 
 A file that somebody else could put in its place may be a pipe that never ends, a device, or a link to anywhere.
-`open_plain` and `read` are the one way to read such a file; what they do not read is a `Refused`.
+`open_plain` and what follows it here are the one way to read such a file; what they do not read is a `Refused`.
 """
 
 import contextlib
 import errno
 import functools
 import inspect
+import io
 import os
 import re
 import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TextIO, TypeVar
+
+from filelock import FileLock
 
 T = TypeVar("T")
+LARGEST = 64 << 20  # bytes of a file that is read whole, where its kind has no smaller bound
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # each is unknown to some systems
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def is_full(error: BaseException) -> bool:
@@ -28,8 +33,11 @@ def is_full(error: BaseException) -> bool:
 class Refused(OSError):
     """A file that is not read: it is no plain file, holds more than allowed, or is linked out of its folder."""
 
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
 
-def open_plain(path: Path, within: Path | None = None) -> BinaryIO:
+
+def open_plain(path: Path, within: Path | None = None) -> io.BufferedReader:
     """Opens a plain file for reading; never waits for a pipe, never opens a device.
 
     Args:
@@ -44,7 +52,7 @@ def open_plain(path: Path, within: Path | None = None) -> BinaryIO:
     if within and not place.is_relative_to(os.path.realpath(within)):
         raise Refused(errno.EPERM, f"is a link out of {within}; put the file itself there", str(path))
     _check_plain(path, os.stat(place))  # opening alone can set a device in motion
-    descriptor = os.open(place, os.O_RDONLY | _WITHOUT_WAITING)
+    descriptor = os.open(place, os.O_RDONLY | _WITHOUT_WAITING | (_NO_LINK if within else 0))
     try:
         _check_plain(path, os.fstat(descriptor))  # it may have been replaced meanwhile
     except Refused:
@@ -53,7 +61,7 @@ def open_plain(path: Path, within: Path | None = None) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read(path: Path, most: int, within: Path | None = None) -> bytes:
+def read(path: Path, most: int = LARGEST, within: Path | None = None) -> bytes:
     """The content of a plain file, bounded by what is read and not by the size that the file is said to have.
 
     Args:
@@ -70,6 +78,52 @@ def read(path: Path, most: int, within: Path | None = None) -> bytes:
     if len(content) > most:
         raise Refused(errno.EOVERFLOW, f"holds more than {most:,} bytes, the most that is read", str(path))
     return content
+
+
+def read_text(path: Path, most: int = LARGEST, within: Path | None = None, encoding: str = "utf-8") -> str:
+    """As `read`, decoded, with the line ends of Python's text files.
+
+    Raises:
+        UnicodeDecodeError: If it is no text of this encoding.
+    """
+    return io.TextIOWrapper(io.BytesIO(read(path, most, within)), encoding).read()
+
+
+def open_text(path: Path, encoding: str = "utf-8") -> TextIO:
+    """As `open_plain`, for text that is read in parts."""
+    return io.TextIOWrapper(open_plain(path), encoding)
+
+
+def open_end(path: Path) -> io.FileIO:
+    """Opens a plain file for adding to its end, or makes it; what else lies there is removed, of a link only the link.
+
+    Raises:
+        OSError: If it cannot be opened or made.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK | _WITHOUT_WAITING
+    return os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
+
+
+def lock(path: Path) -> FileLock:
+    """A lock between processes, not yet acquired. The kernel releases it when its holder dies.
+
+    Raises:
+        Refused: If something other than a plain file is in the place of its file.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        state = path.lstat()
+        if stat.S_ISLNK(state.st_mode):
+            raise Refused(errno.ELOOP, "is a link where a lock should be; remove it", str(path))
+        _check_plain(path, state)
+    return FileLock(path)
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether no link leads from a path below a folder out of the folder, which may itself be reached by a link."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _check_plain(path: Path, state: os.stat_result) -> None:

@@ -100,11 +100,13 @@ def evaluate(
     form: As = Format.table,
 ) -> None:
     """Fine-tunes a published checkpoint on a task and prints its scores beside the baselines."""
+    from lightning_modules import files
+
     with reporting_errors():
         request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output)
         with aside(form):
             path = evaluated(request, typer.echo if form is Format.table else None)
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(files.read(path))
         if form is not Format.table:
             tell(result, form, "name")
         else:
@@ -156,11 +158,12 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     Raises:
         ConfigError: If the checkpoint or the task is invalid, or the training diverges.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     from ablations.core import provenance
     from lightning_modules import cached, interop
     from lightning_modules.config import identity
+    from lightning_modules.files import write_atomically
     from lightning_modules.finetuning.run import FinetuningRun
     from lightning_modules.tasks import fitting
     from lightning_modules.training.recorder import CHECKPOINT
@@ -179,7 +182,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     name = f"{request.source.resolve().name}-{request.task}-{request.seed}-{identity(what)[:8]}"
     work = request.output / name
     work.mkdir(parents=True, exist_ok=True)
-    save_file(dict(checkpoint.weights), work / _START)
+    write_atomically(work / _START, lambda file: file.write(save(dict(checkpoint.weights))))
     finetuning_run = FinetuningRun(system, request.task, request.settings, request.seed, work / _START, encoder)
     fitted = _finetuned(finetuning_run, work, name, say is not None)
     origin = {**code, "device": provenance.device_class(), "started": started}

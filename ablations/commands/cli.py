@@ -281,6 +281,7 @@ def logs(
     """Prints the log of a run's attempts on this machine."""
     from ablations.core.store import Records
     from lightning_modules.config import ConfigError
+    from lightning_modules.files import read
 
     with reporting_errors():
         folders = Records(results_dir).work_folders()
@@ -288,7 +289,7 @@ def logs(
         if len(matches) != 1:
             names = ", ".join(path.name for path in folders[:20]) or "none"
             raise ConfigError([f"{len(matches)} runs with a log match '{run}'; runs on this machine: {names}"])
-        text = (matches[0] / "log.txt").read_text(encoding="utf-8", errors="replace")
+        text = read(matches[0] / "log.txt").decode(errors="replace")
         tell({"run": matches[0].name, "log": text}, form, "run", text.removesuffix("\n"))
 
 

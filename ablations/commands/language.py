@@ -85,11 +85,12 @@ def generate(
 def _prompts(given: Sequence[str] | None, file: Path | None) -> list[str]:
     """The prompts of the command line and of a file; an empty one if there are none, for the model's own beginning."""
     from lightning_modules.config import ConfigError, Problem
+    from lightning_modules.files import read_text
 
     prompts = list(given or [])
     if file is not None:
         try:
-            lines = file.read_text(encoding="utf-8").split("\n")  # splitlines also cuts at U+2028 and others
+            lines = read_text(file).split("\n")  # splitlines also cuts at U+2028 and others
         except OSError as error:
             raise ConfigError([Problem("--file", f"{file} cannot be read: {error.strerror}")]) from None
         except UnicodeDecodeError:

@@ -30,10 +30,12 @@ def command(
     form: As = Format.table,
 ) -> None:
     """Simulates grids: coverage of intervals, errors of two looks, power, and A/A tests."""
-    from ablations.core.store import Records
+    from ablations.core.store import Records, check_inside
 
     with reporting_errors():
-        written = write(Records(results_dir).folder / FOLDER, grids)
+        results = Records(results_dir).folder
+        check_inside(results / FOLDER, results)
+        written = write(results / FOLDER, grids)
         tell({"files": written}, form, "files", *map(str, written))
 
 

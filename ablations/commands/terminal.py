@@ -86,11 +86,11 @@ Train = Annotated[bool, typer.Option("--train", help="Train the run again if its
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Prints errors of configuration and of disks as messages instead of tracebacks, and exits; warnings plainly."""
+    """Prints errors of configuration, files and disks without tracebacks, and exits; warnings plainly."""
     from ablations.core.store import StoreError
     from lightning_modules.cached import CacheError
     from lightning_modules.config import ConfigError
-    from lightning_modules.files import is_full
+    from lightning_modules.files import Refused, is_full
 
     usual = warnings.showwarning
     warnings.showwarning = functools.partial(_warn, usual, set())
@@ -100,7 +100,7 @@ def reporting_errors() -> Iterator[None]:
         complain(error.problems)
         raise typer.Exit(WRONG) from None
     except OSError as error:
-        if isinstance(error, (CacheError, StoreError)):
+        if isinstance(error, (CacheError, Refused, StoreError)):
             complain([error])
         elif is_full(error):
             complain([f"{error.filename}: {error.strerror}; free some space and try again"])

@@ -7,6 +7,7 @@ import ast
 import contextlib
 import logging
 import os
+import secrets
 import symtable
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from nbformat.reader import NotJSONError
 
 from ablations.core.store import unwritten
 from lightning_modules.config import ConfigError, Problem, did_you_mean
-from lightning_modules.files import is_full
+from lightning_modules.files import is_full, read, read_text
 from lightning_modules.places import checkout, own
 
 _INJECTED = "# Parameters\n"  # the first line of the cell that papermill adds
@@ -36,9 +37,16 @@ def find(grid: str, notebook: str | None = None) -> Path:
 
     Raises:
         ConfigError: If the given one does not exist.
+        Refused: If it is no plain file, or too large.
     """
+    found = _named(grid, notebook)
+    read(found)  # papermill would open anything
+    return found
+
+
+def _named(grid: str, notebook: str | None) -> Path:
     if notebook is not None and notebook.endswith(".ipynb"):
-        if not Path(notebook).is_file():
+        if not Path(notebook).exists():
             raise ConfigError([Problem("notebook", f"{notebook}: there is no such file")])
         return Path(notebook)
     names = {path.stem: path for place in (folder(), *own("notebooks")) for path in sorted(place.glob("*.ipynb"))}
@@ -129,7 +137,7 @@ def axes(source: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def axis_parameters(source: Path) -> dict[str, str]:
     """Axis -> the parameter with its values, from the first call of ``ablations.open`` in a notebook."""
-    cells = nbformat.read(source, as_version=4).cells
+    cells = nbformat.reads(read_text(source), as_version=4).cells
     trees = [ast.parse(cell.source) for cell in cells if cell.cell_type == "code" and "ablations.open(" in cell.source]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     opening = next((call for call in calls if ast.unparse(call.func) == "ablations.open"), None)
@@ -152,7 +160,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
         ConfigError: For a cell that fails: which, with its error.
         StoreError: If ``output`` cannot be written; the old one is intact.
     """
-    temporary = output.with_name(f".{output.stem}.{os.getpid()}.ipynb")
+    temporary = output.with_name(f".{output.stem}.{secrets.token_hex(8)}.ipynb")  # papermill would follow a link
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         _execute(source, parameters, temporary, output)
@@ -196,6 +204,6 @@ def _replace(temporary: Path, source: Path, output: Path) -> None:
 
 def _name_relatively(executed: Path, source: Path, output: Path) -> None:
     """Replaces the absolute paths that papermill writes: a published notebook does not reveal its machine."""
-    notebook = nbformat.read(executed, as_version=4)
+    notebook = nbformat.reads(read_text(executed), as_version=4)
     notebook.metadata["papermill"] |= {"input_path": source.name, "output_path": output.name}
     nbformat.write(notebook, executed)

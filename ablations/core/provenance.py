@@ -12,11 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 import lightning_modules
-from ablations.core.disk import environments
-from ablations.core.store import write
+from ablations.core.disk import environments, locks
+from ablations.core.store import check_inside, write
 from lightning_modules.places import checkout
 
 PACKAGES = (Path(__file__).parents[1], Path(lightning_modules.__file__).parent)  # folders of all our code
@@ -124,10 +122,11 @@ def environment(results: Path) -> str:
         indent=1,
     )
     name = environments.digest(content)
-    (results / ".locks").mkdir(parents=True, exist_ok=True)
-    with FileLock(results / ".locks" / "environments.lock"):
+    path = results / environments.file(name)
+    check_inside(path.parent, results)
+    with locks.named(results, "environments"):
         if not environments.is_sound(results, name):
-            write(results / environments.file(name), content.encode() + b"\n")
+            write(path, content.encode() + b"\n")
     return name
 
 

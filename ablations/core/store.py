@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from ablations.core.disk import conflicts, environments, heldout, kept_weights
-from ablations.core.disk.publishing import StoreError, publish, unwritten, write
+from ablations.core.disk import conflicts, environments, heldout, kept_weights, locks
+from ablations.core.disk.publishing import StoreError, check_inside, publish, unwritten, write
 from ablations.core.disk.reading import (
     LARGEST_RECORD,
     REMEDY,
@@ -41,6 +41,7 @@ __all__ = [
     "Records",
     "Snapshot",
     "StoreError",
+    "check_inside",
     "name_damaged",
     "unwritten",
     "write",
@@ -171,6 +172,7 @@ class Records:
         if len(text) > LARGEST_RECORD:
             message = f"the record has {len(text):,} bytes; at most {LARGEST_RECORD:,} are allowed"
             raise StoreError(errno.EMSGSIZE, message, str(path))
+        check_inside(path.parent, self.folder)
         if path.is_dir() and not path.is_symlink():  # what is in it may be somebody's
             os.replace(path, path.with_name(f"{path.name}.set-aside"))
         if publish(path, text, self._stays):
@@ -187,7 +189,7 @@ class Records:
         A record of another run is no reason; a file moved aside for a moment counts as in its place.
         """
         try:
-            record = parsed(content(path))
+            record = parsed(content(path, self.folder))
         except FileNotFoundError:
             return False
         except Flawed as error:
@@ -204,6 +206,7 @@ class Records:
         """
         raw = to_json({**sums, "checksum": checksum(dict(sums))})
         if not self._stays(self.path(run_id)):
+            check_inside(self.path(run_id).parent, self.folder)
             write(self.folder / heldout.name(run_id), raw)
         return heldout.digest(raw)
 
@@ -212,14 +215,14 @@ class Records:
         return _sums(self.folder, run_id, self.examine(run_id))
 
     def lock(self, run_id: str) -> FileLock:
-        """The lock of a run, not yet acquired. The kernel releases it when its holder dies."""
+        """The lock of a run, not yet acquired.
+
+        Raises:
+            Refused: If something other than a plain file is in the place of its file.
+            StoreError: If the folder of locks cannot be made, or is linked out of the results.
+        """
         self.path(run_id)
-        folder = self.folder / ".locks"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritten(error, folder, "locks of runs") from error
-        return FileLock(folder / f"{run_id}.lock")
+        return locks.named(self.folder, run_id)
 
     def is_locked(self, run_id: str) -> bool:
         """Whether a process holds this run's lock."""
@@ -235,7 +238,7 @@ class Records:
 
     def _read(self, path: Path) -> Record | Damage | None:
         try:
-            record = parsed(content(path))
+            record = parsed(content(path, self.folder))
             if path != self.path(record.id):
                 message = f"holds the record of {record.id}; rename it to {record.id}.json or delete it"
                 raise Flawed("misplaced", message)

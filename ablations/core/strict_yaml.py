@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from lightning_modules.files import read, read_text
 from lightning_modules.problems import ConfigError, Problem, did_you_mean, nearest
 
 _LARGEST_FILE = 1 << 20  # bytes; a grid has a few thousand
@@ -186,7 +187,7 @@ def state(file: Path) -> State:
     Size and time do not: a copy or an editor may keep both.
     """
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return hashlib.sha256(read(file, _LARGEST_FILE)).hexdigest()
     except OSError:
         return ""
 
@@ -246,7 +247,7 @@ def _text(file: Path) -> str:
     size = file.stat().st_size
     if size > _LARGEST_FILE:
         raise yaml.YAMLError(f"it has {size:,} bytes; at most {_LARGEST_FILE:,} are allowed")
-    return file.read_text(encoding="utf-8")
+    return read_text(file, _LARGEST_FILE)
 
 
 def _syntax(document: Document, error: yaml.MarkedYAMLError) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.files import read_text
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 _FIELDS = {"prompt": True, "options": True, "answer": False}  # field -> whether every question has it
@@ -77,7 +78,7 @@ def read(file: Path) -> list[Question]:
 
 def _json_lines(file: Path) -> Document:
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")  # JSON may hold U+2028, at which splitlines cuts
+        lines = read_text(file).split("\n")  # JSON may hold U+2028, at which splitlines cuts
     except OSError as error:
         raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.data.store import tokenizer_file, tokenizer_place
+from lightning_modules.files import read
 
 
 def recorded(prefix: str, records: Records) -> Record:
@@ -87,7 +88,7 @@ def tokenizer(run: Run, records: Records) -> Path:
     kept, place = kept_weights.kept(records.folder, run.id, kept_weights.TOKENIZER), tokenizer_place(run.system.data)
     if kept and not cached.is_sound(place):
         with cached.locked(place):
-            cached.write(place, lambda file: file.write(kept.read_bytes()))
+            cached.write(place, lambda file: file.write(read(kept, within=records.folder)))
     return tokenizer_file(run.system.data)
 
 

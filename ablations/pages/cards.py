@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from lightning_modules.config import ConfigError, Settings, knob, required
+from lightning_modules.files import Refused, read
 
 NAME = "page.json"
 
@@ -63,9 +64,10 @@ def cards(results_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The folder and the card of every page, in alphabetical order; a `PageWarning` names each file that is none."""
     for path in sorted(results_dir.glob(f"*/*/{NAME}")):
         try:
-            yield path.parent, _Card.read(json.loads(path.read_bytes())).to_dict()
+            yield path.parent, _Card.read(json.loads(read(path, within=results_dir))).to_dict()
         except (OSError, ValueError, RecursionError) as error:
             reason = error.problems[0] if isinstance(error, ConfigError) else error
+            reason = error.strerror if isinstance(error, Refused) else reason
             where = path.relative_to(results_dir).as_posix()
             text = f"left out: {where}: is no card of a page ({reason}); delete it, or publish its page again"
             warnings.warn(text, PageWarning, stacklevel=2)

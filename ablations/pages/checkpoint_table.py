@@ -8,6 +8,7 @@ from typing import Any
 from ablations.core import store
 from ablations.core.formatting import Entry, Sheet, fixed, markdown, places, quantity
 from ablations.schema.grid import Grid
+from lightning_modules import files
 from lightning_modules.config import ConfigError
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
@@ -16,6 +17,7 @@ NAME = "checkpoints.json"
 
 def keep(folder: Path, found: Mapping[str, Any]) -> Path:
     """Adds a checkpoint to those of a page, in place of one of its name; returns the file."""
+    store.check_inside(folder, folder.parents[1])
     path = folder / NAME
     others = [known for known in read(folder) if known["name"] != found["name"]]
     rows = sorted([*others, dict(found)], key=lambda row: (row["parameters"], row["name"]))
@@ -30,13 +32,15 @@ def read(folder: Path) -> list[dict[str, Any]]:
         ConfigError: If the file is not as `keep` writes it.
     """
     path = folder / NAME
-    if not path.is_file():
-        return []
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(files.read(path, within=folder.parents[1]))
         whole = [row["parameters"] + row["positions"] > 0 and row["name"] + "" and {**row["metrics"]} for row in rows]
         if not isinstance(rows, list) or not all(isinstance(metrics, dict) for metrics in whole):
             raise ValueError("another form")
+    except FileNotFoundError:
+        return []
+    except files.Refused as error:
+        raise ConfigError([str(error)]) from None
     except (OSError, ValueError, TypeError, LookupError) as error:
         text = f"{path} is not as `ablations measure` writes it ({type(error).__name__}); remove it and measure again"
         raise ConfigError([text]) from None

@@ -26,6 +26,7 @@ from ablations.figures.style import OKABE_ITO, STYLE, blank, keyed, save, shown,
 from ablations.measurements.measurements import Measurements
 from ablations.running import inference
 from ablations.schema.cell import Cell
+from lightning_modules import files
 
 _CAPTION = "Score, or parameters, over the time of a forward pass"
 
@@ -60,7 +61,12 @@ def part(folder: Path) -> list[str]:
         return []
     links = ", ".join(f"[{end}]({inference.NAME}.{end})" for end in ("md", "csv", "json"))
     image = f"![{_CAPTION}]({inference.NAME}.svg)"
-    return ["## Inference, measured", table.read_text(encoding="utf-8").rstrip("\n"), f"As files: {links}.", image]
+    return [
+        "## Inference, measured",
+        files.read_text(table, within=folder.parents[1]).rstrip("\n"),
+        f"As files: {links}.",
+        image,
+    ]
 
 
 def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tuple[Sheet, Sheet]:

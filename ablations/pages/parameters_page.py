@@ -80,6 +80,7 @@ def publish(results_dir: Path) -> list[Path]:
     Returns:
         The files written.
     """
+    store.check_inside(results_dir / FOLDER, results_dir)
     catalogue = read()
     compared = comparisons(catalogue)
     reading, everything, trace = sheets(catalogue, compared)
@@ -108,6 +109,6 @@ def damages(results_dir: Path) -> Iterator[Damage]:
         for path in publish(Path(fresh)):
             place = path.relative_to(fresh)
             with suppress(FileNotFoundError, Flawed):
-                if path.suffix == ".svg" or content(results_dir / place) == path.read_bytes():
+                if path.suffix == ".svg" or content(results_dir / place, results_dir) == path.read_bytes():
                     continue
             yield Damage(place.as_posix(), "altered", "is not what this version writes; run `ablations tables`")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ablations.claims import judging
 from ablations.core import store
-from ablations.core.disk.publishing import turn, unwritten
+from ablations.core.disk.publishing import StoreError, check_inside, turn, unwritten
 from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
@@ -21,6 +21,7 @@ from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.plan import Plan, plan
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem
+from lightning_modules.files import read
 from lightning_modules.tasks import pins as task_pins
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
@@ -72,7 +73,7 @@ def _snapshot(records: Records) -> Iterator[Snapshot]:
 
 
 def check_page(source: str, folder: Path) -> None:
-    """Checks that a page is not that of another file, which has the same name.
+    """Checks that a page is not that of another file, which has the same name, and is not linked out of the results.
 
     Args:
         source: The name of a grid, or the path of its file.
@@ -81,6 +82,10 @@ def check_page(source: str, folder: Path) -> None:
     Raises:
         ConfigError: If it is; a file that is gone has no page.
     """
+    try:
+        check_inside(folder, folder.parents[1])
+    except StoreError as error:
+        raise ConfigError([str(error)]) from None
     match _json(folder / REQUEST):
         case {"grid": str(theirs)} if theirs.endswith(grids.ENDINGS):
             other, ours = folder.parents[1] / theirs, grids.locate(source)
@@ -219,7 +224,7 @@ def _is_request(overrides: Mapping[str, Any]) -> bool:
 def _json(path: Path) -> Any:
     """The content of a file; None if it is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read(path, within=path.parents[2]))
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -41,6 +41,7 @@ from ablations.pages.held_equal import Planned
 from ablations.pages.lead import answer, conclusion
 from ablations.planning import scales
 from ablations.schema.record import Record
+from lightning_modules.files import read
 
 _VERDICT_NOTE = (
     "These intervals are widened for the number of claims and looks (Holm) and count the noise of held-out examples "
@@ -359,7 +360,7 @@ def _essays(results_dir: Path) -> list[str]:
     lines = []
     for path in sorted(results_dir.glob("essays/*/notebook.ipynb")):
         try:
-            heading = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).partition("\n")[0]
+            heading = "".join(json.loads(read(path, within=results_dir))["cells"][0]["source"]).partition("\n")[0]
         except (OSError, ValueError, LookupError, TypeError):  # no notebook: the link still shows it
             heading = path.parent.name
         where = path.relative_to(results_dir).as_posix()

@@ -17,6 +17,7 @@ from ablations.pages import tables
 from ablations.pages.cards import cards
 from ablations.planning import grids
 from ablations.schema.record import Record
+from lightning_modules import files
 
 UNCOUNTED = ("smoke", "demo")  # scales too small for their numbers to count
 REQUEST = "request.json"  # in a page's folder: the request, if it overrides the grid or the scale
@@ -156,7 +157,7 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
     levels = scales(entries)
     head = "# Which published claims hold?\n\n" + "\n".join(_summaries(entries, levels, snapshot)) + _images(levels)
     page = written["claims.md"]
-    tables.store.write(page, (head + page.read_text(encoding="utf-8")).encode())
+    tables.store.write(page, (head + files.read_text(page, within=results_dir)).encode())
     for scale in levels:
         for name, draw in claims.FIGURES.items():
             figure, path = draw(entries, scale), results_dir / f"claims_{name}_{scale}.svg"

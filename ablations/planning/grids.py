@@ -41,7 +41,7 @@ def locate(grid: str | Path) -> Path:
     """
     named = str(grid)
     if named.endswith(ENDINGS):
-        if not Path(named).is_file():
+        if not Path(named).exists() or Path(named).is_dir():
             raise ConfigError([f"{named}: {'is a folder' if Path(named).is_dir() else 'there is no such file'}"])
         ours = available().get(Path(named).stem)
         if ours is not None and not ours.samefile(named):

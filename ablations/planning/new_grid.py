@@ -13,6 +13,7 @@ from ablations.core import strict_yaml
 from ablations.core.formatting import value_text
 from ablations.planning import grids, scales
 from lightning_modules.config import ConfigError, Problem, as_data
+from lightning_modules.files import write_atomically
 from lightning_modules.system import System
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -54,7 +55,8 @@ def write(
         raise ConfigError(wrong)
     path = grids.home() / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(_text(values, base, question, knobs or {}), encoding="utf-8")
+    text = _text(values, base, question, knobs or {})
+    write_atomically(path, lambda file: file.write(text.encode()))
     try:
         grids.read(name)
     except ConfigError as error:

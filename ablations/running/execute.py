@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ablations.core.disk import locks
-from ablations.core.store import Records
+from ablations.core.store import Records, check_inside
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
 from ablations.running.engines.ray import Ray
@@ -23,6 +23,7 @@ from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
+from lightning_modules.files import lock
 from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
 
@@ -88,7 +89,7 @@ def execute(
     _check_writable(plan, records)
     if plan.pending:
         engine.check_machine()
-        locks.check(records.folder / ".locks")
+        locks.check(records.folder / locks.FOLDER)
     with ending(), registered(records, [run.id for run in plan.pending]):
         notes = _prepare_text(plan)
         engine.run(launch)
@@ -142,10 +143,11 @@ def execute_phases(
 
 def _check_writable(plan: Plan, records: Records) -> None:
     """Tries the folders that pending runs are recorded in: after a training it would be too late."""
-    folder, locks = records.folder, records.folder / ".locks"
+    folder, held = records.folder, records.folder / locks.FOLDER
     parts = dict.fromkeys(records.path(run.id).parent for run in plan.pending)
-    needed = (*parts, folder / "environments", locks, locks / "launchers") if parts else ()
+    needed = (*parts, folder / "environments", held, held / "launchers") if parts else ()
     for place in (folder / "records", *needed):
+        check_inside(place, folder)
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -154,9 +156,10 @@ def _check_writable(plan: Plan, records: Records) -> None:
         if not os.access(place, os.W_OK):
             text = f"cannot write results to {folder}: {place.name}: no permission; choose another folder"
             raise ConfigError([text])
-    for lock in locks.rglob("*.lock"):
-        if not os.access(lock, os.R_OK):
-            text = f"another user has closed {lock}; let its owner give you permission (chmod -R g+rwX)"
+    for path in held.rglob("*.lock"):
+        lock(path)  # refuses what is no plain file
+        if not os.access(path, os.R_OK):
+            text = f"another user has closed {path}; let its owner give you permission (chmod -R g+rwX)"
             raise ConfigError([f"cannot write results to {folder}: {text} or choose another folder"])
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablations.core import provenance, store
 from ablations.schema.cell import Cell
+from lightning_modules import files
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ def _processor() -> str:
 
 def keep(folder: Path, measured: Mapping[str, Any]) -> Path:
     """Adds a measurement to ``inference.json``; an older one of the same device and threads is replaced."""
+    store.check_inside(folder, folder.parents[1])
     path = folder / f"{NAME}.json"
     others = [
         row for row in read(folder) if (row["device"], row["threads"]) != (measured["device"], measured["threads"])
@@ -241,10 +243,10 @@ def read(folder: Path) -> list[dict[str, Any]]:
         ConfigError: For a file that `keep` did not write.
     """
     path = folder / f"{NAME}.json"
-    if not path.exists():
-        return []
     try:
-        return list(json.loads(path.read_text(encoding="utf-8"))["measurements"])
+        return list(json.loads(files.read(path, within=folder.parents[1]))["measurements"])
+    except FileNotFoundError:
+        return []
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise no_measurements(folder, error) from None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.core.store import write
+from lightning_modules.files import read
 from lightning_modules.training.execution import ALONE, Execution
 
 FILE = "run.json"  # in the work folder of the run
@@ -46,5 +47,5 @@ class Job:
     @classmethod
     def load(cls, path: str | Path) -> "Job":
         """Reads what `save` wrote."""
-        told = json.loads(Path(path).read_bytes())
+        told = json.loads(read(Path(path)))
         return cls(**told | {"execution": Execution(**told["execution"])})

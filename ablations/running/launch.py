@@ -25,7 +25,7 @@ from ablations.running.summary import Failure, Summary
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
-from lightning_modules.files import is_full
+from lightning_modules.files import is_full, read
 from lightning_modules.places import cache
 from lightning_modules.training.execution import ALONE, Execution
 
@@ -199,7 +199,7 @@ class Launch:
             changed = path.stat().st_mtime
             if changed != self._seen.get(run.id):  # a clock may be set back
                 self._seen[run.id] = changed
-                self.emit("progress", run, progress=json.loads(path.read_text()))
+                self.emit("progress", run, progress=json.loads(read(path)))
         except (OSError, ValueError):
             return  # it has not begun yet, or a file server answers late
 

@@ -17,9 +17,12 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ablations.core import provenance
+from ablations.core.disk import locks
 from ablations.core.store import Records, write
 from lightning_modules.config import ConfigError
-from lightning_modules.files import is_full
+from lightning_modules.files import is_full, read
+
+_FOLDER = "launchers"  # among the locks
 
 
 @contextmanager
@@ -32,17 +35,16 @@ def registered(records: Records, runs: Iterable[str]) -> Iterator[None]:
 
     Raises:
         ConfigError: If a living launcher is to make one of these runs with other code: who, since when, what to do.
+        Refused: If something other than a plain file is in the place of a lock.
     """
     wanted = sorted(runs)
     if not wanted:
         yield
         return
-    place = records.folder / ".locks" / "launchers"
-    place.mkdir(parents=True, exist_ok=True)
-    note = place / f"{uuid.uuid4().hex[:16]}.json"
-    lock = FileLock(note.with_suffix(".lock"))
-    with FileLock(place.with_suffix(".lock")):
-        _refuse_other_code(_living(place), set(wanted))
+    name = f"{_FOLDER}/{uuid.uuid4().hex[:16]}"
+    note, lock = records.folder / locks.FOLDER / f"{name}.json", locks.named(records.folder, name)
+    with locks.named(records.folder, _FOLDER):
+        _refuse_other_code(_living(records.folder), set(wanted))
         lock.acquire()
         said = {"host": socket.gethostname(), "pid": os.getpid(), "since": provenance.now(), "runs": wanted}
         try:
@@ -56,14 +58,14 @@ def registered(records: Records, runs: Iterable[str]) -> Iterator[None]:
         _remove(note, lock)
 
 
-def _living(place: Path) -> Iterator[dict[str, Any]]:
-    for note in sorted(place.glob("*.json")):
-        lock = FileLock(note.with_suffix(".lock"))
+def _living(results: Path) -> Iterator[dict[str, Any]]:
+    for note in sorted((results / locks.FOLDER / _FOLDER).glob("*.json")):
+        lock = locks.named(results, f"{_FOLDER}/{note.stem}")
         try:
             lock.acquire(timeout=0)
         except Timeout:
             with contextlib.suppress(OSError, ValueError):  # it ends just now
-                yield json.loads(note.read_bytes())
+                yield json.loads(read(note, within=results))
         else:
             _remove(note, lock)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ablations.schema.record import Outcome
 from lightning_modules.config import ConfigError
+from lightning_modules.files import open_end
 from lightning_modules.places import project
 
 LOG = "log.txt"  # in the work folder of a run
@@ -63,6 +64,6 @@ def log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    with open(path, "ab", buffering=0) as log:
+    with open_end(path) as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)

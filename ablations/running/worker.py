@@ -28,7 +28,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints, open_annotated, open_store
-from lightning_modules.files import is_full
+from lightning_modules.files import is_full, open_end
 from lightning_modules.probing.table import fingerprints as probe_fingerprints
 from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
@@ -225,8 +225,8 @@ def _check_text(run: Run) -> None:
 
 def note(folder: Path, text: str) -> None:
     """Adds a line with its time to the run's log; in a process of its own the libraries log there too."""
-    with open(folder / LOG, "a", encoding="utf-8") as log:
-        log.write(f"{provenance.now()} {text}\n")
+    with open_end(folder / LOG) as log:
+        log.write(f"{provenance.now()} {text}\n".encode())
 
 
 def keep(

@@ -29,6 +29,7 @@ from lightning_modules.data.settings import Data
 from lightning_modules.data.text import tokenizer
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.files import read
 from lightning_modules.places import cache
 
 _FORMAT = 2
@@ -70,7 +71,7 @@ class TokenStore:
         Raises:
             OSError, ValueError, KeyError: When the folder is missing, incomplete or altered.
         """
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = json.loads(read(folder / "meta.json"))
         if meta["format"] != _FORMAT:
             raise ValueError(f"{folder} has another format")
         if not cached.is_at(folder, meta.get("place", folder.name)):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from lightning_modules.config import ConfigError
+from lightning_modules.files import Refused, open_plain, read_text
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _LARGEST_JSON = 64 << 20  # bytes; vocabularies are the largest
@@ -29,9 +31,7 @@ def text(path: Path) -> str:
         ConfigError: When it cannot be read, is too large or is not UTF-8.
     """
     try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise ConfigError([f"{path} is larger than {_LARGEST_JSON >> 20} MiB, the maximum"])
-        return path.read_text(encoding="utf-8")
+        return read_text(path, _LARGEST_JSON, _home(path.parent))
     except FileNotFoundError:
         told = f"there is no {path.name} in {path.parent}: name a folder of a checkpoint, as `ablations export` or "
         raise ConfigError([f"{told}save_pretrained of transformers writes it"]) from None
@@ -58,11 +58,23 @@ def json_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def _home(folder: Path) -> Path:
+    """The folder that links in a checkpoint's folder may not lead out of.
+
+    The cache of the Hugging Face hub keeps ``<model>/snapshots/<revision>`` of links into ``<model>/blobs``: there it
+    is the model's.
+    """
+    for place in folder.resolve().parents:
+        if place.name == "snapshots" and (place.parent / "blobs").is_dir():
+            return place.parent
+    return folder
+
+
 def fingerprint(folder: Path) -> str:
     """SHA-256 of a folder's configuration and weights."""
     digest = hashlib.sha256()
     for name in (CONFIG, WEIGHTS):
-        with open(folder / name, "rb") as file:
+        with open_plain(folder / name, _home(folder)) as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
@@ -105,24 +117,25 @@ def tensors(folder: Path) -> Iterator[Tensors]:
         ConfigError: When the safetensors file is missing, damaged or of another format.
     """
     path = folder / WEIGHTS
-    if not path.is_file():
+    if not path.exists():
         others = sorted(file.name for pattern in _OTHERS for file in folder.glob(pattern))
         instead = f" {', '.join(others[:4])} is not opened: pickles can run code, and weights must be in one file."
         advice = " Convert it with `model.save_pretrained(DIR)` of transformers." if others else ""
         raise ConfigError([f"{folder} has no {WEIGHTS}.{instead if others else ''}{advice}"])
-    _check_format(path)
     try:
+        _check_format(path)
         with safe_open(path, "pt") as file:
             yield Tensors(path, file)
+    except Refused as error:
+        raise ConfigError([str(error)]) from None
     except (SafetensorError, OSError) as error:
         raise ConfigError([f"{path} is damaged or cut short: {error}"]) from None
 
 
 def _check_format(path: Path) -> None:
     """Checks the first bytes of a safetensors file."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        start = file.read(9)
+    with open_plain(path, _home(path.parent)) as file:
+        size, start = os.fstat(file.fileno()).st_size, file.read(9)
     if start.startswith(_PICKLES) and start[8:] != b"{":
         raise ConfigError([f"{path} is a pickle or an archive under another name; it is not opened"])
     header = struct.unpack("<Q", start[:8])[0] if len(start) == 9 else size

@@ -92,19 +92,19 @@ def own_encoder(folder: str | Path, family: str, vocab_size: int) -> Encoder:
 
 
 def _optional(path: Path) -> dict[str, Any]:
-    return json_object(path) if path.is_file() else {}
+    return json_object(path) if path.exists() else {}
 
 
 def _tokenizer_data(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The tokenizer's file, and its content in the format of ``tokenizer.json``."""
     path = folder / "tokenizer.json"
-    if path.is_file():
+    if path.exists():
         return path, json_object(path)
     path = folder / "vocab.txt"
-    if path.is_file():
+    if path.exists():
         return path, _wordpiece(path, settings)
     path = folder / "vocab.json"
-    if path.is_file() and (folder / "merges.txt").is_file():
+    if path.exists() and (folder / "merges.txt").exists():
         return path, _byte_bpe(path, folder / "merges.txt")
     hint = " Convert spiece.model with transformers." if (folder / "spiece.model").exists() else ""
     raise ConfigError(

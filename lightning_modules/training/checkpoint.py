@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from lightning_modules.files import write_atomically
+from lightning_modules.files import open_plain, write_atomically
 from lightning_modules.training import ranks
 from lightning_modules.training.execution import ALONE, Execution
 
@@ -82,8 +82,7 @@ def _usable(path: Path, module: pl.LightningModule, execution: Execution, run_id
 
 
 def _check(path: Path, module: pl.LightningModule, execution: Execution, run_id: str) -> None:
-    if not path.is_file():
-        raise ValueError("it is no plain file")
+    open_plain(path, path.parent).close()
     with zipfile.ZipFile(path) as archive:
         if (altered := archive.testzip()) is not None:
             raise ValueError(f"{altered} is not as it was written")

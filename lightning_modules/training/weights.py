@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
+from lightning_modules.files import open_plain
 
 WEIGHTS = "weights.safetensors"
 _ALIASES = "aliases"  # entry of the header: further names of tensors, as JSON
@@ -44,12 +45,18 @@ def load_weights(file: Path) -> dict[str, Tensor]:
     """The weights that `keep_weights` wrote, under all of their names.
 
     Raises:
-        OSError: When the file is missing.
-        ConfigError: When it is damaged.
+        OSError: When the file is missing, or no plain file.
+        ConfigError: When it is damaged, or has values that are not finite.
     """
     with _opened(file) as (weights, aliases):
         tensors = {name: weights.get_tensor(name) for name in weights.keys()}  # noqa: SIM118 - it is no mapping
-        return tensors | {name: tensors[kept] for name, kept in aliases.items()}
+        tensors |= {name: tensors[kept] for name, kept in aliases.items()}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise ConfigError(
+                [f"{file}: {name} has values that are not finite; restore the file, or train the run again"]
+            )
+    return tensors
 
 
 def load_into(module: nn.Module, file: Path) -> None:
@@ -80,6 +87,7 @@ def check_weights(module: nn.Module, file: Path) -> None:
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     """The tensors of a file, and further names of some."""
+    open_plain(file).close()
     try:
         with safe_open(file, framework="pt") as weights:
             yield weights, json.loads((weights.metadata() or {}).get(_ALIASES, "{}"))

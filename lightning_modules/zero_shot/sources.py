@@ -15,7 +15,7 @@ from pathlib import Path
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.data.pins import DataMismatch
-from lightning_modules.files import version, write_atomically
+from lightning_modules.files import read, version, write_atomically
 from lightning_modules.places import checkout
 from lightning_modules.tasks.reading.lines import Fault, json_object, made, numbered
 
@@ -100,7 +100,7 @@ def _passage(line: str) -> str:
 def _articles(path: Path) -> list[str]:
     """The articles of WikiText, as in the file: joined they are the file again."""
     articles: list[str] = []
-    for line in re.split(r"(?<=\n)", path.read_bytes().decode("utf-8")):
+    for line in re.split(r"(?<=\n)", read(path).decode("utf-8")):
         if articles and not (_TITLE.fullmatch(line) and articles[-1].strip()):  # the file begins with an empty line
             articles[-1] += line
         else:

@@ -10,6 +10,7 @@ from typing import Any
 from ablations.commands.data_sets.inventory import NOWHERE, PARTS, Item
 from lightning_modules.config import ConfigError
 from lightning_modules.data import pins as text_pins
+from lightning_modules.files import Refused
 from lightning_modules.tasks import Task, task_named
 from lightning_modules.tasks import pins as task_pins
 from lightning_modules.tasks.shapes.shape import Examples
@@ -64,6 +65,8 @@ def examine(item: Item, is_named: bool) -> Finding:
         return _examine_corpus(item) if item.kind == "corpus" else _examine_task(task_named(item.name))
     except ConfigError as error:
         return Finding(item.name, "cannot be read", wrong=tuple(map(str, error.problems)))
+    except Refused as error:
+        return Finding(item.name, "cannot be read", wrong=(str(error),))
 
 
 def _examine_corpus(item: Item) -> Finding:

@@ -29,8 +29,8 @@ def explained(folder: Path) -> Iterator[Damage]:
     for path in sorted((folder / "records").glob("[0-9a-f][0-9a-f]/*.conflict")):
         place = str(path.relative_to(folder))
         try:
-            theirs = parsed(content(path))
-            ours = parsed(content(path.with_name(f"{theirs.id}.json")))
+            theirs = parsed(content(path, folder))
+            ours = parsed(content(path.with_name(f"{theirs.id}.json"), folder))
         except FileNotFoundError:
             message = "another record of a run that has none here; rename it to ID.json, or remove it"
             yield Damage(place, "conflict", message)

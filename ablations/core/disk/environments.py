@@ -42,7 +42,7 @@ def check(name: str, raw: bytes) -> None:
 def is_sound(folder: Path, name: str) -> bool:
     """Whether a results folder has a list, as it was written."""
     try:
-        check(name, content(folder / file(name)))
+        check(name, content(folder / file(name), folder))
     except (FileNotFoundError, Flawed):
         return False
     return True
@@ -58,7 +58,7 @@ def damages(folder: Path, named: Iterable[str]) -> Iterator[Damage]:
     there = {path.stem for path in (folder / "environments").glob("*.json")}
     for name in sorted(there | {*named}):
         try:
-            check(name, content(folder / file(name)))
+            check(name, content(folder / file(name), folder))
         except FileNotFoundError:
             yield Damage(file(name), "missing", f"is missing, and records name it; {_REMEDY}")
         except Flawed as flaw:

@@ -72,14 +72,14 @@ def listed(folder: Path) -> Mapping[str, str]:
     """Run -> digest, for the records of a results folder that have none."""
     path = folder / LIST
     try:
-        return _listed(path, version(path))
+        return _listed(path, folder, version(path))
     except (OSError, Flawed):
         return {}
 
 
 @functools.lru_cache(maxsize=16)
-def _listed(path: Path, _version: tuple[int, int, int]) -> Mapping[str, str]:
-    return from_list(content(path))
+def _listed(path: Path, folder: Path, _version: tuple[int, int, int]) -> Mapping[str, str]:
+    return from_list(content(path, folder))
 
 
 def from_list(raw: bytes) -> dict[str, str]:
@@ -151,7 +151,7 @@ def read(folder: Path, run_id: str, record: Record | None) -> dict[str, Any]:
     """
     right = recorded(record) or listed(folder).get(run_id)
     try:
-        raw = content(folder / name(run_id))
+        raw = content(folder / name(run_id), folder)
     except FileNotFoundError:
         if right is None:
             raise
@@ -168,7 +168,7 @@ def damages(folder: Path, records: Iterable[Record]) -> Iterator[Damage]:
     """
     with contextlib.suppress(FileNotFoundError):
         try:
-            if to_list(from_list(raw := content(folder / LIST))) != raw:
+            if to_list(from_list(raw := content(folder / LIST, folder))) != raw:
                 raise Flawed("altered", "has lines that are no digests, or are out of order; restore it from a copy")
         except Flawed as flaw:
             yield Damage(LIST, flaw.flaw, str(flaw))

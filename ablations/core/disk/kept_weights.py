@@ -7,10 +7,12 @@ the corpora cannot be trained; each file has its digest beside it, as files of t
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ablations.core.disk.publishing import check_inside
 from ablations.core.disk.reading import Damage
 from ablations.schema.record import Record
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
+from lightning_modules.files import read
 
 FOLDER = "weights"
 LARGEST = 50_000_000  # bytes; every clone carries what is kept, and hosts of repositories refuse much larger files
@@ -21,7 +23,7 @@ _REMEDY = "restore it from a copy, or remove its folder and keep the run again (
 def kept(results: Path, run_id: str, name: str) -> Path | None:
     """A kept file of a run, if it is there and as it was written."""
     path = results / FOLDER / run_id / name
-    return path if cached.is_sound(path) else None
+    return path if cached.is_sound(path, results) else None
 
 
 def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:
@@ -34,8 +36,9 @@ def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:
         OSError: If they cannot be read or written.
     """
     folder = results / FOLDER / run_id
+    check_inside(folder, results)
     for name, source in ((TOKENIZER, tokenizer), (WEIGHTS, weights)):
-        content = source.read_bytes()
+        content = read(source, LARGEST)
         cached.write(folder / name, lambda file, content=content: file.write(content), results / FOLDER)
     return folder
 

@@ -1,4 +1,4 @@
-"""Whether the locks of a results folder work: between processes, after a death, and on what a network shares.
+"""The locks of a results folder, and whether they work: between processes, after a death, and on what a network shares.
 
 A lock that holds inside one process only, or on one machine only, would let two launchers make the same runs.
 """
@@ -12,8 +12,11 @@ from typing import NamedTuple, Protocol
 
 from filelock import FileLock, Timeout
 
+from ablations.core.disk.publishing import check_inside, unwritten
 from lightning_modules.config import ConfigError
+from lightning_modules.files import lock
 
+FOLDER = ".locks"  # in a results folder
 _LIMIT = 30.0  # seconds for another process to answer
 _MOUNTS = Path("/proc/self/mounts")
 # Kinds of file systems that several machines share, and the mount options with which each machine locks for itself.
@@ -62,6 +65,22 @@ class Mount(NamedTuple):
     source: str
     kind: str
     options: tuple[str, ...]
+
+
+def named(results: Path, name: str) -> FileLock:
+    """The lock of a name in a results folder, not yet acquired.
+
+    Raises:
+        Refused: If something other than a plain file is in the place of its file.
+        StoreError: If its folder cannot be made, or is linked out of the results.
+    """
+    path = results / FOLDER / f"{name}.lock"
+    check_inside(path.parent, results)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritten(error, path.parent, "locks of runs") from error
+    return lock(path)
 
 
 def check(folder: Path) -> None:
@@ -119,25 +138,25 @@ def between_processes(folder: Path, kind: type[Lock] = FileLock) -> str:
         kind: The class of locks; the other process imports it by its name.
     """
     path = folder / f"check-{os.getpid()}.lock"
-    lock = kind(str(path))
+    held = kind(str(path))
     try:
-        lock.acquire(timeout=0)
-        if type(lock) is not kind:  # filelock's way out, which other machines and later versions treat in other ways
+        held.acquire(timeout=0)
+        if type(held) is not kind:  # filelock's way out, which other machines and later versions treat in other ways
             return "the file system has no locks"
         while_held = _other(kind, path)
-        lock.release()
+        held.release()
         if while_held == _TAKEN:
             return "a second process got a lock that the first one held"
         after = _other(kind, path)  # and dies with the lock
         if {while_held, after} != {_REFUSED, _TAKEN}:
             return "a second process could not try a lock"
-        lock.acquire(timeout=1.0)
+        held.acquire(timeout=1.0)
     except Timeout:
         return "a lock stays when the process that holds it has died"
     except OSError as error:
         return f"no lock can be taken ({error.strerror or error})"
     finally:
-        lock.release()
+        held.release()
         path.unlink(missing_ok=True)
     return ""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lightning_modules.files import is_full, write_atomically
+from lightning_modules.files import is_full, is_inside, write_atomically
 
 _TRIES = 100  # others may take away what was prepared; each try makes it anew
 _PATIENCE = 5.0  # seconds for another writer in the same folder, who may be stopped
@@ -21,6 +21,19 @@ class StoreError(OSError):
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
+
+
+def check_inside(folder: Path, results: Path) -> None:
+    """Refuses to write into a folder below the results that is linked out of them; they may be linked themselves.
+
+    Raises:
+        StoreError: If one does.
+    """
+    if not is_inside(folder, results):
+        message = (
+            f"is linked out of {results}, and nothing is written there; put the folder itself in place of the link"
+        )
+        raise StoreError(errno.ELOOP, message, str(folder))
 
 
 def write(path: Path, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """From the bytes of a file among the records to a record, or to what is wrong with them."""
 
 import json
-import stat
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -9,6 +9,7 @@ from typing import Any, Literal, NoReturn
 from pydantic import ValidationError
 
 from ablations.schema.record import Record, checksum
+from lightning_modules.files import Refused, open_plain
 
 LARGEST_RECORD = 64_000  # bytes; 8,192 losses, each of another document, take 34,000 to 44,000
 LARGEST_READ = 1_000_000  # bytes; a newer version may keep more in a record
@@ -47,19 +48,25 @@ class Damage:
         return f"{self.path}: {self.message}"
 
 
-def content(path: Path) -> bytes:
+def content(path: Path, within: Path | None = None) -> bytes:
     """The bytes of a record's file.
+
+    Args:
+        path: The file.
+        within: The results folder, which links may not lead out of.
 
     Raises:
         FileNotFoundError: If there is none.
-        Flawed: If it cannot be read.
+        Flawed: If it cannot be read, or is no plain file of the folder.
     """
     try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode):
-            raise Flawed("unreadable", "is a folder or a device where a file should be; move it away")
-        check_size(state.st_size)
-        return path.read_bytes()
+        with open_plain(path, within) as file:
+            check_size(os.fstat(file.fileno()).st_size)
+            raw = file.read(LARGEST_READ + 1)
+        check_size(len(raw))  # it may have grown meanwhile
+        return raw
+    except Refused as error:
+        raise Flawed("unreadable", str(error.strerror)) from None
     except FileNotFoundError:
         if path.is_symlink():
             raise Flawed("unreadable", "is a link to nothing; remove it or restore what it points to") from None

@@ -1,15 +1,19 @@
 """A place that holds a store: what is asked of it, and the folder of this machine as the simplest one."""
 
+import errno
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ablations.core.disk.publishing import publish
-from ablations.core.disk.reading import Flawed, content
+from ablations.core.disk import reading
+from ablations.core.disk.publishing import StoreError, publish
+from ablations.core.disk.reading import Flawed
 
 # What two stores share. Pages are made from it anew, and what lies elsewhere belongs to one machine.
 _SHARED = re.compile(r"records/([0-9a-f]{2})/\1[0-9a-f]{14}\.(json|heldout)|environments/[0-9a-f]{12}\.json")
+
+_HOLDS = re.compile(r"environments|records(/[0-9a-f]{2})?")  # the folders of these
 
 Stands = Callable[[bytes], bool]
 
@@ -68,7 +72,16 @@ class Folder(Site):
         self.folder, self.address = folder, str(folder)
 
     def files(self) -> dict[str, int]:
-        """See `Site.files`."""
+        """See `Site.files`.
+
+        Raises:
+            StoreError: Also if a folder of the store is a link: what is copied would be written where it leads.
+        """
+        folders = [self.folder / "environments", self.folder / "records", *self.folder.glob("records/*")]
+        for place in folders:
+            if place.is_symlink() and _HOLDS.fullmatch(place.relative_to(self.folder).as_posix()):
+                message = "is a link where a folder of the store should be; put the folder itself there"
+                raise StoreError(errno.ELOOP, message, str(place))
         found = [*self.folder.glob("records/*/*"), *self.folder.glob("environments/*")]
         names = {path.relative_to(self.folder).as_posix(): path for path in found}
         return {name: path.lstat().st_size for name, path in sorted(names.items()) if shared(name)}
@@ -78,7 +91,7 @@ class Folder(Site):
         found: dict[str, bytes | Flawed] = {}
         for name in names:
             try:
-                found[name] = content(self.folder / name)
+                found[name] = reading.content(self.folder / name, self.folder)
             except FileNotFoundError:
                 continue
             except Flawed as flaw:
@@ -90,9 +103,11 @@ class Folder(Site):
 
         def is_kept(path: Path) -> bool:
             try:
-                there = path.read_bytes()
+                there = reading.content(path, self.folder)
             except FileNotFoundError:
                 return False
+            except Flawed:
+                return True  # whether it may be replaced is for people to say
             return there == content or stands(there)
 
         return publish(self.folder / name, content, is_kept) or self.read([name]).get(name) == content

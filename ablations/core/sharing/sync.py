@@ -102,9 +102,9 @@ class _Union:
     def __init__(self, here: Site, there: Site, push: bool, pull: bool, dry_run: bool) -> None:
         self.here, self.there, self.push, self.pull, self.dry_run = here, there, push, pull, dry_run
         self.files = {here: here.files(), there: there.files()}
-        self.lists = {here: _listed(here), there: _listed(there)}
-        self.longer: set[Site] = set()  # those whose list has got further digests
         self.report = Report()
+        self.lists = {here: self._listed(here), there: self._listed(there)}
+        self.longer: set[Site] = set()  # those whose list has got further digests
 
     def made(self, on_step: Callable[[int, int], None] | None) -> Report:
         runs = sorted({run for files in self.files.values() for run in _runs(files)})
@@ -198,10 +198,13 @@ class _Union:
     def _may_write(self, target: Site) -> bool:
         return self.pull if target is self.here else self.push
 
-
-def _listed(site: Site) -> dict[str, str]:
-    raw = site.read([heldout.LIST]).get(heldout.LIST, b"")
-    return heldout.from_list(raw) if isinstance(raw, bytes) else {}
+    def _listed(self, site: Site) -> dict[str, str]:
+        """The list of digests at a site; one that cannot be read is reported, and stays as it is."""
+        raw = site.read([heldout.LIST]).get(heldout.LIST, b"")
+        if isinstance(raw, bytes):
+            return heldout.from_list(raw)
+        self.report.damages.append((site.address, Damage(heldout.LIST, raw.flaw, str(raw))))
+        return {}
 
 
 def _entry(run: str, raw: bytes | Flawed) -> _Entry:

@@ -32,6 +32,7 @@ from ablations.running.launch import Launch
 from ablations.running.ranks.devices import one_node
 from ablations.running.signals import ENDING
 from lightning_modules.config import ConfigError, Problem, Settings, knob
+from lightning_modules.files import read_text, write_atomically
 from lightning_modules.places import project
 from lightning_modules.training.execution import Execution
 
@@ -161,7 +162,7 @@ class Ray(Pool):
     def _is_cut_off(self, path: Path) -> bool:
         """Whether the node of a task is given up: Ray waits on for processes there that do not close connections."""
         try:
-            of_task = path.with_name(_NODE).read_text()
+            of_task = read_text(path.with_name(_NODE))
         except OSError:
             return False  # it waits for a node, or a file server answers late
         return bool(of_task) and of_task not in self._alive and of_task not in self._nodes()
@@ -194,7 +195,8 @@ class Ray(Pool):
 def attempt(folder: str, patience: float, config_path: str) -> tuple[int, str]:
     """The task: see `node.Attempt`. It says beside the job's file on which node it is."""
     with contextlib.suppress(OSError):  # of a node without the cache `node.Attempt` tells
-        Path(config_path).with_name(_NODE).write_text(_imported().get_runtime_context().get_node_id())
+        own = _imported().get_runtime_context().get_node_id().encode()
+        write_atomically(Path(config_path).with_name(_NODE), lambda file: file.write(own))
     return node.Attempt(folder, patience)(config_path)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.schema.record import Outcome
+from lightning_modules.files import read
 
 PREFIX = "ranks-"  # of the names of such folders
 _TOLD = "told.json"
@@ -55,7 +56,7 @@ class Meeting:
         Raises:
             OSError: If it has not yet.
         """
-        return json.loads((self.folder / _TOLD).read_bytes())
+        return json.loads(read(self.folder / _TOLD))
 
     def fail(self, failure: RankFailure) -> None:
         """Says that a rank has failed; the first word about it stays, and none is needed when all is over."""
@@ -69,7 +70,7 @@ class Meeting:
         The others follow from it.
         """
         paths = sorted(self.folder.glob("failed-*.json"), key=lambda path: path.stat().st_mtime_ns)
-        found = [RankFailure(**json.loads(path.read_bytes())) for path in paths]
+        found = [RankFailure(**json.loads(read(path))) for path in paths]
         return sorted(found, key=lambda failure: (failure.signal != signal.SIGKILL, failure.outcome != "oom"))
 
     @staticmethod
@@ -80,5 +81,6 @@ class Meeting:
     def _put(self, name: str, content: dict[str, Any]) -> None:
         """Writes a file that others see whole or not at all."""
         own = self.folder / f".{name}.{os.getpid()}"
-        own.write_text(json.dumps(content))  # no folder is made: it may be over
+        with own.open("x") as file:  # no folder is made: it may be over
+            file.write(json.dumps(content))
         os.replace(own, self.folder / name)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from lightning_modules.data.corpora import plain_text
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.data.corpora.wikipedia_mini import prose
+from lightning_modules.files import read_text
 
 _OTHERWISE = (
     "Alternatives: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files, 'hub:<dataset>' "
@@ -41,7 +43,7 @@ def _files(origin: Origin, split: str) -> list[Path]:
 def novels() -> Iterator[list[str]]:
     """The paragraphs of each novel, in the order of file names. A document is a book."""
     for path in sorted(_files(NOVELS, "train")[0].parent.glob("*.txt"), key=lambda p: p.name):
-        paragraphs = unwrapped(path.read_text(encoding="utf-8-sig"))
+        paragraphs = unwrapped(read_text(path, encoding="utf-8-sig"))
         if paragraphs:
             yield paragraphs
 
@@ -78,14 +80,13 @@ def wikipedia_2015(split: str) -> Iterator[list[str]]:
     """The paragraphs of each article; files AA-AC are for training, AD is held out."""
     for path in _files(WIKIPEDIA, split):
         paragraphs: list[str] = []
-        with open(path, encoding="utf-8-sig") as file:
-            for line in file:
-                if line.startswith("<doc "):
-                    paragraphs, title = [], True
-                elif line.startswith("</doc>"):
-                    if paragraphs:
-                        yield paragraphs
-                elif title:  # the line after <doc ...> repeats the title
-                    title = False
-                elif text := prose(html.unescape(line)):
-                    paragraphs.append(text)
+        for line in plain_text.lines(path):
+            if line.startswith("<doc "):
+                paragraphs, title = [], True
+            elif line.startswith("</doc>"):
+                if paragraphs:
+                    yield paragraphs
+            elif title:  # the line after <doc ...> repeats the title
+                title = False
+            elif text := prose(html.unescape(line)):
+                paragraphs.append(text)

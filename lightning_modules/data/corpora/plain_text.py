@@ -1,10 +1,12 @@
 """Plain text by its files: tables, markup and binary formats are refused by name, bytes that are no text by place."""
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lightning_modules.config import ConfigError
+from lightning_modules.files import open_plain, open_text
 
 # What a file with one of these suffixes is. Text under any other suffix, or without one, is read.
 _SUFFIXES = {
@@ -34,6 +36,8 @@ _OPENINGS = {
     "binary": rb"\x7fELF|\x93NUMPY|PAR1",
 }
 _OPENING_BYTES = 1 << 16
+_PART = 1 << 20  # characters of a line that are looked at before more are read
+_LONGEST = 1 << 28  # characters of a line
 _ROWS = "A folder of JSON lines, CSV or parquet is read as 'hub:{folder}', by its column 'text'."
 _OTHER = "Convert it to text, or give a glob that leaves it out, for example 'text:{folder}/*.txt'."
 
@@ -55,7 +59,7 @@ def refuse_other_formats(paths: Sequence[Path]) -> None:
 def _other_format(path: Path) -> str | None:
     if what := _OF_SUFFIX.get(path.suffix.lower()):
         return what
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         opening = file.read(_OPENING_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     return next((what for what, form in _OPENINGS.items() if re.match(form, opening, re.IGNORECASE | re.DOTALL)), None)
 
@@ -64,13 +68,23 @@ def lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, without its byte order mark.
 
     Raises:
-        ConfigError: At the first byte that is no text: NUL, or not UTF-8; with line and byte, from 1.
+        ConfigError: At the first byte that is no text: NUL, or not UTF-8; with line and byte, from 1. At a line that is
+            too long for a paragraph.
+        Refused: If it is no plain file.
     """
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            for line in file:
-                if "\0" in line:
+        with open_text(path, "utf-8-sig") as file:
+            line = ""
+            while part := file.readline(_PART):
+                if "\0" in part:
                     raise _no_text(path)
+                line += part
+                if len(line) > _LONGEST:
+                    raise ConfigError([f"{path} has a line of more than {_LONGEST:,} characters. Break it into lines."])
+                if len(part) < _PART or part.endswith("\n"):
+                    yield line
+                    line = ""
+            if line:
                 yield line
     except UnicodeDecodeError:
         raise _no_text(path) from None
@@ -79,14 +93,17 @@ def lines(path: Path) -> Iterator[str]:
 def _no_text(path: Path) -> ConfigError:
     """The error that says where the first such byte is: a decoder counts from its last read buffer."""
     before = lines_before = 0
-    with path.open("rb") as file:
-        for line in file:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open_plain(path) as file:
+        while part := file.readline(_PART):
+            kept = len(decoder.getstate()[0])  # bytes of a letter that the last part cut
             try:
-                line.replace(b"\0", b"\xff").decode()  # which is no UTF-8 either
+                whole = part.endswith(b"\n") or len(part) < _PART
+                decoder.decode(part.replace(b"\0", b"\xff"), final=whole)  # which is no UTF-8 either
             except UnicodeDecodeError as error:
-                before += error.start
+                before += error.start - kept
                 break
-            before += len(line)
-            lines_before += 1
+            before += len(part)
+            lines_before += part.endswith(b"\n")
     place = f"byte {before + 1:,}, in line {lines_before + 1:,}"
     return ConfigError([f"{path} is not UTF-8 text ({place}). Convert it to UTF-8, or give a glob that leaves it out."])

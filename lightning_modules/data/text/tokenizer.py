@@ -21,6 +21,7 @@ from lightning_modules import cached
 from lightning_modules.config import ConfigError, Settings, identity, knob
 from lightning_modules.data.text import unigram
 from lightning_modules.draws import permutation
+from lightning_modules.files import read
 from lightning_modules.places import cache
 from lightning_modules.words import Edges, edges
 
@@ -340,7 +341,7 @@ def place(settings: Tokenizer, key: dict[str, str]) -> Path:
 
 def fingerprint(path: Path) -> str:
     """SHA-256 of a tokenizer's file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read(path)).hexdigest()
 
 
 def sampled(number: int, share: float) -> bool:

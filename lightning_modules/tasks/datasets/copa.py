@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.files import read
 from lightning_modules.tasks.reading.lines import Fault, Line, made
 from lightning_modules.tasks.shapes.choice import Choice, Question
 from lightning_modules.tasks.task import Split, Task
@@ -38,7 +39,7 @@ def rows(split: Split) -> Iterator[Question]:
 
 def _read(path: Path) -> Iterator[tuple[int, Question]]:
     try:
-        items = ElementTree.parse(path).getroot().findall("item")
+        items = ElementTree.fromstring(read(path)).findall("item")
     except ElementTree.ParseError as error:
         raise ConfigError([f"{path}, line {error.position[0]}: not valid XML ({error})."]) from None
     if not items:

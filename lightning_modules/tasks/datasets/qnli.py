@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from lightning_modules import cached
+from lightning_modules import cached, files
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.places import cache
 from lightning_modules.tasks.datasets.squad import PUBLISHED, REBUILT, placed, read
@@ -57,7 +57,7 @@ class MadeAgain:
             return OFFICIAL("dev")
         (source,) = self.origin.needed("train")
         dev = list(OFFICIAL("dev"))
-        key = hashlib.sha256(source.read_bytes() + json.dumps([_RECIPE, dev]).encode()).hexdigest()
+        key = hashlib.sha256(files.read(source) + json.dumps([_RECIPE, dev]).encode()).hexdigest()
         path = cache() / "tasks" / f"qnli-train-{key[:16]}.json"
         held = cached.kept(path, lambda file: cached.put_json(file, list(_from_squad(source, dev))), cached.get_json)
         return (Row(*row) for row in held)

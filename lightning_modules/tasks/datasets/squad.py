@@ -18,6 +18,7 @@ from typing import Any
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Hub, Origin
+from lightning_modules.files import read_text
 from lightning_modules.places import data_home
 from lightning_modules.tasks.readers.own_split import nearest
 from lightning_modules.tasks.reading.lines import MOST_NAMED, refused
@@ -70,7 +71,7 @@ class Squad:
         home, files = data_home(), {}
         for split, names in (("train", self.train), ("dev", self.dev)):
             paths = [f"{_HOME}/{name.format(split=split, version=self.version)}" for name in names]
-            files[split] = (next((path for path in paths if home and (home / path).is_file()), paths[0]),)
+            files[split] = (next((path for path in paths if home and (home / path).exists()), paths[0]),)
         return Origin(f"SQuAD {self.version}", files, Hub(self.hub) if self.hub else None, self.otherwise)
 
     def _from_hub(self, split: Split) -> Iterator[Question]:
@@ -109,7 +110,7 @@ def read(path: Path) -> list[tuple[str, Question]]:
         ConfigError: When it is not JSON (naming line and column) or malformed (naming the first dozen places).
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(read_text(path, encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise ConfigError(
             [f"{path}, line {error.lineno}, column {error.colno}: not valid JSON ({error.msg})."]

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from lightning_modules.config import ConfigError
+from lightning_modules.files import open_plain
 from lightning_modules.tasks.reading.separators import wrong_count, wrong_headings
 
 LONGEST = 1 << 20  # bytes of a line; a hundred times the longest example of any data set here
+_LONGEST_READ = 64 * LONGEST  # a longer one is a fault of its line; here the file is no file of lines
 MOST_NAMED = 12  # faults of a file that an error lists
 _Made = TypeVar("_Made")
 
@@ -81,9 +83,13 @@ def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
         raise ConfigError([f"{path} is a folder; it must be a file."])
     empty, number = [], 0
     try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
+        with open_plain(path) as file:
+            for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_READ), b""), 1):
                 raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                if len(raw) == _LONGEST_READ:
+                    raise ConfigError(
+                        [f"{path}, line {number}: has more than {LONGEST:,} bytes, and is read no further."]
+                    )
                 raw = raw.rstrip(b"\r\n")
                 if not raw and not blank:
                     empty.append(number)

@@ -10,6 +10,7 @@ import numpy as np
 
 from lightning_modules import cached
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.files import read
 from lightning_modules.places import cache
 
 _RECIPE = 1  # raise when the same texts would give different pieces
@@ -38,7 +39,7 @@ class Pieces:
     @classmethod
     def of(cls, texts: list[str], encoder: Encoder) -> "Pieces":
         """Encodes texts, or reads the cached result for the same texts."""
-        key = hashlib.sha256(encoder.path.read_bytes())
+        key = hashlib.sha256(read(encoder.path))
         key.update(f"{_RECIPE} {encoder.kind}\0".encode() + "\n".join(texts).encode())  # no text contains a line break
         path = cache() / "pieces" / f"{key.hexdigest()[:24]}.npz"
         return cached.kept(path, lambda file: np.savez(file, **asdict(cls(*encoder.by_word(texts)))), cls._read)
