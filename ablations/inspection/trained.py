@@ -11,6 +11,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.data.store import tokenizer_file, tokenizer_place
+from lightning_modules.data.text.encode import Encoder
 from lightning_modules.files import read
 
 
@@ -83,10 +84,11 @@ def tokenizer(run: Run, records: Records) -> Path:
     """The file of a run's tokenizer: from the cache, kept with the records, or else trained now on its corpora.
 
     Raises:
-        ConfigError: If it has to be trained and a corpus is missing.
+        ConfigError: If it has to be trained and a corpus is missing, or the kept one cannot be read.
     """
     kept, place = kept_weights.kept(records.folder, run.id, kept_weights.TOKENIZER), tokenizer_place(run.system.data)
     if kept and not cached.is_sound(place):
+        Encoder(kept, run.system.data.tokenizer.kind)  # or it would be the tokenizer of all runs on these corpora
         with cached.locked(place):
             cached.write(place, lambda file: file.write(read(kept, within=records.folder)))
     return tokenizer_file(run.system.data)

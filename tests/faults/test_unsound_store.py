@@ -22,6 +22,7 @@ from ablations.running.execute import execute
 from ablations.schema.record import checksum
 from ablations.schema.run import Run
 from lightning_modules import cached
+from lightning_modules.data.store import tokenizer_place
 from tests import tiny
 
 LIST = "heldout.sha256"
@@ -290,7 +291,16 @@ def with_aliases(text):
     return content
 
 
+def of_no_number(path):
+    from safetensors.torch import load, save
+
+    tensors = load(path.read_bytes())
+    tensors["backbone.embeddings.word.weight"][0, 0] = float("nan")
+    return save(tensors)
+
+
 WEIGHTS = {
+    "a value that is no number": of_no_number,
     "garbage": lambda path: b"\0" * 100,
     "no bytes": lambda path: b"",
     "other shapes": of_another_model,
@@ -313,3 +323,19 @@ def test_weights_that_do_not_fit_are_an_error_in_words(copied, content):
     assert answer.exit_code == 2, answer.output
     assert isinstance(answer.exception, SystemExit)
     assert "weights.safetensors" in answer.output
+    assert ("backbone.embeddings.word.weight" in answer.output) == (content == "a value that is no number")
+
+
+def test_a_tokenizer_that_is_none_is_named_and_does_not_reach_the_cache(copied):
+    records = copied()
+    run = records.files()[0].stem
+    path = records.folder / "weights" / run / "tokenizer.json"
+    cached.write(path, lambda file: file.write(b"{}"), path.parents[1])
+    assert [damage.path for damage in records.verify()] == [f"weights/{run}/tokenizer.json"]
+    place = tokenizer_place(records.get(run).run().system.data)
+    cached.remove(place)
+    answer = command(records, "fill-mask", run, "the [MASK] sees")
+    assert answer.exit_code == 2, answer.output
+    assert isinstance(answer.exception, SystemExit)
+    assert "tokenizer.json" in answer.output
+    assert not place.exists()

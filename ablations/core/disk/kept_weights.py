@@ -58,20 +58,26 @@ def damages(results: Path, done: Callable[[str], Record | None]) -> Iterator[Dam
         for name in (WEIGHTS, TOKENIZER):
             if not kept(results, folder.name, name):
                 yield Damage(f"{place}/{name}", "altered", f"is missing or not as it was written; {_REMEDY}")
-            elif name == WEIGHTS and (reason := _unfit(record, folder / name)):
+            elif reason := _unfit(record, folder / name):
                 yield Damage(f"{place}/{name}", "altered", f"{reason}; {_REMEDY}")
 
 
-def _unfit(record: Record, weights: Path) -> str:
-    """Why a file holds no weights of a run's model; empty if it does."""
+def _unfit(record: Record, path: Path) -> str:
+    """Why a file holds no weights of a run's model, or no tokenizer; empty if it does."""
     import torch
 
-    from lightning_modules.training.weights import check_weights
+    from lightning_modules.data.text.encode import Encoder
+    from lightning_modules.training.weights import check_weights, load_weights
 
     try:
+        system = record.run().system
+        if path.name == TOKENIZER:
+            Encoder(path, system.data.tokenizer.kind)
+            return ""
         with torch.device("meta"):  # names and shapes alone
-            backbone, heads = record.run().system.networks()
-        check_weights(torch.nn.ModuleDict({"backbone": backbone, "heads": heads}), weights)
+            backbone, heads = system.networks()
+        check_weights(torch.nn.ModuleDict({"backbone": backbone, "heads": heads}), path)
+        load_weights(path)  # whose values have to be finite
     except (ConfigError, KeyError) as error:  # of a text or a package that the run depends on
         return str(error)
     return ""

@@ -80,6 +80,7 @@ def wikipedia_2015(split: str) -> Iterator[list[str]]:
     """The paragraphs of each article; files AA-AC are for training, AD is held out."""
     for path in _files(WIKIPEDIA, split):
         paragraphs: list[str] = []
+        title = False
         for line in plain_text.lines(path):
             if line.startswith("<doc "):
                 paragraphs, title = [], True

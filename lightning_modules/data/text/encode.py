@@ -14,8 +14,10 @@ import tokenizers
 import torch
 
 from lightning_modules.batch import Example, Tokens
+from lightning_modules.config import ConfigError
 from lightning_modules.data.text.masks import reading_masks
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.files import read_text
 
 _MOST_WORDS = 3_000_000  # distinct words remembered, about 0.5 GB
 
@@ -37,11 +39,18 @@ class _Numbers(dict):
 
 
 class Encoder:
-    """Encodes sentences whose words are separated by single spaces."""
+    """Encodes sentences whose words are separated by single spaces.
+
+    Raises:
+        ConfigError: If the file of the tokenizer cannot be read.
+    """
 
     def __init__(self, path: Path, kind: str) -> None:
         self.path, self.kind = path, kind
-        self.fast = tokenizers.Tokenizer.from_file(str(path))
+        try:
+            self.fast = tokenizers.Tokenizer.from_str(read_text(path))
+        except Exception as error:  # the package raises bare Exception
+            raise ConfigError([f"{path} holds no tokenizer that can be read ({str(error)[:200]}); remove it"]) from None
         self._forget()
 
     @cached_property
