@@ -48,9 +48,11 @@ def open_plain(path: Path, within: Path | None = None) -> io.BufferedReader:
         Refused: If it is a folder, a pipe, a socket or a device, or is linked out of the folder.
         OSError: If it cannot be opened.
     """
-    place = Path(os.path.realpath(path, strict=True)) if within else path
-    if within and not place.is_relative_to(os.path.realpath(within)):
-        raise Refused(errno.EPERM, f"is a link out of {within}; put the file itself there", str(path))
+    place = os.fspath(path)
+    if within and _is_by_link(place, os.fspath(within)):
+        place = os.path.realpath(path, strict=True)
+        if not is_inside(path, within):
+            raise Refused(errno.EPERM, f"is a link out of {within}; put the file itself there", str(path))
     _check_plain(path, os.stat(place))  # opening alone can set a device in motion
     descriptor = os.open(place, os.O_RDONLY | _WITHOUT_WAITING | (_NO_LINK if within else 0))
     try:
@@ -74,7 +76,10 @@ def read(path: Path, most: int = LARGEST, within: Path | None = None) -> bytes:
         OSError: If it cannot be read.
     """
     with open_plain(path, within) as file:
-        content = file.read(most + 1)
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(min(size, most) + 1)  # room is taken for all that is asked for
+        if len(content) > size:  # it has grown
+            content += file.read(max(0, most + 1 - len(content)))
     if len(content) > most:
         raise Refused(errno.EOVERFLOW, f"holds more than {most:,} bytes, the most that is read", str(path))
     return content
@@ -124,6 +129,17 @@ def lock(path: Path) -> FileLock:
 def is_inside(path: Path, folder: Path) -> bool:
     """Whether no link leads from a path below a folder out of the folder, which may itself be reached by a link."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _is_by_link(path: str, folder: str) -> bool:
+    """Whether a path goes through links below a folder, or may: most do not, and are not resolved from the root."""
+    if not path.startswith(f"{folder}{os.sep}") or os.pardir in path:
+        return True
+    while path != folder:
+        if os.path.islink(path):
+            return True
+        path = os.path.dirname(path)
+    return False
 
 
 def _check_plain(path: Path, state: os.stat_result) -> None:

@@ -32,7 +32,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from tests import language_models, tiny
 
-SECONDS = 10  # for the commands that read one file
+SECONDS = 60  # for the commands that read one file, on a busy machine
 MEMORY = 2 << 30  # bytes more than this process has
 LARGE = 1 << 36  # bytes of a file that takes no room
 KINDS = {
@@ -210,34 +210,46 @@ def stop(*_):
     raise ConfigError(["all is read; the training would begin"])
 
 
-def in_a_child(call, seconds: float = SECONDS) -> list:
-    """What a generator yields in a child with limits; after a word about its end, if it was killed."""
+def in_a_child(call) -> list[str]:
+    """The faults that a generator finds in a child with limits.
+
+    Args:
+        call: Yields what it begins with, and None or the fault at its end.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        try:
-            size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-            warnings.simplefilter("always")
-            for item in call():
-                os.write(writing, json.dumps(item).encode() + b"\n")
-        finally:
-            os._exit(0)
+        with os.fdopen(writing, "w", buffering=1) as tells:
+            try:
+                size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(SECONDS)
+                warnings.simplefilter("always")
+                for said in call():
+                    tells.write(json.dumps(said) + "\n")
+            except BaseException as error:
+                tells.write(json.dumps(repr(error)) + "\n")
+            finally:
+                tells.flush()
+                os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as told:
-        items = [json.loads(line) for line in told]
+        said = [json.loads(line) for line in told]
     _, status = os.waitpid(child, 0)
-    return items + ([f"killed by signal {os.WTERMSIG(status)}"] if os.WIFSIGNALED(status) else [])
+    ended = [*said[1::2], f"killed by signal {os.WTERMSIG(status)}"]  # the last is of what was only begun
+    return [f"{what}: {fault}" for what, fault in zip(said[::2], ended, strict=False) if fault]
 
 
-def faults(world, names):
-    """What a command did that it should not."""
-    for name in names:
-        answer = world.said(*world.commands[name])
-        if not is_plain(answer):
-            yield f"{name}: exit code {answer.exit_code}, {answer.exception!r}"
+def abused(world, path, names):
+    """Puts each kind in the place of a file and calls the commands, each with some kind; see `in_a_child`."""
+    for number, (kind, put) in enumerate(KINDS.items()):
+        path.unlink(missing_ok=True)
+        put(path, world.outside)
+        for name in names[number :: len(KINDS)] or names[:1]:
+            yield f"{path.relative_to(world.home)} as {kind}, {name}"
+            answer = world.said(*world.commands[name])
+            yield None if is_plain(answer) else f"exit code {answer.exit_code}, {answer.exception!r}"
 
 
 def is_plain(answer) -> bool:
@@ -250,13 +262,22 @@ def test_whatever_is_in_the_place_of_a_file_the_commands_that_read_it_end(world)
     assert {name for names in readers.values() for name in names} == world.commands.keys()
     for path, names in readers.items():
         aside = path.with_name(f"{path.name}.aside")
-        for number, (kind, put) in enumerate(KINDS.items()):
-            some = names[number :: len(KINDS)] or names[:1]  # every command once, every kind once
-            os.rename(path, aside)
-            put(path, world.outside)
-            found = in_a_child(lambda some=some: faults(world, some))
-            wrong += [f"{path.relative_to(world.home)} as {kind} ({', '.join(some)}): {fault}" for fault in found]
-            path.unlink(missing_ok=True)
-            os.rename(aside, path)
+        os.rename(path, aside)
+        wrong += in_a_child(lambda path=path, names=names: abused(world, path, names))
+        path.unlink(missing_ok=True)
+        os.rename(aside, path)
     assert wrong == []
     assert world.outside.stat().st_size == LARGE
+
+
+@pytest.mark.parametrize(
+    ("read", "end"),
+    [("os.mkfifo(path); path.read_bytes()", "killed by signal 14"), ("bytes(2 * MEMORY)", "MemoryError()")],
+)
+def test_the_limits_of_the_child_are_felt(tmp_path, monkeypatch, read, end):
+    def reads():
+        yield "reads"
+        yield exec(read, globals(), {"path": tmp_path / "pipe"})
+
+    monkeypatch.setattr(sys.modules[__name__], "SECONDS", 1)
+    assert in_a_child(reads) == [f"reads: {end}"]

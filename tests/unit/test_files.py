@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,15 @@ def test_the_bound_is_of_what_is_read(folder):
     assert read(folder / "file", 4) == b"1234"
     with pytest.raises(Refused, match="holds more than 3 bytes"):
         read(folder / "file", 3)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/cmdline"), reason="no file says a wrong size")
+def test_the_size_that_a_file_is_said_to_have_bounds_nothing():
+    said = Path("/proc/self/cmdline")
+    assert said.stat().st_size == 0
+    assert read(said) == said.read_bytes() != b""
+    with pytest.raises(Refused, match="holds more than 3 bytes"):
+        read(said, 3)
 
 
 def test_links_lead_anywhere_unless_they_must_stay_within(folder):

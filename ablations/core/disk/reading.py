@@ -61,9 +61,10 @@ def content(path: Path, within: Path | None = None) -> bytes:
     """
     try:
         with open_plain(path, within) as file:
-            check_size(os.fstat(file.fileno()).st_size)
-            raw = file.read(LARGEST_READ + 1)
-        check_size(len(raw))  # it may have grown meanwhile
+            check_size(size := os.fstat(file.fileno()).st_size)
+            raw = file.read(size + 1)
+        if len(raw) > size:
+            raise Flawed("unreadable", "grows while it is read; try again")
         return raw
     except Refused as error:
         raise Flawed("unreadable", str(error.strerror)) from None
