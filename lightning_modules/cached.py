@@ -4,13 +4,19 @@ A stray write, a bad copy or a dying disk changes a file and keeps its size. Wha
 wrong number under the right id, so nothing is read before its digest has been compared: 0.1 s per 100 MB, once per
 process. A file whose digest moved along with it is found too: a comment below the digest, which `sha256sum --check`
 skips, names the place of the file. Earlier digests name no place and hold anywhere.
+
+`folder` makes the folders of the cache, and marks the cache with ``CACHEDIR.TAG``. A folder that ``ABLATIONS_CACHE``
+names and that holds files of others is no cache: nothing is written there and nothing removed.
 """
 
 import contextlib
+import errno
 import functools
 import hashlib
 import io
 import json
+import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -19,12 +25,22 @@ from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from lightning_modules.files import is_full, lock, open_plain, read_text, version, write_atomically
+from lightning_modules.files import is_full, lock, open_plain, read, read_text, version, write_atomically
 from lightning_modules.places import cache
 
 T = TypeVar("T")
 _LARGEST_DIGEST = 1 << 14  # bytes of a digest with its comment
 _PLACE = "# of "  # begins the line with the place of a file
+RUNS, RESULTS = "runs", "results.txt"  # the part for work folders of runs, and the note of their results folder
+PARTS = (  # folders of the cache; whoever makes another one adds its name
+    "features", "fingerprints", "pieces", "probe-controls", "probes", RUNS, "stores", "stretches", "task-baselines",
+    "tasks", "tokenizers", "validation-parts", "word-vectors", "zero-shot",
+)  # fmt: skip
+_WORK = re.compile(rf"[0-9a-f]{{8}}/([0-9a-f]{{16}}|\.?{re.escape(RESULTS)}(\..+)?)")  # in the part for runs
+_NAMED = re.compile(r"\.?([\w-]+-)?([0-9a-f]{24}|[0-9a-f]{16})(\..+)?")  # in the other parts: by a digest
+TAG = "CACHEDIR.TAG"  # as on https://bford.info/cachedir
+_SIGNATURE = b"Signature: 8a477f597d28d172789f06886806bc55"
+_OWNER = b"# This is the cache of ablations, whose files can be made again; `ablations clean --all` removes them."
 
 
 class CacheError(OSError):
@@ -177,14 +193,16 @@ def folder(path: Path) -> Path:
     """Makes a folder; in the cache, a file in place of a folder whose name is a digest makes room.
 
     Raises:
-        CacheError: If a folder of the cache cannot be made.
+        CacheError: If a folder of the cache cannot be made, or the cache is not the project's.
     """
     with reporting(path):
+        if not path.is_relative_to(cache()):
+            path.mkdir(parents=True, exist_ok=True)
+            return path
+        _mark()
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError:
-            if not path.is_relative_to(cache()):
-                raise
             named = path.relative_to(cache()).parts[1:]  # the first says what the folder holds and may be a user's file
             within = path.parents[len(named) - 1] if named else path
             for name in named:
@@ -193,6 +211,79 @@ def folder(path: Path) -> Path:
                     vacate(within)
             path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def _mark() -> None:
+    if _is_marked():
+        return
+    check()
+    cache().mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # another process is quicker, or others may write below this folder alone
+        write_atomically(cache() / TAG, lambda file: file.write(b"\n".join((_SIGNATURE, _OWNER, b""))))
+
+
+def _is_marked() -> bool:
+    """Whether the cache has the mark of this project; other programs mark theirs by a file of the same name."""
+    try:
+        lines = read(cache() / TAG, 4096, within=cache()).splitlines()
+    except OSError:
+        return False
+    return lines[:1] == [_SIGNATURE] and _OWNER in lines
+
+
+def check() -> None:
+    """Refuses a cache that is not the project's: ``ABLATIONS_CACHE`` names it, and it holds files of others.
+
+    The project's are a marked folder, an empty or missing one, and one with only what earlier versions kept.
+
+    Raises:
+        CacheError: With what is there, and what to do.
+        OSError: If it cannot be read.
+    """
+    if not os.environ.get("ABLATIONS_CACHE") or _is_marked():
+        return
+    kept, others = contents()
+    if foreign := sorted({*others, *filter(Path.is_symlink, kept)}):  # earlier versions made no links
+        first, more = foreign[0].relative_to(cache()), len(foreign) - 1
+        what = f"{first}{f' and {more:,} more' if more else ''}"
+        advice = f"Set it to an empty or new folder, such as {cache() / 'ablations'}"
+        message = f"ABLATIONS_CACHE names {cache()}, which is no cache of ablations: it holds {what}. {advice}"
+        raise CacheError(errno.ENOTEMPTY, message, str(cache()))
+
+
+def contents() -> tuple[list[Path], list[Path]]:
+    """What the project made in the cache, file by file and folder by folder, and what it did not make.
+
+    Links are not followed. One at a place of the project's counts as made by it.
+
+    Raises:
+        OSError: If a folder cannot be read.
+    """
+    made: list[Path] = []
+    others: list[Path] = []
+    for part in _listed(cache()):
+        if part.name not in PARTS:
+            is_mark = (
+                _is_marked() if part.name == TAG else part.name.startswith(f".{TAG}.")
+            )  # one that is being written
+            others += [] if is_mark else [part]
+        elif part.is_symlink():
+            made.append(part)
+        elif not part.is_dir():
+            others.append(part)
+        elif part.name == RUNS:
+            for home in _listed(part):
+                within = _listed(home) if home.is_dir() and not home.is_symlink() else [home]
+                for path in within:
+                    (made if _WORK.fullmatch(path.relative_to(part).as_posix()) else others).append(path)
+        else:
+            for path in _listed(part):
+                (made if _NAMED.fullmatch(path.name) else others).append(path)
+    return made, others
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def vacate(path: Path) -> None:

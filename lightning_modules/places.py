@@ -11,6 +11,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from lightning_modules.problems import ConfigError, Problem
+
 
 @functools.cache
 def checkout() -> Path | None:
@@ -38,16 +40,42 @@ def cache() -> Path:
     """The folder of token stores, tokenizers and work folders of runs, all of which can be rebuilt.
 
     It is ``ABLATIONS_CACHE``, or ``.cache`` in the checkout, or the user's cache folder if there is no checkout.
+
+    Raises:
+        ConfigError: See `readable`.
     """
     named, root = os.environ.get("ABLATIONS_CACHE"), checkout()
     path = named or (root / ".cache" if root else user_cache_path("ablations", appauthor=False))
-    return Path(os.path.realpath(os.path.expanduser(path)))  # unlike pathlib's, these take any text
+    return readable(os.path.realpath(os.path.expanduser(path)), "ABLATIONS_CACHE")  # unlike pathlib's, for any text
 
 
 def data_home() -> Path | None:
-    """The folder ``ABLATIONS_DATA`` with data sets in their official formats; None if it is not set."""
+    """The folder ``ABLATIONS_DATA`` with data sets in their official formats; None if it is not set.
+
+    Raises:
+        ConfigError: See `readable`.
+    """
     path = os.environ.get("ABLATIONS_DATA")
-    return Path(os.path.realpath(os.path.expanduser(path))) if path else None
+    return readable(os.path.realpath(os.path.expanduser(path)), "ABLATIONS_DATA") if path else None
+
+
+def readable(path: str, source: str) -> Path:
+    """A path whose name is text in UTF-8, as digests, pages and JSON need it.
+
+    Args:
+        path: The path.
+        source: The variable or the option that names it.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="backslashreplace")
+        message = f"the name '{shown}' has bytes that are no UTF-8; rename the folder or name another one"
+        raise ConfigError([Problem(source, message)]) from None
+    return Path(path)
 
 
 def unusable_data_home() -> str:

@@ -29,7 +29,7 @@ from ablations.commands import (
     simulate,
     tokenizer,
 )
-from ablations.commands.stores import keep, sync
+from ablations.commands.stores import clean, keep, sync
 from ablations.commands.terminal import (
     USUAL,
     WRONG,
@@ -345,33 +345,6 @@ def new(
         tell({"grid": name, "file": path}, form, "grid", *people)
 
 
-@app.command()
-def clean(
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also remove token stores, tokenizers and checkpoints of unfinished runs.")
-    ] = False,
-    results_dir: Results = None,
-    form: As = Format.table,
-) -> None:
-    """Removes checkpoints, weights and logs of finished runs; keeps records and pages."""
-    import shutil
-
-    from ablations.core.store import Records
-    from lightning_modules.places import cache
-
-    records = Records(results_dir)
-    if everything:
-        folders = [path for path in cache().glob("*") if path.is_dir()]
-    else:
-        known = {path.stem for path in records.files()}
-        folders = [path for path in records.work_folders() if path.name in known and not records.is_locked(path.name)]
-    size = sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
-    people = f"removed {len(folders)} folders, {size / 1e6:.0f} MB"
-    tell({"folders": folders, "bytes": size}, form, "folders", people)
-
-
 app.command("list")(grid_files.list_grids)
 app.command("check")(grid_files.check)
 app.command("claims")(claims.claims)
@@ -388,6 +361,7 @@ app.command("inference")(inference.command)
 app.command("simulate")(simulate.command)
 app.command("read")(read.read)
 app.command("sync")(sync.command)
+app.command("clean")(clean.command)
 app.command("keep")(keep.command)
 
 

@@ -5,6 +5,7 @@ A record is ``records/<2 hex>/<16 hex>.json`` of the results folder; its list of
 published, and what belongs to the records, `sharing` how two stores are united.
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -31,7 +32,8 @@ from ablations.core.disk.reading import (
 from ablations.schema.record import Record, checksum
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.places import cache, project
+from lightning_modules.files import write_atomically
+from lightning_modules.places import cache, project, readable
 
 __all__ = [
     "LARGEST_RECORD",
@@ -67,10 +69,14 @@ class Records:
     Args:
         results_dir: The folder; by default ``results``. A relative path starts from the checkout, or from the working
             directory if there is no checkout.
+
+    Raises:
+        ConfigError: If the name of the folder is no text in UTF-8.
     """
 
     def __init__(self, results_dir: str | Path | None = None) -> None:
-        self.folder = Path(os.path.abspath(project() / Path(results_dir or "results").expanduser()))
+        named = project() / os.path.expanduser(results_dir or "results")  # unlike pathlib's, this takes any text
+        self.folder = readable(os.path.abspath(named), "--results-dir")
 
     def path(self, run_id: str) -> Path:
         """The file of a run's record.
@@ -87,6 +93,19 @@ class Records:
         self.path(run_id)
         return self._work_home() / run_id
 
+    def make_work_folder(self, run_id: str) -> Path:
+        """Makes the work folder of a run, and notes beside it whose runs these are: `ablations clean` asks their locks.
+
+        Raises:
+            CacheError: If it cannot be made.
+        """
+        folder = cached.folder(self.work_folder(run_id))
+        note, named = folder.parent / cached.RESULTS, str(self.folder).encode()
+        with contextlib.suppress(OSError):  # another launcher is quicker, or the disk is full, as runs will report
+            if not (note.is_file() and note.read_bytes() == named):
+                write_atomically(note, lambda file: file.write(named))
+        return folder
+
     def work_folders(self) -> list[Path]:
         """The work folders of this results folder's runs in the cache, ordered by run."""
         return sorted(path for path in self._work_home().glob("*") if _ID.fullmatch(path.name))
@@ -97,7 +116,7 @@ class Records:
         return own if cached.is_sound(own) else kept_weights.kept(self.folder, run_id, kept_weights.WEIGHTS)
 
     def _work_home(self) -> Path:
-        return cache() / "runs" / identity(str(self.folder))[:8]
+        return cache() / cached.RUNS / identity(str(self.folder))[:8]
 
     def files(self) -> list[Path]:
         """The files of all records, damaged ones included, ordered by run.
@@ -225,7 +244,10 @@ class Records:
         return locks.named(self.folder, run_id)
 
     def is_locked(self, run_id: str) -> bool:
-        """Whether a process holds this run's lock."""
+        """Whether a process holds this run's lock; nobody holds one that nobody has made."""
+        self.path(run_id)
+        if not (self.folder / ".locks" / f"{run_id}.lock").exists():
+            return False
         lock = self.lock(run_id)
         try:
             lock.acquire(timeout=0)

@@ -162,7 +162,7 @@ class Launch:
 
     def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> Job:
         """The job of a run."""
-        folder = cached.folder(self.records.work_folder(run.id))
+        folder = self.records.make_work_folder(run.id)
         for name in (FILE, worker.PROGRESS, worker.LOG):
             if (folder / name).is_dir():
                 cached.vacate(folder / name)

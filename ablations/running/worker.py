@@ -100,7 +100,7 @@ def _attempt(run: Run, records: Records, watch: Watch) -> int:
     if earlier is not None and earlier.final:
         return FOUND
     attempts, folder = 1 + attempts_of(earlier), watch.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    cached.folder(folder)
     started = provenance.now()
     _ = provenance.code(), provenance.fingerprint()  # of the code that runs, whatever its files hold at the end
     note(folder, f"run {run.id} attempt {attempts} started")
@@ -166,7 +166,7 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
     with records.lock(run.id):  # waits for another process that trains the same run
         found = records.weights(run.id)
         if found is None:
-            cached.folder(folder)
+            records.make_work_folder(run.id)
             record = records.get(run.id)
             _compare(run, folder, record)  # an earlier second training
             note(folder, f"training run {run.id} again, because another run needs its weights")
