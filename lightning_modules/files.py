@@ -197,7 +197,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             temporary.unlink(missing_ok=True)
         reason = error if isinstance(error, OSError) else error.__context__
         if isinstance(reason, OSError) and reason.errno:
-            reason.filename = reason.filename or str(path)  # writing to an open file names none
+            if reason.filename in (None, str(temporary)):  # writing to an open file names none
+                reason.filename = str(path)
             if reason is not error and is_full(reason):  # `torch.save` raises an error of its own while handling it
                 raise reason from error
         raise

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ablations.core.store import Lookup
@@ -94,10 +94,12 @@ def first_run(cells: Iterable[Cell], records: Lookup, metric: str) -> datetime |
 
 
 def _time(text: object) -> datetime | None:
+    """A time with its zone, UTC if the text names none; None for what is no time."""
     try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
+    return time.replace(tzinfo=UTC) if time and time.utcoffset() is None else time
 
 
 def registrations(
@@ -127,7 +129,7 @@ def registrations(
 def _standing(claim: Claim, known: Mapping[str, datetime] | None, when: datetime | None, ran: datetime | None) -> str:
     if ran is None:
         return NOT_RUN
-    if known is None or ran.tzinfo is None:
+    if known is None:
         return POST_HOC if claim.post_hoc else UNKNOWN
     is_before = when is not None and when <= ran
     if claim.post_hoc:

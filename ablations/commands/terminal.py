@@ -1,11 +1,13 @@
 """How commands print, read ``name=value`` options and report errors."""
 
 import contextlib
+import errno
 import functools
 import html
 import itertools
 import json
 import math
+import os
 import re
 import sys
 import warnings
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 
 WRONG = 2  # the exit code for wrong input
 _UNFOLDED = 10_000  # columns, wider than any listing
+_PLACES, _NAME, _PAGE = 3, 300, 3000  # of a message: places where it is said, letters of a name and of the whole
+_ADVICE = {  # error number -> what to do about a path; by default another place may do
+    errno.EACCES: "let its owner give you permission, or name another place",
+    errno.EPERM: "let its owner give you permission, or name another place",
+    errno.EROFS: "name a place on another file system",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "a part of the path is no folder; check it",
+    errno.EISDIR: "name a file",
+    errno.ELOOP: "a link there leads to itself; remove it",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
 _BETWEEN = re.compile(r"(?<!\\)\|")  # cells of a table of Markdown, whose own bars are escaped
 _ESCAPED = re.compile(r"\\([\\`*<>|$~_\]()])")
 
@@ -34,9 +48,28 @@ class Format(StrEnum):
 
 
 def complain(problems: Iterable[object]) -> None:
-    """Prints problems, one a line."""
+    """Prints problems, one a line; one that occurs at many places once, with their number."""
+    for problem in shortened(problems):
+        typer.secho(problem, err=True, fg="red")
+
+
+def shortened(problems: Iterable[object]) -> Iterator[str]:
+    """Problems for people to read: none is said at more than three places, none is longer than a page.
+
+    Of a name that is longer than 300 letters, and of a problem that is longer than 3,000, beginning and end are left.
+    """
+    alike: dict[str, list[str]] = {}
     for problem in problems:
-        typer.secho(str(problem), err=True, fg="red")
+        alike.setdefault(getattr(problem, "message", str(problem)), []).append(str(problem))
+    for said in alike.values():
+        few = said if len(said) <= _PLACES else [f"{said[0]} (and {len(said) - 1:,} more like it)"]
+        for text in few:
+            text = re.sub(rf"\S{{{_NAME + 1},}}", lambda name: _ends(name[0]), text)
+            yield _ends(text) if len(text) > _PAGE else text
+
+
+def _ends(text: str) -> str:
+    return f"{text[: _NAME * 2 // 3]} … {text[-_NAME // 3 :]}"
 
 
 As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
@@ -86,11 +119,11 @@ Train = Annotated[bool, typer.Option("--train", help="Train the run again if its
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Prints errors of configuration, files and disks without tracebacks, and exits; warnings plainly."""
-    from ablations.core.store import StoreError
-    from lightning_modules.cached import CacheError
+    """Prints errors of configuration and of paths as messages instead of tracebacks, and exits; warnings plainly.
+
+    An error of the system that names no path is none of these: it keeps its traceback.
+    """
     from lightning_modules.config import ConfigError
-    from lightning_modules.files import Refused, is_full
 
     usual = warnings.showwarning
     warnings.showwarning = functools.partial(_warn, usual, set())
@@ -100,18 +133,32 @@ def reporting_errors() -> Iterator[None]:
         complain(error.problems)
         raise typer.Exit(WRONG) from None
     except OSError as error:
-        if isinstance(error, (CacheError, Refused, StoreError)):
-            complain([error])
-        elif is_full(error):
-            complain([f"{error.filename}: {error.strerror}; free some space and try again"])
-        else:
+        if not (message := _of_path(error)):
             raise
+        complain([message])
         raise typer.Exit(WRONG) from None
     except KeyboardInterrupt:
         typer.echo("interrupted; run the command again to continue", err=True)
         raise typer.Exit(130) from None
     finally:
         warnings.showwarning = usual
+
+
+def _of_path(error: OSError) -> str:
+    """Path, reason and advice of an error of the system; empty if it names no path."""
+    from ablations.core.store import StoreError
+    from lightning_modules.cached import CacheError
+    from lightning_modules.files import Refused, is_full
+
+    if isinstance(error, (CacheError, StoreError)):  # they say what to do
+        return str(error)
+    if is_full(error):
+        return f"{error.filename}: {error.strerror}; free some space and try again"
+    if error.errno is None or not isinstance(error.filename, (str, bytes, os.PathLike)):
+        return ""
+    places = " -> ".join(os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None)
+    advice = "" if isinstance(error, Refused) else f"; {_ADVICE.get(error.errno, 'name another place')}"
+    return f"{places}: {error.strerror}{advice}"
 
 
 def _warn(

@@ -337,7 +337,8 @@ def _entries(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        reason = f"{error.strerror}: its records cannot be read; let its owner give you permission (chmod -R g+rwX)"
+        advice = "; let its owner give you permission (chmod -R g+rwX)" if isinstance(error, PermissionError) else ""
+        reason = f"{error.strerror}: its records cannot be read{advice}"
         raise StoreError(error.errno or errno.EIO, reason, str(folder)) from error
 
 

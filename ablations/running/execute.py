@@ -1,6 +1,7 @@
 """Executes a plan: every pending run is made once, even if other processes work on the same results."""
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -23,7 +24,7 @@ from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
-from lightning_modules.files import lock
+from lightning_modules.files import is_full, lock
 from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
 
@@ -150,12 +151,12 @@ def _check_writable(plan: Plan, records: Records) -> None:
         check_inside(place, folder)
         try:
             place.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=place).close()
         except OSError as error:
+            if is_full(error) and place.is_dir():
+                continue  # the runs report it
             text = f"cannot write results to {folder}: {place.name}: {error.strerror}; mend it or choose another folder"
             raise ConfigError([text]) from None
-        if not os.access(place, os.W_OK):
-            text = f"cannot write results to {folder}: {place.name}: no permission; choose another folder"
-            raise ConfigError([text])
     for path in held.rglob("*.lock"):
         lock(path)  # refuses what is no plain file
         if not os.access(path, os.R_OK):

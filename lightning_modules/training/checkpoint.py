@@ -6,6 +6,7 @@ atomic nor safe on a full disk, and it saves no random state. This module adds b
 
 import ast
 import os
+import pickle
 import random
 import sys
 import zipfile
@@ -86,7 +87,10 @@ def _check(path: Path, module: pl.LightningModule, execution: Execution, run_id:
     with zipfile.ZipFile(path) as archive:
         if (altered := archive.testzip()) is not None:
             raise ValueError(f"{altered} is not as it was written")
-    held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError:  # its message advises to load whatever it holds, which can run any program
+        raise ValueError("it is no checkpoint of this project: it holds more than tensors, numbers and texts") from None
     # in their order too: the optimiser's moments have no names, the n-th are of the n-th parameter
     found, made = (
         [(name, tensor.shape) for name, tensor in state.items()] for state in (held["state_dict"], module.state_dict())

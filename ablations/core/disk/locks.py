@@ -136,6 +136,9 @@ def between_processes(folder: Path, kind: type[Lock] = FileLock) -> str:
     Args:
         folder: Where to try it; nothing is left there.
         kind: The class of locks; the other process imports it by its name.
+
+    Raises:
+        ConfigError: If no other process can be started.
     """
     path = folder / f"check-{os.getpid()}.lock"
     held = kind(str(path))
@@ -168,6 +171,10 @@ def _other(kind: type[Lock], path: Path) -> int:
         ended = subprocess.run(command, env=environment, capture_output=True, timeout=_LIMIT, check=False)
     except subprocess.TimeoutExpired:
         raise OSError(f"another process waited for it for {_LIMIT:g} s") from None
+    except OSError as error:  # which says nothing of locks
+        reason = f"{sys.executable}: {error.strerror or error}"
+        advice = "let its owner give you permission to run it, or install Python and this project for yourself"
+        raise ConfigError([f"no process of Python can be started ({reason}); {advice}"]) from None
     return ended.returncode
 
 
