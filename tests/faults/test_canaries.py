@@ -1,0 +1,82 @@
+"""No command writes, changes or removes anything but in the folders that it is given, whoever calls it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lightning_modules.places import project
+from tests.contract.test_commands import COMMANDS
+from tests.faults import canaries
+
+USERS = ["root", "ordinary"] if os.geteuid() == 0 else ["ordinary"]
+
+
+@pytest.fixture(scope="module")
+def called():
+    """A folder with what was there before and after all calls, and what each call came to."""
+    folder = Path(tempfile.mkdtemp())  # pytest's are closed to other users
+    folder.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(project()), "HF_HUB_OFFLINE": "1", "MPLCONFIGDIR": str(folder)}
+    command = [sys.executable, canaries.__file__, str(folder)]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    yield {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    shutil.rmtree(folder)
+
+
+def calls(called, user):
+    if user not in called:
+        pytest.skip("an ordinary user may not read this checkout")
+    return called[user]
+
+
+def test_every_command_has_a_call():
+    assert canaries.COMMANDS.keys() == {" ".join(words) for words in COMMANDS}
+    for name, rows in canaries.COMMANDS.items():
+        assert all(" ".join(words).startswith(name) for words in rows)
+
+
+def test_nothing_else_has_changed(called):
+    before, after = called["before"], called["after"]
+    assert len(before) > 20 * len(USERS)
+    assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == set()
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_no_command_ends_in_a_traceback(called, user):
+    for one in calls(called, user):
+        assert not one["failed"], one
+        assert one["code"] in (0, 1, 2), one
+        assert "Usage:" not in one["output"], one
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_where_one_may_not_write_the_path_is_named(called, user):
+    asked = [one for one in calls(called, user) if any("UNWRITABLE" in word for word in one["words"])]
+    assert asked
+    for one in asked:
+        if one["words"][0] != "evaluate":  # the model is too short for the task
+            assert one["code"] == 2, one
+            assert one["path"] in one["output"].replace("\n", ""), one
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_home_is_no_cache(called, user):
+    refused = [one for one in calls(called, user) if one.get("refused")]
+    assert len(refused) > 2
+    for one in refused:
+        assert one["code"] == 2, one
+        assert "ABLATIONS_CACHE" in one["output"], one
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_clean_leaves_a_run_that_trains(called, user):
+    (one,) = (one for one in calls(called, user) if "kept" in one)
+    assert one["kept"], one
+    assert "trains" in one["output"], one
