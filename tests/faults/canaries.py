@@ -104,7 +104,7 @@ def snapshot(folder: Path) -> dict[str, list]:
             content = ""
             if path.is_symlink():
                 content = os.readlink(path)
-            elif stat.S_ISREG(state.st_mode):
+            elif stat.S_ISREG(state.st_mode) and os.access(path, os.R_OK):
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
             found[str(path.relative_to(folder))] = [oct(state.st_mode), state.st_size, state.st_mtime_ns, content]
             if path.relative_to(folder).as_posix().partition("/")[2] in NAMED:  # after the name of the world

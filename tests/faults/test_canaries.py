@@ -27,6 +27,7 @@ def called():
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     yield {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=True)
     shutil.rmtree(folder)
 
 
