@@ -156,7 +156,8 @@ def _of_path(error: OSError) -> str:
         return f"{error.filename}: {error.strerror}; free some space and try again"
     if error.errno is None or not isinstance(error.filename, (str, bytes, os.PathLike)):
         return ""
-    places = " -> ".join(os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None)
+    names = filter(None, (error.filename, error.filename2))
+    places = " -> ".join(os.fsencode(name).decode(errors="backslashreplace") for name in names)
     advice = "" if isinstance(error, Refused) else f"; {_ADVICE.get(error.errno, 'name another place')}"
     return f"{places}: {error.strerror}{advice}"
 

@@ -3,8 +3,10 @@
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
 from lightning_modules.finetuning.run import FinetuningRun, finetune
@@ -157,3 +159,15 @@ def test_a_fine_tuning_from_other_parts_starts_at_step_0(tiny, tmp_path, monkeyp
     with pytest.raises(Interrupted):
         tuned(0, "run", stop=stopped_at(3))
     assert measured(tuned(1, "run")) == measured(tuned(1, "straight"))
+
+
+def test_nobody_is_advised_to_load_objects(tmp_path, capfd):
+    """A file of torch may hold any object, and so run any program when it is loaded; its own message says how."""
+    path = tmp_path / CHECKPOINT
+    for held in (Path("/"), {"state_dict": {}, "callbacks": Path("/")}):
+        torch.save(held, path)
+        assert resumable(path, pl.LightningModule()) is None
+        said = capfd.readouterr().err
+        assert "no checkpoint of this project" in said
+        assert not re.search("weights_only|load|trust|Weights only", said.replace("torch.load", "load"))
+        assert len(said.splitlines()) == 1

@@ -1,15 +1,18 @@
 """Where things lie, in a checkout and in an installed package."""
 
 import importlib.util
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from ablations.core import notebooks
+from ablations.core.store import Records
 from ablations.planning import grids, scales
 from lightning_modules import places
 from lightning_modules.config import ConfigError
+from tests.messages import naming
 
 
 @pytest.fixture
@@ -98,3 +101,20 @@ def test_an_own_notebook_comes_first_and_one_may_be_given_by_path(installed):
     assert notebooks.find("masking_ratio", str(shipped)) == shipped
     with pytest.raises(ConfigError, match="no such file"):
         notebooks.find("masking_ratio", "nowhere.ipynb")
+
+
+@pytest.mark.parametrize("variable", ["ABLATIONS_CACHE", "ABLATIONS_DATA"])
+def test_a_name_that_is_no_text_is_refused_by_its_variable(monkeypatch, tmp_path, variable):
+    monkeypatch.setenv(variable, os.fsdecode(os.fsencode(tmp_path) + b"/a clone\xff"))
+    with pytest.raises(ConfigError, match=naming(variable, "UTF-8", r"a clone\xff")):
+        {"ABLATIONS_CACHE": places.cache, "ABLATIONS_DATA": places.data_home}[variable]()
+
+
+@pytest.mark.parametrize("name", [b"a clone\xff", b"~nobody there\xff/results"])
+def test_results_are_refused_by_their_option(name):
+    with pytest.raises(ConfigError, match=naming("--results-dir", "UTF-8")):
+        Records(os.fsdecode(name))
+
+
+def test_a_home_of_nobody_is_a_name_like_others():
+    assert Records("~nobody there/results").folder.name == "results"

@@ -94,3 +94,21 @@ def test_of_a_task_it_is_the_first_fine_tuning_and_not_an_older_pretraining():
     assert audit.first_run([cell], records, "heldout.loss") == day(1)
     del records[cell.finetunings[0].id]
     assert audit.first_run([cell], records, "rte.accuracy") is None
+
+
+TIMES = {  # texts in records -> the earliest time
+    ("2026-01-04T00:00:00", "2026-01-05T00:00:00+00:00"): day(3),
+    ("2026-01-05T00:00:00+00:00", "2026-01-04T01:00:00+01:00", "2026-01-06"): day(3),
+    ("2026-01-06", "yesterday", "", None, 7, "99999-01-01"): day(5),
+    ("no time",): None,
+}
+
+
+@pytest.mark.parametrize(("texts", "first"), TIMES.items())
+def test_a_time_without_a_zone_is_of_utc_and_a_text_that_is_no_time_says_nothing(repository, texts, first):
+    cells = [make_cell({RATE: n / 10}, seeds=1) for n in range(1, len(texts) + 1)]
+    runs = [run for cell in cells for run in cell.work]
+    kept = {run.id: make_record(run, 4.0, provenance={"started": text}) for run, text in zip(runs, texts, strict=True)}
+    found = audit.first_run(cells, kept, "heldout.loss")
+    assert found == first
+    assert len(standing(repository.file, found)) == 3

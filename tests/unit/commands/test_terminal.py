@@ -1,11 +1,16 @@
 """Tables of Markdown in a terminal: nothing is cut, however narrow it is."""
 
+import errno
 import io
+import os
 
 import pytest
+import typer
 from rich.console import Console
 
 from ablations.commands import terminal
+from lightning_modules.config import ConfigError, Problem
+from lightning_modules.files import Refused
 
 CELLS = [["15 %", "4.210 ± 0.055", "0.668"], ["a \\| b", "3.988 ± 0.040", ""]]
 TABLE = ["| masking rate | held-out loss (nats) | agreement |", "| :-- | --: | --: |"] + [
@@ -51,3 +56,57 @@ def test_rows_become_columns_before_they_become_blocks():
     assert "15 %" in narrow[120].splitlines()[3]
     assert any("15 %" in line and "a | b" in line for line in narrow[32].splitlines())
     assert "masking rate: 15 %" in narrow[20]
+
+
+def complained(error, capsys):
+    with pytest.raises(typer.Exit) as ended, terminal.reporting_errors():
+        raise error
+    assert ended.value.exit_code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOENT, errno.EIO]
+)
+def test_a_path_that_cannot_be_used_is_a_message(capsys, number):
+    said = complained(OSError(number, os.strerror(number), "/some/where"), capsys)
+    assert said.startswith(f"/some/where: {os.strerror(number)}; ")
+    assert len(said.splitlines()) == 1
+
+
+def test_a_refused_file_and_two_paths_are_named(capsys):
+    assert complained(Refused(errno.EINVAL, "is a pipe; move it away", "x"), capsys) == "x: is a pipe; move it away\n"
+    said = complained(OSError(errno.EXDEV, "Invalid cross-device link", b"/a\xff", None, b"/b"), capsys)
+    assert "/b: Invalid cross-device link" in said
+
+
+@pytest.mark.parametrize("error", [OSError("lost"), OSError(errno.EBADF, "Bad file descriptor"), ValueError("lost")])
+def test_an_error_without_a_path_keeps_its_traceback(error):
+    with pytest.raises(type(error)), terminal.reporting_errors():
+        raise error
+
+
+def test_a_long_name_is_shown_by_its_ends(capsys):
+    for text in (f"label: {'a' * 450_000} {'b' * 450_000} end", f"/{'x' * 5000}y: File name too long; choose another"):
+        said = complained(ConfigError([text]), capsys)
+        assert len(said) < 800
+        assert said.startswith(text[:100])
+        assert said.endswith(f"{text[-8:]}\n")
+        assert "…" in said
+
+
+def test_a_long_text_of_short_words_is_shown_by_its_ends(capsys):
+    said = complained(ConfigError(["label: " + "many words " * 80_000 + "end"]), capsys)
+    assert len(said) < 350
+    assert said.endswith("end\n")
+
+
+def test_one_cause_at_many_places_is_said_once_with_their_number(capsys):
+    same = [Problem(f"scales.{n}", "there is no such knob") for n in range(6)]
+    said = complained(ConfigError([*same, Problem("seeds", "must be at least 1")]), capsys).splitlines()
+    assert said == ["scales.0: there is no such knob (and 5 more like it)", "seeds: must be at least 1"]
+
+
+def test_usual_problems_are_printed_as_they_are(capsys):
+    usual = [Problem("a", "must be at least 1"), Problem("b", "must be at least 1"), Problem("", "x " * 1000)]
+    assert complained(ConfigError(usual), capsys).splitlines() == list(map(str, usual))

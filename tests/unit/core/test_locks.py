@@ -1,6 +1,7 @@
 """The check of a file system's locks, with locks that fail in each way."""
 
 import os
+import sys
 
 import pytest
 from filelock import FileLock, Timeout
@@ -68,6 +69,21 @@ class Softened(Surviving):
 )
 def test_a_lock_that_does_not_lock_is_caught(tmp_path, kind, said):
     assert said in locks.between_processes(tmp_path, kind)
+
+
+def test_a_python_that_cannot_be_started_is_no_fault_of_the_locks(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text("")  # and without permission to run it
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(locks, "_sound", set())
+    folder = tmp_path / "results"
+    folder.mkdir()
+    with pytest.raises(ConfigError) as raised:
+        locks.check(folder)
+    assert str(python) in str(raised.value)
+    assert "Permission denied" in str(raised.value)
+    assert "locks do not work" not in str(raised.value)
+    assert list(folder.iterdir()) == []
 
 
 def test_locks_that_work_are_passed_and_leave_nothing(tmp_path):
