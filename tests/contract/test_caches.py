@@ -82,8 +82,17 @@ class _Asked(Exception):
     """Where something would be kept."""
 
 
+def _is_made_by_the_project(name, folder, monkeypatch):
+    """Whether `ablations clean --all` takes a file of the cache for what the project made."""
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text("")
+    with monkeypatch.context() as patch:
+        patch.setenv("ABLATIONS_CACHE", str(folder))
+        return cached.contents()[1] == []
+
+
 @pytest.fixture
-def place(shared_cache, monkeypatch):
+def place(shared_cache, monkeypatch, tmp_path_factory):
     """Gives the file of the cache that a call keeps its result in, of those with some text in their path."""
     monkeypatch.setenv("ABLATIONS_CACHE", str(shared_cache))
     kept = cached.kept
@@ -98,7 +107,10 @@ def place(shared_cache, monkeypatch):
             patch.setattr(cached, "kept", asked)
             with pytest.raises(_Asked) as caught:
                 call()
-        return caught.value.args[0]
+        path = caught.value.args[0]
+        alone = tmp_path_factory.mktemp("alone")
+        assert _is_made_by_the_project(path.relative_to(shared_cache), alone, monkeypatch)
+        return path
 
     return place
 
