@@ -36,8 +36,9 @@ PARTS = (  # folders of the cache; whoever makes another one adds its name
     "features", "fingerprints", "pieces", "probe-controls", "probes", RUNS, "stores", "stretches", "task-baselines",
     "tasks", "tokenizers", "validation-parts", "word-vectors", "zero-shot",
 )  # fmt: skip
-_WORK = re.compile(rf"[0-9a-f]{{8}}/([0-9a-f]{{16}}|\.?{re.escape(RESULTS)}(\..+)?)")  # in the part for runs
-_NAMED = re.compile(r"\.?([\w-]+-)?([0-9a-f]{24}|[0-9a-f]{16})(\..+)?")  # in the other parts: by a digest
+_NAMED = r"\.?([\w-]+-)?([0-9a-f]{24}|[0-9a-f]{16})(\..+)?"  # what lies in a part: its name has a digest
+_WORK = rf"[0-9a-f]{{8}}(/([0-9a-f]{{16}}|\.?{re.escape(RESULTS)}(\..+)?))?"  # what lies in the part for runs
+_MADE = re.compile(rf"{RUNS}(/{_WORK})?|({'|'.join(part for part in PARTS if part != RUNS)})(/{_NAMED})?")
 TAG = "CACHEDIR.TAG"  # as on https://bford.info/cachedir
 _SIGNATURE = b"Signature: 8a477f597d28d172789f06886806bc55"
 _OWNER = b"# This is the cache of ablations, whose files can be made again; `ablations clean --all` removes them."
@@ -220,6 +221,7 @@ def _mark() -> None:
     cache().mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):  # another process is quicker, or others may write below this folder alone
         write_atomically(cache() / TAG, lambda file: file.write(b"\n".join((_SIGNATURE, _OWNER, b""))))
+        (cache() / TAG).chmod(0o644)  # for those who share the cache, whatever the umask
 
 
 def _is_marked() -> bool:
@@ -238,7 +240,6 @@ def check() -> None:
 
     Raises:
         CacheError: With what is there, and what to do.
-        OSError: If it cannot be read.
     """
     if not os.environ.get("ABLATIONS_CACHE") or _is_marked():
         return
@@ -254,36 +255,28 @@ def check() -> None:
 def contents() -> tuple[list[Path], list[Path]]:
     """What the project made in the cache, file by file and folder by folder, and what it did not make.
 
-    Links are not followed. One at a place of the project's counts as made by it.
-
-    Raises:
-        OSError: If a folder cannot be read.
+    Links are not followed. One at a place of the project's counts as made by it, and so does a folder there that
+    another user has closed: nobody else can write or remove it.
     """
     made: list[Path] = []
     others: list[Path] = []
-    for part in _listed(cache()):
-        if part.name not in PARTS:
-            is_mark = (
-                _is_marked() if part.name == TAG else part.name.startswith(f".{TAG}.")
-            )  # one that is being written
-            others += [] if is_mark else [part]
-        elif part.is_symlink():
-            made.append(part)
-        elif not part.is_dir():
-            others.append(part)
-        elif part.name == RUNS:
-            for home in _listed(part):
-                within = _listed(home) if home.is_dir() and not home.is_symlink() else [home]
-                for path in within:
-                    (made if _WORK.fullmatch(path.relative_to(part).as_posix()) else others).append(path)
-        else:
-            for path in _listed(part):
-                (made if _NAMED.fullmatch(path.name) else others).append(path)
+    for part in _below(cache(), 1):
+        is_mark = _is_marked() if part.name == TAG else part.name.startswith(f".{TAG}.")  # or one that is being written
+        levels = 2 if part.name == RUNS else int(part.name in PARTS)
+        for path in _below(part, levels) if not is_mark else ():
+            name = path.relative_to(cache())
+            is_whole = len(name.parts) > levels or path.is_symlink() or path.is_dir()  # else a file bars the way
+            (made if is_whole and _MADE.fullmatch(name.as_posix()) else others).append(path)
     return made, others
 
 
-def _listed(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+def _below(folder: Path, levels: int) -> Iterator[Path]:
+    """What lies some levels below a folder, ordered; a link, a file and what another user has closed end the way."""
+    if levels and folder.is_dir() and not folder.is_symlink() and os.access(folder, os.R_OK | os.X_OK):
+        for path in sorted(folder.iterdir()):
+            yield from _below(path, levels - 1)
+    elif levels == 0 or folder != cache():
+        yield folder
 
 
 def vacate(path: Path) -> None:

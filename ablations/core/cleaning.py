@@ -9,14 +9,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ablations.core.store import Records
+from ablations.core.store import Records, StoreError
 from lightning_modules import cached
 from lightning_modules.config import identity
 from lightning_modules.files import read
 from lightning_modules.places import cache
 
 _LARGEST = 1_000_000  # bytes of a note or of a job
-_TRAINING = "a process trains it now"
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,7 @@ def of_finished(records: Records) -> Cleaning:
     found = [path for path in cached.contents()[0] if path.name in finished and path == records.work_folder(path.name)]
     if found:
         cached.check()
-    left = {path: _TRAINING for path in found if records.is_locked(path.name)}
-    return _sized(found, left)
+    return _sized(found, {path: reason for path in found if (reason := _in_use(path, records))})
 
 
 def of_all(records: Records) -> Cleaning:
@@ -63,7 +61,7 @@ def of_all(records: Records) -> Cleaning:
     work = [path for path in made if path.parent.parent == cache() / cached.RUNS]
     stores = {home: _store(home, records) for home in {path.parent for path in work}}
     runs = [path for path in work if cached.RESULTS not in path.name]
-    in_use = {path: _TRAINING for path in runs if (store := stores[path.parent]) and store.is_locked(path.name)}
+    in_use = {path: reason for path in runs if (reason := _in_use(path, stores[path.parent]))}
     in_use |= _held(path for path in made if path not in work)
     if in_use:
         user = next(iter(in_use)).relative_to(cache())
@@ -95,21 +93,27 @@ def remove(going: Iterable[Path]) -> dict[Path, str]:
     return left
 
 
+def _in_use(path: Path, store: Records | None) -> str:
+    """Why the work folder of a run of a store stays; empty if it does not."""
+    try:
+        return "a process trains it now" if store and store.is_locked(path.name) else ""
+    except StoreError as error:
+        return f"nobody can tell whether it trains now: {error.strerror}"
+
+
 def _store(home: Path, records: Records) -> Records | None:
     """The store whose runs work in a folder of the cache; None if nothing there names it."""
-    for name in (str(records.folder), *_named(home)):
-        if isinstance(name, str) and identity(name)[:8] == home.name:
-            return Records(name)
-    return None
+    stores = (store for store in (records, *_named(home)) if identity(str(store.folder))[:8] == home.name)
+    return next(stores, None)
 
 
-def _named(home: Path) -> Iterator[object]:
-    """The results folder in the note of a folder of work folders, or in a job, as earlier versions left it."""
+def _named(home: Path) -> Iterator[Records]:
+    """The store in the note of a folder of work folders, and those in jobs, as earlier versions left them."""
     with contextlib.suppress(OSError, ValueError):
-        yield read(home / cached.RESULTS, _LARGEST, within=home).decode()
+        yield Records(read(home / cached.RESULTS, _LARGEST, within=home).decode())
     for path in home.glob("*/run.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            yield json.loads(read(path, _LARGEST, within=home))["results_dir"]
+            yield Records(json.loads(read(path, _LARGEST, within=home))["results_dir"])
 
 
 def _held(paths: Iterable[Path]) -> dict[Path, str]:
