@@ -14,6 +14,7 @@ import pandas as pd
 
 from ablations.claims import hypotheses, judging, power
 from ablations.core import formatting, strict_yaml
+from ablations.core.formatting import markdown_code, markdown_text
 from ablations.core.metrics import HELDOUT
 from ablations.core.shown import Shown
 from ablations.core.store import Records
@@ -120,22 +121,20 @@ class Study:
     def about(self) -> Shown:
         """The question, the source, and how each cell differs from the baseline."""
         lines = [
-            f"**{formatting.markdown_text(self.grid.question)}**",
+            f"**{markdown_text(self.grid.question)}**",
             *filter(None, [report.overridden(self._plan)]),
-            *([f"Published: {formatting.markdown_text(self.grid.paper)}."] if self.grid.paper else []),
+            *([f"Published: {markdown_text(self.grid.paper)}."] if self.grid.paper else []),
         ]
         baseline = self._plan.baseline
         if baseline is not None:
             others = [cell for cell in self._plan.cells if cell.label != baseline.label]
             beside = ladder.neighbours(self._plan.cells) if self.grid.ladder else {}
             how = ", each against the one it is a rung away from" if beside else ""
-            lines.append(f"Baseline: {formatting.markdown_text(baseline.label)}. The other cells change{how}:")
+            lines.append(f"Baseline: {markdown_text(baseline.label)}. The other cells change{how}:")
             changes = ((cell.label, _against(beside.get(cell.label, baseline), cell)) for cell in others)
-            lines.append(
-                "\n".join(f"* {formatting.markdown_text(name)}: {_changes(change)}" for name, change in changes)
-            )
+            lines.append("\n".join(f"* {markdown_text(name)}: {_changes(change)}" for name, change in changes))
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
-        lines += [formatting.markdown_text(line) for line in search_text.rules(self.grid, self.scale)]
+        lines += [markdown_text(line) for line in search_text.rules(self.grid, self.scale)]
         return Shown("\n\n".join(lines))
 
     def published(self) -> Shown:
@@ -182,10 +181,10 @@ class Study:
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
         if "search runs" in rows:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
-        notes = [formatting.markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
-        notes += [f"Left out: {values}: {reason}" for values, reason in planned.excluded]
+        notes = [markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
+        notes += [markdown_text(f"Left out: {values}: {reason}") for values, reason in planned.excluded]
         notes[:0] = [*estimate.notes(planned, self.records), *estimate.fits(planned, execution)]
-        notes += [formatting.markdown_text(note) for note in search_text.missing(planned, self.records)]
+        notes += [markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([formatting.frame_table(shown), estimate.cost(planned), *notes]), rows)
 
     def prospects(self) -> list[power.Prospect]:
@@ -213,7 +212,7 @@ class Study:
         told, left_out = self._prospects()
         if not told:
             return Shown("*This grid tests no claim.*")
-        notes = [f"Scale '{name}' gave no pilot: its data are not available." for name in left_out]
+        notes = [markdown_text(f"Scale '{name}' gave no pilot: its data are not available.") for name in left_out]
         text = "\n\n".join([formatting.markdown(power.sheet(told, self.grid)), *notes])
         return Shown(text, pd.DataFrame([prospect.to_dict() for prospect in told]))
 
@@ -286,8 +285,7 @@ class Study:
         if not verdicts:
             return Shown("*This grid tests no claim.*")
         sentences = "\n".join(
-            f"* *{formatting.markdown_text(verdict.claim.statement)}* {formatting.markdown_text(verdict.sentence)}"
-            for verdict in verdicts
+            f"* *{markdown_text(verdict.claim.statement)}* {markdown_text(verdict.sentence)}" for verdict in verdicts
         )
         reading, numbers, _ = tables.claims(verdicts)
         return Shown(sentences + "\n\n" + formatting.markdown(reading), _unrounded(numbers))
@@ -336,7 +334,7 @@ class Study:
         """
         self._check_page()
         written = publish(self.source, self.resolve(), self.records)
-        lines = "\n".join(f"* `{_shown_path(path)}`" for path in written.values())
+        lines = "\n".join(f"* {markdown_code(_shown_path(path))}" for path in written.values())
         return Shown(f"Written:\n\n{lines}")
 
 
@@ -396,12 +394,15 @@ def _changes(change: Mapping[str, tuple[Any, Any]]) -> str:
     for part, knobs in groups.items():
         old, new = zip(*knobs.values(), strict=True)
         if len(knobs) > 1 and not any(value is not None for value in new):
-            texts.append(f"without `{part}`")
+            texts.append(f"without {markdown_code(part)}")
         elif len(knobs) > 1 and not any(value is not None for value in old):
-            settings = (f"{path.removeprefix(part + '.')} {value}" for path, (_, value) in knobs.items())
-            texts.append(f"with `{part}` ({', '.join(settings)})")
+            settings = (markdown_text(f"{path.removeprefix(part + '.')} {value}") for path, (_, value) in knobs.items())
+            texts.append(f"with {markdown_code(part)} ({', '.join(settings)})")
         else:
-            texts += [f"`{path}` {before} → {after}" for path, (before, after) in knobs.items()]
+            texts += [
+                f"{markdown_code(path)} {markdown_text(f'{before} → {after}')}"
+                for path, (before, after) in knobs.items()
+            ]
     return ", ".join(texts)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, aside, listing, reporting_errors, tell, values
+from ablations.commands.terminal import As, Format, Results, aside, echo, listing, reporting_errors, tell, values
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
@@ -105,13 +105,13 @@ def evaluate(
     with reporting_errors():
         request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output)
         with aside(form):
-            path = evaluated(request, typer.echo if form is Format.table else None)
+            path = evaluated(request, echo if form is Format.table else None)
         result = json.loads(files.read(path))
         if form is not Format.table:
             tell(result, form, "name")
         else:
             listing(_rows(result), form, "metric")
-            typer.echo(f"wrote {path}")
+            echo(f"wrote {path}")
 
 
 def _rows(result: dict[str, Any]) -> list[dict[str, str]]:

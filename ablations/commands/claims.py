@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, echo, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.claims.scoreboard import Entry
@@ -36,9 +36,9 @@ def claims(
         if not board:
             asked = {"the grid": grid, "the paper": paper, "the ids": ", ".join(ids or ())}
             said = ", ".join(f"{name} '{value}'" for name, value in asked.items() if value)
-            typer.secho(f"No claim has {said}.", err=True)
+            echo(f"No claim has {said}.", err=True)
         if form is Format.names:
-            typer.echo("\n".join(entry.claim.id for entry in board))
+            echo("\n".join(entry.claim.id for entry in board))
         elif form is Format.json:
             _, numbers, runs = scoreboard_page.sheets(board)
             rows = [dict(zip(numbers.headings, row, strict=True)) for row in numbers.rows]
@@ -92,22 +92,20 @@ def _print(board: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
     from ablations.pages import scoreboard_page
 
     for scale in scoreboard_page.scales(board):
-        typer.secho(f"Published claims at scale {scale}", bold=True)
-        typer.echo(markdown(scoreboard_page.summary(board, scale)))
+        echo(f"Published claims at scale {scale}", bold=True)
+        echo(markdown(scoreboard_page.summary(board, scale)))
     if narrowed:
         for entry in board:
-            typer.secho(f"{entry.claim.id}: {entry.claim.statement}", bold=True)
-            typer.echo(
-                f"  {entry.claim.paper}, {entry.claim.table}. Published: {entry.claim.published or 'no numbers'}"
-            )
+            echo(f"{entry.claim.id}: {entry.claim.statement}", bold=True)
+            echo(f"  {entry.claim.paper}, {entry.claim.table}. Published: {entry.claim.published or 'no numbers'}")
             for answer in entry.answers:
-                typer.echo(f"  {answer.grid}/{answer.scale}: {answer.sentence}")
-                typer.echo(f"    runs: {', '.join(answer.runs) or 'none'}")
+                echo(f"  {answer.grid}/{answer.scale}: {answer.sentence}")
+                echo(f"    runs: {', '.join(answer.runs) or 'none'}")
             if not entry.answers:
                 unrun = f"tested by {', '.join(entry.grids)}, not run{f' at scale {only}' if only else ''}"
-                typer.echo("  " + (unrun if entry.grids else "no grid tests it"))
+                echo("  " + (unrun if entry.grids else "no grid tests it"))
     else:
-        typer.echo(markdown(scoreboard_page.sheets(board)[0]))
+        echo(markdown(scoreboard_page.sheets(board)[0]))
 
 
 def _audit(results_dir: str | None, form: Format) -> None:
@@ -140,6 +138,6 @@ def _audit(results_dir: str | None, form: Format) -> None:
     late = [one for one in found if one.standing == auditing.UNMARKED]
     for one in late:
         what = f"{one.claim} of {one.grid} was stated after runs at {one.scale}: mark it 'post_hoc: true'"
-        typer.secho(what, err=True, fg="red")
+        echo(what, err=True, fg="red")
     if late:
         raise typer.Exit(1)

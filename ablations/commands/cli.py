@@ -51,6 +51,7 @@ from ablations.commands.terminal import (
     Shown,
     aside,
     complain,
+    echo,
     existing,
     listing,
     reporting_errors,
@@ -66,7 +67,7 @@ app.add_typer(tokenizer.app, name="tokenizer")
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"ablations {__version__}")
+        echo(f"ablations {__version__}")
         raise typer.Exit()
 
 
@@ -169,9 +170,9 @@ def _not_given(parameters: dict[str, Any]) -> dict[str, Any]:
 def _tell_cost(study: Any) -> None:
     from ablations.running import estimate
 
-    typer.echo(estimate.cost(study.resolve()))
+    echo(estimate.cost(study.resolve()))
     for note in estimate.notes(study.resolve(), study.records):
-        typer.echo(note)
+        echo(note)
 
 
 _GIVEN = {  # parameters of notebooks that the command states itself, for the training too
@@ -192,13 +193,13 @@ def _report(study: Any, summary: Any, form: Format) -> None:
         show(study.table(), study.claims())
         _print_paths(study)
     for trouble in (*summary.failures, *summary.problems):
-        typer.secho(str(trouble), err=True, fg="red")
+        echo(trouble, err=True, fg="red")
 
 
 def _print_paths(study: Any) -> None:
     for name in ("README.md", "table.md", "knob.svg", "curves.svg", "notebook.ipynb"):
         if (study.folder / name).exists():
-            typer.echo(f"{name:>15}  {study.folder / name}")
+            echo(f"{name:>15}  {study.folder / name}")
 
 
 @app.command()
@@ -229,7 +230,7 @@ def verify(results_dir: Results = None, form: As = Format.table) -> None:
         of_records = [damage for damage in damages if PurePath(damage.path).match("records/*/*")]
         sound = total - len({PurePath(damage.path).stem for damage in of_records if damage.flaw != "conflict"})
         for damage in damages if form is Format.table else ():
-            typer.secho(str(damage), err=True, fg="red")
+            echo(damage, err=True, fg="red")
         found = {"records": total, "sound": sound, "damaged": [asdict(damage) for damage in damages]}
         found["paths"] = [damage.path for damage in damages]
         tell(found, form, "paths", f"{sound} of {total} records are sound")
@@ -324,7 +325,7 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
         rows = [{"knob": path, a: old, b: new} for path, (old, new) in changes.items() if path not in ("name", "paper")]
         listing(rows, form, "knob")
         if not rows and form is Format.table:
-            typer.echo(f"{a} and {b} do not differ")
+            echo(f"{a} and {b} do not differ")
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import USUAL, As, Format, Shown, listing, reporting_errors, tell
+from ablations.commands.terminal import USUAL, As, Format, Shown, echo, listing, reporting_errors, tell
 
 if TYPE_CHECKING:
     from ablations.commands.data_sets.audit import Finding
@@ -30,7 +30,7 @@ def data(
     from lightning_modules.places import data_home, unusable_data_home
 
     if data_home() and (why := unusable_data_home()):
-        typer.secho(f"warning: {why}", err=True, fg="yellow")
+        echo(f"warning: {why}", err=True, fg="yellow")
     if context.invoked_subcommand is not None:
         return
     from ablations.commands.data_sets.inventory import items
@@ -42,14 +42,12 @@ def data(
             return
         for group, members in groupby(listed, key=lambda item: item.group):
             _show(group, list(members))
-        typer.echo(
-            "Sizes of data sets that are neither pinned nor available are published ones. Pinned fingerprints are not"
-        )
-        typer.echo("compared with your files; to compare them, run `ablations data verify`.")
+        echo("Sizes of data sets that are neither pinned nor available are published ones. Pinned fingerprints are not")
+        echo("compared with your files; to compare them, run `ablations data verify`.")
 
 
 def _show(group: str, members: "list[Item]") -> None:
-    typer.secho(group, bold=True)
+    echo(group, bold=True)
     rows = [item.row() for item in members]
     if members[0].kind == "corpus":
         for row in rows:
@@ -59,7 +57,7 @@ def _show(group: str, members: "list[Item]") -> None:
     _lines("Terms", members, "licence")
     _lines("To get what is missing", members, "how")
     _lines("Cannot be read", members, "problem")
-    typer.echo()
+    echo()
 
 
 def _lines(heading: str, members: "list[Item]", field: str) -> None:
@@ -68,10 +66,10 @@ def _lines(heading: str, members: "list[Item]", field: str) -> None:
     for item in members:
         by_text.setdefault(getattr(item, field), []).append(item.name)
     if any(by_text):
-        typer.echo(f"{heading}:")
+        echo(f"{heading}:")
     for text, names in by_text.items():
         if text:
-            typer.echo(f"  {', '.join(names)}: {text}")
+            echo(f"  {', '.join(names)}: {text}")
 
 
 @app.command()
@@ -98,11 +96,11 @@ def verify(
 
 
 def _report(finding: "Finding") -> None:
-    typer.echo(f"{finding.state:<7} {finding.name}: {finding.text}")
+    echo(f"{finding.state:<7} {finding.name}: {finding.text}")
     for sentence in finding.wrong:
-        typer.secho(f"        {sentence}", fg="red")
+        echo(f"        {sentence}", fg="red")
     for sentence in finding.notes:
-        typer.echo(f"        {sentence}")
+        echo(f"        {sentence}")
 
 
 @app.command()
@@ -141,7 +139,7 @@ def pairs(
             ]
         listing(rows, form, "method")
         for line in methods.notes(system, pairings) if form is Format.table else ():
-            typer.echo(line)
+            echo(line)
 
 
 @app.command()
@@ -179,7 +177,7 @@ def formats(
             rows = [{name: _told(name, value) for name, value in row.items()} for row in rows]
         listing(rows, form, "format")
         if form is Format.table:
-            typer.echo(
+            echo(
                 f"Rows of {system.format.sequence_length} positions. A step is that of training.batch_by 'tokens', of "
                 f"as many tokens as {batch} full rows; that of 'sequences' has {batch} rows."
             )

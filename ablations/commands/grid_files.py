@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import USUAL, WRONG, As, Format, listing, reporting_errors, tell
+from ablations.commands.terminal import USUAL, WRONG, As, Format, echo, listing, reporting_errors, tell
 
 
 def list_grids(form: As = Format.table) -> None:
@@ -51,7 +51,7 @@ def check(
         found = {"sound": rows, "names": [row["name"] for row in rows], "problems": problems}
         tell(found, form, "names", *(_line(row) for row in rows))
         for problem in problems:
-            typer.secho(problem, err=True, fg="red")
+            echo(problem, err=True, fg="red")
         if problems:
             raise typer.Exit(WRONG)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import USUAL, As, Format, Results, Shown, listing, reporting_errors
+from ablations.commands.terminal import USUAL, As, Format, Results, Shown, echo, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.schema.cell import Cell
@@ -30,13 +30,13 @@ def command(
         setting = inference.Setting(inference.chosen(device), threads, clock=clock)
         study = Study(grid, scale, results_dir=results_dir)
         plan = study.resolve()
-        say = typer.echo if form is Format.table else lambda _: None
+        say = echo if form is Format.table else lambda _: None
         measured = inference.measure(plan, setting, say)
         kept = inference.keep(study.folder, measured)
         written = inference_page.publish(study.measurements, study.folder)
         listing([_row(cell, measured["cells"][cell.label]) for cell in plan.cells], form, "cell")
         for path in (kept, *written.values()) if form is Format.table else ():
-            typer.echo(f"wrote {path}")
+            echo(f"wrote {path}")
 
 
 def _row(cell: "Cell", row: dict[str, Any]) -> dict[str, str]:

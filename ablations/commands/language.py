@@ -16,6 +16,7 @@ from ablations.commands.terminal import (
     Train,
     aside,
     bar,
+    echo,
     listing,
     reporting_errors,
     tell,
@@ -200,9 +201,9 @@ def _report(
     if accuracy:
         of = len(next(iter(right.values())))
         told = ", ".join(f"{name} {share:.2f}" for name, share in accuracy.items())
-        typer.echo(f"accuracy over {of} question{'s' * (of > 1)} with an answer: {told}")
+        echo(f"accuracy over {of} question{'s' * (of > 1)} with an answer: {told}")
     if context["stride"]:
-        typer.echo(
+        echo(
             f"texts of more than {context['positions']} tokens were read in windows of so many, {context['stride']} "
             f"tokens apart: beyond the first, a token has at least {context['context']} before it"
         )

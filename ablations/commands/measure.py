@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import USUAL, As, Format, Results, Shown, aside, listing, reporting_errors, values
+from ablations.commands.terminal import (
+    USUAL,
+    As,
+    Format,
+    Results,
+    Shown,
+    aside,
+    echo,
+    listing,
+    reporting_errors,
+    values,
+)
 
 if TYPE_CHECKING:
     from ablations.inspection.language_models import Opened
@@ -38,7 +49,7 @@ def command(
             kept = checkpoint_table.keep(study.folder, found)
             study.publish()
             if form is Format.table:
-                typer.echo(f"wrote {kept}")
+                echo(f"wrote {kept}")
 
 
 def _name(model: str) -> str:

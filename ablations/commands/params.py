@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, listing, reporting_errors, values
+from ablations.commands.terminal import As, Format, echo, listing, reporting_errors, values
 
 if TYPE_CHECKING:
     from lightning_modules.system import System
@@ -68,9 +68,9 @@ def _print_system(system: "System", form: Format) -> None:
         rows = [{"part": part, "parameters": f"{count:,}"} for part, count in system.parameters_by_part().items()]
         listing([*rows, {"part": "all", "parameters": f"{system.parameters():,}"}], form, "part")
         for line in _printed(system):
-            typer.echo(f"  {line}")
+            echo(f"  {line}")
         means = ", means over steps of several lengths" * (len(system.shown()) > 1)
-        typer.echo(
+        echo(
             f"  {quantity(system.flops_per_token())} FLOPs a token, {quantity(system.flops_per_step())} FLOPs a step "
             f"of {quantity(system.tokens_per_step())} tokens, forward and backward{means}"
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, listing, reporting_errors
+from ablations.commands.terminal import Format, echo, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.formatting import Sheet
@@ -50,7 +50,7 @@ def command(
         elif form is Notation.csv:
             from ablations.literature.published_values import written
 
-            typer.echo(written(row for table in chosen.values() for row in table.rows), nl=False)
+            echo(written(row for table in chosen.values() for row in table.rows), nl=False)
         elif names:
             _print(list(chosen.values()), form)
         else:
@@ -62,16 +62,16 @@ def _list(tables: "dict[str, PrintedTable]", form: Notation) -> None:
 
     rows = [[name, table.paper, table.title, len(table.rows)] for name, table in tables.items()]
     if form is not Notation.table:
-        typer.echo(_text(Sheet(["name", "paper", "table", "values"], rows, left=3), form), nl=False)
+        echo(_text(Sheet(["name", "paper", "table", "values"], rows, left=3), form), nl=False)
         return
     width = max(map(len, tables))
     for paper in dict.fromkeys(table.paper for table in tables.values()):
         of_paper = {name: table for name, table in tables.items() if table.paper == paper}
-        typer.secho(f"{paper}: {_count(of_paper)}", bold=True)
+        echo(f"{paper}: {_count(of_paper)}", bold=True)
         for name, table in of_paper.items():
-            typer.echo(f"  {name:<{width}}  {len(table.rows):>3}  {table.title}")
+            echo(f"  {name:<{width}}  {len(table.rows):>3}  {table.title}")
     papers = len({table.paper for table in tables.values()})
-    typer.echo(f"{_count(tables)} in {len(tables)} tables of {papers} papers and other sources")
+    echo(f"{_count(tables)} in {len(tables)} tables of {papers} papers and other sources")
 
 
 def _count(tables: "dict[str, PrintedTable]") -> str:
@@ -85,13 +85,13 @@ def _print(tables: "list[PrintedTable]", form: Notation) -> None:
     for number, table in enumerate(tables):
         heading = f"{table.paper}, {table.table}"
         if number:
-            typer.echo()
+            echo()
         if form is Notation.table:
-            typer.secho(heading, bold=True)
+            echo(heading, bold=True)
             _show(sheet(table))
         else:
-            typer.echo(f"### {heading}\n" if form is Notation.md else f"% {heading}")
-            typer.echo(_text(sheet(table), form), nl=False)
+            echo(f"### {heading}\n" if form is Notation.md else f"% {heading}")
+            echo(_text(sheet(table), form), nl=False)
 
 
 def _text(sheet: "Sheet", form: Notation) -> str:
@@ -116,7 +116,7 @@ def _show(sheet: "Sheet") -> None:
     with console.capture() as text:
         console.print(table)
     for line in filter(str.strip, text.get().splitlines()):
-        typer.echo(line.rstrip())
-    typer.echo()
+        echo(line.rstrip())
+    echo()
     for note in sheet.notes:
-        typer.echo(note)
+        echo(note)

@@ -47,10 +47,24 @@ class Format(StrEnum):
     names = "names"
 
 
+def echo(text: object = "", *, nl: bool = True, err: bool = False, **style: Any) -> None:
+    """Prints text, of whatever origin, with its control characters spelt out.
+
+    Args:
+        text: Lines.
+        nl: Whether a line end follows.
+        err: Whether to print on standard error.
+        style: Colours, as those of click.
+    """
+    from ablations.core.formatting import terminal_text
+
+    typer.secho(terminal_text(str(text)), nl=nl, err=err, **style)
+
+
 def complain(problems: Iterable[object]) -> None:
     """Prints problems, one a line; one that occurs at many places once, with their number."""
     for problem in shortened(problems):
-        typer.secho(problem, err=True, fg="red")
+        echo(problem, err=True, fg="red")
 
 
 def shortened(problems: Iterable[object]) -> Iterator[str]:
@@ -138,7 +152,7 @@ def reporting_errors() -> Iterator[None]:
         complain([message])
         raise typer.Exit(WRONG) from None
     except KeyboardInterrupt:
-        typer.echo("interrupted; run the command again to continue", err=True)
+        echo("interrupted; run the command again to continue", err=True)
         raise typer.Exit(130) from None
     finally:
         warnings.showwarning = usual
@@ -169,25 +183,28 @@ def _warn(
         usual(message, category, *place, **more)
     elif str(message) not in told:  # several parts of a command may read one damaged record
         told.add(str(message))
-        typer.secho(f"warning: {message}", err=True, fg="yellow")
+        echo(f"warning: {message}", err=True, fg="yellow")
 
 
 def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
     """Prints rows as a table, as JSON, or only their column ``name``."""
     if form is Format.json:
-        typer.echo(_json(rows))
+        echo(_json(rows))
     elif form is Format.names:
-        typer.echo("\n".join(str(row[name]) for row in rows))
+        echo("\n".join(str(row[name]) for row in rows))
     else:
         from rich import box
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
+
+        from ablations.core.formatting import terminal_text
 
         table = Table(box=box.SIMPLE_HEAD)
         for column in rows[0] if rows else ():
-            table.add_column(column, overflow="fold")
+            table.add_column(Text(terminal_text(column)), overflow="fold")
         for row in rows:
-            table.add_row(*(str(value) for value in row.values()))
+            table.add_row(*(Text(terminal_text(str(value))) for value in row.values()))
         console = Console()
         if not console.is_terminal:  # a file or a pipe has no width
             console = Console(width=console.measure(table, options=console.options.update(width=_UNFOLDED)).maximum)
@@ -197,11 +214,11 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
 def tell(data: Mapping[str, Any], form: Format, name: str, *people: str) -> None:
     """Prints the answer of a command: lines for people, ``data`` as JSON, or only the part of it called ``name``."""
     if form is Format.json:
-        typer.echo(_json(data))
+        echo(_json(data))
         return
     part = data[name] if isinstance(data[name], list) else [data[name]]
     for line in people if form is Format.table else part:
-        typer.echo(str(line))
+        echo(line)
 
 
 @contextmanager
@@ -228,7 +245,9 @@ def bar(unit: str, form: Format) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _json(data: Any) -> str:
-    return json.dumps(_strict(data), indent=1, ensure_ascii=False, allow_nan=False, default=str)
+    from ablations.core.formatting import json_text
+
+    return json_text(json.dumps(_strict(data), indent=1, ensure_ascii=False, allow_nan=False, default=str))
 
 
 def _strict(data: Any) -> Any:
@@ -261,15 +280,17 @@ def show(*pieces: Any) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
+    from ablations.core.formatting import terminal_text
+
     console = Console()
     for piece in pieces:
-        text = str(piece)
+        text = terminal_text(str(piece))
         if not console.is_terminal:
-            typer.echo(text)
+            echo(text)
             continue
         for is_table, lines in itertools.groupby(text.splitlines(), lambda line: line.startswith("|")):
             block = list(lines)
-            console.print(_table(block, console.width) if is_table else Markdown("\n".join(block)))
+            console.print(_table(block, console.width) if is_table else Markdown("\n".join(block), hyperlinks=False))
 
 
 def _table(lines: Sequence[str], width: int) -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import USUAL, As, Format, Shown, listing, reporting_errors
+from ablations.commands.terminal import USUAL, As, Format, Shown, echo, listing, reporting_errors
 
 if TYPE_CHECKING:
     from lightning_modules.data import Data
@@ -66,7 +66,7 @@ def stats(
             found = _printed(found)
         listing(found, form, "tokenizer")
         for line in _NOTES if form is Format.table else ():
-            typer.echo(line)
+            echo(line)
 
 
 def _asked(

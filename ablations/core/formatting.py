@@ -1,7 +1,9 @@
 """Formats numbers and names, and renders a table in three notations: Markdown, CSV and LaTeX.
 
-Every renderer escapes every cell and heading for its notation, because a variant may have any name. None reads the
-locale. A table is a :class:`Sheet`; the code that fills it knows no notation.
+Every renderer escapes every cell and heading for its notation: a variant may have any name, and a file of another store
+any text. The functions that escape are `markdown_text`, `markdown_code` and `markdown_safe`, `csv_entry`, `latex_text`,
+`terminal_text` and `json_text`. None reads the locale. A table is a :class:`Sheet`; the code that fills it knows no
+notation.
 """
 
 import csv
@@ -9,14 +11,15 @@ import io
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from ablations.core.statistics import Interval
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ablations.core.statistics import Interval
 
 Entry = str | float | int | bool | None
 
@@ -65,7 +68,7 @@ def fixed(value: float, decimals: int, *, sign: bool = False) -> str:
     return f"{rounded:{'+' if sign and rounded else ''},.{max(0, decimals)}f}"
 
 
-def mean_text(interval: Interval) -> str:
+def mean_text(interval: "Interval") -> str:
     """``4.213 ± 0.021``, or ``0 ± 0``; the bare mean and ``(n = 1)`` without an interval; empty without data."""
     if interval.mean is None:
         return ""
@@ -77,7 +80,7 @@ def mean_text(interval: Interval) -> str:
     return f"{fixed(interval.mean, decimals)} ± {fixed(interval.half, decimals)}"
 
 
-def difference_text(interval: Interval) -> str:
+def difference_text(interval: "Interval") -> str:
     """``+0.21 [0.15, 0.27]``, or the bare difference and ``(n = 1)``; empty without data."""
     if interval.mean is None:
         return ""
@@ -86,7 +89,7 @@ def difference_text(interval: Interval) -> str:
     return f"{mean} {range_text(interval)}" if interval.half is not None else f"{mean} (n = {interval.n})"
 
 
-def range_text(interval: Interval) -> str:
+def range_text(interval: "Interval") -> str:
     """``[0.15, 0.27]``, or ``n/a (n = 1)``."""
     if interval.low is None or interval.high is None or interval.mean is None:
         return f"n/a (n = {interval.n})"
@@ -168,6 +171,8 @@ def cell_text(values: dict[str, Any]) -> str:
 # --- notations
 
 _INVISIBLE = {"Cf", "Cs", "Co", "Cn"}  # bidirectional overrides, joiners, surrogates, private use
+_COMMANDS = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # what moves a cursor, starts a sequence, turns or hides text
+_UNUSUAL = re.compile(r"[^\n -~]")
 
 
 def split_unit(label: str) -> tuple[str, str]:
@@ -194,13 +199,66 @@ def _text(entry: Entry) -> str:
     return printable(str(entry))
 
 
-_MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<!\w)_|_(?!\w)|(?<=\])\(")
+def terminal_text(text: str) -> str:
+    r"""Lines for a terminal: control and format characters are spelt out, as in ``\x1b``; tabs become spaces."""
+    return _UNUSUAL.sub(lambda match: _spelt(match[0], _name), text.expandtabs())
+
+
+def _name(character: str) -> str:
+    return ascii(character)[1:-1]
+
+
+def json_text(text: str) -> str:
+    r"""JSON with control and format characters in its strings as ``\u202e``; a parser reads the same."""
+    return _UNUSUAL.sub(lambda match: _spelt(match[0], _escape), text)
+
+
+def _escape(character: str) -> str:
+    """A character as JSON spells it, which is in units of UTF-16."""
+    return re.sub("(....)", r"\\u\1", character.encode("utf-16-be", "surrogatepass").hex())
+
+
+def _spelt(character: str, name: Callable[[str], str]) -> str:
+    return name(character) if unicodedata.category(character) in _COMMANDS else character
+
+
+_MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<![^\W_])_|_(?![^\W_])|(?<=\])\(")
+# What starts a block: lists, headings, rules; fences, comments, breaks and targets of MyST; the label of a link.
+_BLOCK = re.compile(
+    r"(\d{0,9})(?=[.)](?: |$)|#{1,6}(?: |$)|[-+](?: |$)|-[- ]*-$|:::|%|\+\+\+|\([^()]*\)=$"
+    r"|\[[^\[\]]*\]:|\[(?!-?[\d.])[^\[\]]*\]$)"
+)
+# Markdown without the start of a block: escapes, entities, code that is no role of MyST, emphasis, other characters.
+_SAFE = re.compile(
+    rf"(?!{_BLOCK.pattern}|\* )(?:\\[!-/:-@\[-`{{-~]|&(?:amp|lt|gt);|(?<![`}}])`[^`<>|]+`(?!`)|\*|"
+    rf"\](?![(\[:{{])|[^\\`*<>|$~&\]])*"
+)
 
 
 def markdown_text(text: str) -> str:
-    """Escapes text so that Markdown shows it verbatim: no markup, HTML, mathematics, links or new column."""
-    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], printable(text).replace("&", "&amp;"))
+    """Escapes text so that Markdown shows it verbatim: no markup, HTML, mathematics, links, new column or block."""
+    line = printable(text)
+    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], line.replace("&", "&amp;"))
+    if block := _BLOCK.match(line):
+        escaped = f"{escaped[: block.end()]}\\{escaped[block.end() :]}"
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def markdown_code(text: str) -> str:
+    """Text as code of Markdown; escaped instead if it has a backtick or a bar, which no code can hold in a table."""
+    line = printable(text)
+    return f"`{line}`" if line and not {"`", "|"} & {*line} else markdown_text(line)
+
+
+def markdown_link(text: str, target: str) -> str:
+    """A link of Markdown with its text as it is, to a file or folder."""
+    return f"[{markdown_text(text)}]({quote(target)})"
+
+
+def markdown_safe(text: str) -> str:
+    """Markdown of a file: as it is if it holds text, emphasis and code alone, as `markdown_text` shows it otherwise."""
+    line = printable(text)
+    return line if _SAFE.fullmatch(line) else markdown_text(line)
 
 
 def markdown(sheet: Sheet) -> str:
@@ -220,10 +278,13 @@ def comma_separated(sheet: Sheet) -> str:
     return out.getvalue()
 
 
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets read the wide ones too
+
+
 def csv_entry(entry: Entry) -> str:
     """An entry as a field of a CSV file; text that a spreadsheet would run as a formula starts with an apostrophe."""
     text = _text(entry)
-    is_formula = isinstance(entry, str) and text.startswith(("=", "+", "-", "@"))
+    is_formula = isinstance(entry, str) and text.startswith(_FORMULA)
     return "'" + text if is_formula else text
 
 
@@ -266,6 +327,8 @@ def latex(sheet: Sheet) -> str:
 
 def frame_table(rows: "pd.DataFrame") -> str:
     """A DataFrame as a Markdown table."""
-    head = "| " + " | ".join(rows.columns) + " |\n|" + " --- |" * len(rows.columns)
-    lines = ("| " + " | ".join(markdown_text(str(value)) for value in row) + " |" for row in rows.values.tolist())
-    return "\n".join([head, *lines])
+    head, *lines = (
+        "| " + " | ".join(markdown_text(str(value)) for value in row) + " |"
+        for row in ([*rows.columns], *rows.values.tolist())
+    )
+    return "\n".join([head, "|" + " --- |" * len(rows.columns), *lines])

@@ -110,7 +110,7 @@ class Inspection:
             if f"heldout.{name}" in metrics
         ]
         return Markdown(
-            f"Run `{self.run.id}`: {model.described}, "
+            f"Run `{self.run.id}`: {markdown_text(model.described)}, "
             f"{quantity(self.system.data.tokenizer.vocab_size)} token types, trained on "
             f"{quantity(self.system.tokens())} tokens of "
             f"{markdown_text(', '.join(self.system.data.corpora))}.\n\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.core import store
-from ablations.core.formatting import Entry, Sheet, fixed, markdown, places, quantity
+from ablations.core.formatting import Entry, Sheet, fixed, markdown, markdown_code, places, quantity
 from ablations.schema.grid import Grid
 from lightning_modules import files
 from lightning_modules.config import ConfigError
@@ -69,7 +69,7 @@ def part(grid: Grid, scale: str, folder: Path, tasks: Collection[str]) -> list[s
         command = f"ablations measure FOLDER --beside {grid.name} --scale {scale}{more}"
         return [
             "## Public checkpoints",
-            f"None was at hand. A folder of GPT-2 is asked in the same way by `{command}`.",
+            f"None was at hand. A folder of GPT-2 is asked in the same way by {markdown_code(command)}.",
         ]
     known = [metric for metric in asked if any(metric.name in row["metrics"] for row in rows)]
     note = (

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ablations.core.formatting import markdown_text, path_text, value_text
+from ablations.core.formatting import markdown_code, markdown_text, path_text, value_text
 from ablations.literature.published_values import same
 from ablations.measurements import trunks
 from ablations.measurements.variances import about
@@ -70,21 +70,21 @@ def lines(plan: Planned) -> str:
     told = [
         f"* Every cell gets {amount} of the baseline.",
         _seeds(plan),
-        f"* {about(grid, plan.cells)}",
-        f"* Every cell starts from the system `{grid.base}`; only the knobs in the table differ.",
+        f"* {markdown_text(about(grid, plan.cells))}",
+        f"* Every cell starts from the system {markdown_code(grid.base)}; only the knobs in the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
     told += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
     if fixed := _common(plan):
         told_of = {path: markdown_text(value_text(path, value)) or "its defaults" for path, value in fixed.items()}
-        knobs = ", ".join(f"`{path}` = {text}" for path, text in told_of.items())
+        knobs = ", ".join(f"{markdown_code(path)} = {text}" for path, text in told_of.items())
         told.append(f"* Set in every cell: {knobs}.")
     if reading := rule(plan.cells):
         told.append(f"* {markdown_text(reading)}")
     for path in scale.stands_for if scale else ():
         pairs = stand_in_pairs(grid, plan.scale, path)
         listed = ", ".join(f"{value_text(path, ours)} for {value_text(path, theirs)}" for ours, theirs in pairs)
-        told.append(f"* Stand-ins for published values of {markdown_text(path_text(path))}: {listed}.")
+        told.append(f"* Stand-ins for published values of {markdown_text(path_text(path))}: {markdown_text(listed)}.")
     for values, reason in plan.excluded:
         left_out = ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items())
         told.append(f"* Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")

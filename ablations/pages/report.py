@@ -17,6 +17,9 @@ from ablations.core.formatting import (
     Sheet,
     duration,
     markdown,
+    markdown_code,
+    markdown_link,
+    markdown_safe,
     markdown_text,
     path_text,
     printable,
@@ -163,7 +166,8 @@ def _page(
     numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""
     lead = [
         *filter(None, [*answered, *pictures[:1], numbers]),
-        f"Grid `{grid.name}` at scale `{plan.folder_name}`{': ' * bool(description)}{markdown_text(description)}.",
+        f"Grid {markdown_code(grid.name)} at scale {markdown_code(plan.folder_name)}{': ' * bool(description)}"
+        f"{markdown_text(description)}.",
         f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
     ]
     lead += filter(None, [_stale(plan)])
@@ -197,14 +201,19 @@ def _page(
 def overridden(plan: Planned) -> str:
     """What a study overrides, as a sentence of Markdown; empty for the grid as it stands."""
     changed = plan.overrides
-    parts = [f"`{path}` = {_values(path, value)} in every cell" for path, value in changed.get("set", {}).items()]
-    parts += [f"{path_text(path)} is {_values(path, values)}" for path, values in changed.get("axes", {}).items()]
+    fixed, axes = (changed.get(name, {}).items() for name in ("set", "axes"))
+    parts = [f"{markdown_code(path)} = {_values(path, value)} in every cell" for path, value in fixed]
+    parts += [f"{_knob(path)} is {_values(path, values)}" for path, values in axes]
     if changed.get("seeds"):
         parts.append(f"{changed['seeds']} seed{'s' * (changed['seeds'] > 1)}")
     if changed.get("filters"):
-        kept = (f"{path_text(path)} {_values(path, values)}" for path, values in changed["filters"].items())
+        kept = (f"{_knob(path)} {_values(path, values)}" for path, values in changed["filters"].items())
         parts.append(f"only cells with {' and '.join(kept)}")
     return f"**Overridden in this study:** {'; '.join(parts)}." if parts else ""
+
+
+def _knob(path: str) -> str:
+    return markdown_text(path_text(path))
 
 
 def _values(path: str, values: Any) -> str:
@@ -232,8 +241,8 @@ def _computed(measured: Measurements) -> list[str]:
     """Which numbers are in no record, but follow from the answers that records keep."""
 
     def listed(counts: Mapping[str, int]) -> str:
-        shown = {metric.name for metric in measured.grid.metrics}
-        return ", ".join(f"`{name}` of {runs} runs" for name, runs in sorted(counts.items()) if name in shown)
+        shown = sorted({metric.name for metric in measured.grid.metrics} & {*counts})
+        return ", ".join(f"{markdown_code(name)} of {counts[name]} runs" for name in shown)
 
     computed, absent = listed(measured.computed), listed(measured.absent)
     lines = [f"Computed from the answers in records that are older than the metric: {computed}."] if computed else []
@@ -279,7 +288,7 @@ def _commits(records: Sequence[Record]) -> str:
     codes = {str(origin["code"]) for origin in origins if origin.get("code")}
     changed = sum(origin.get("dirty") is True for origin in origins)
     known = all(origin.get("code") for origin in origins if origin.get("dirty") is True)
-    parts = [f"at commit{'s' * (len(commits) > 1)} {', '.join(f'`{commit}`' for commit in commits)}"] if commits else []
+    parts = [f"at commit{'s' * (len(commits) > 1)} {', '.join(map(markdown_code, commits))}"] if commits else []
     parts += [f"changed code in {changed} of these runs"] if changed else []
     if changed or len(codes) > max(1, len(commits)):
         parts.append(f"{len(codes)} different code{'s' * (len(codes) != 1)}" if known else "how many codes is unknown")
@@ -291,13 +300,13 @@ def _stale(plan: Planned) -> str:
     count = sum(state == "stale" for state in plan.states.values())
     are, them, records = ("is", "it", "its record stays") if count == 1 else ("are", "them", "their records stay")
     text = f"**{count} run{'s' * (count > 1)} {are} stale:** code of another generation of numerics made {them}"
-    return f"{text}. To make {them} again: `{_command(plan)}`; {records}." if count else ""
+    return f"{text}. To make {them} again: {markdown_code(_command(plan))}; {records}." if count else ""
 
 
 def _commands(plan: Planned) -> str:
     return (
         "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
-        f"`{_command(plan)}`."
+        f"{markdown_code(_command(plan))}."
     )
 
 
@@ -319,11 +328,12 @@ def index(results_dir: Path) -> Path:
     for folder, page in cards.cards(results_dir):
         where = folder.relative_to(results_dir).as_posix()
         runs = f"{page['finished']} of {page['planned']}"
-        question = " ".join(filter(None, [markdown_text(page["question"]), page.get("overridden")]))
-        rows.append(f"| [{markdown_text(where)}]({where}/README.md) | {question} | {runs} | "
+        question = " ".join(filter(None, [markdown_text(page["question"]), markdown_safe(page["overridden"])]))
+        link = markdown_link(where, f"{where}/README.md")
+        rows.append(f"| {link} | {question} | {runs} | "
                     f"{markdown_text(page['verdicts'])} |")  # fmt: skip
         if page["claims"]:
-            parts = [f"## [{markdown_text(where)}]({where}/README.md)", page.get("answer", "")]
+            parts = [f"## {link}", markdown_safe(page["answer"])]
             details.append("\n\n".join([*filter(None, parts), "\n".join(map(_claim_line, page["claims"]))]))
     head = "# Results\n\n`make tables` rebuilds every number on these pages from `records/`.\n\n"
     table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
@@ -364,5 +374,5 @@ def _essays(results_dir: Path) -> list[str]:
         except (OSError, ValueError, LookupError, TypeError):  # no notebook: the link still shows it
             heading = path.parent.name
         where = path.relative_to(results_dir).as_posix()
-        lines.append(f"* [{markdown_text(heading.lstrip('# '))}]({where}): executed once; not rebuilt from records")
+        lines.append(f"* {markdown_link(heading.lstrip('# '), where)}: executed once; not rebuilt from records")
     return ["## Essays\n\n" + "\n".join(lines)] if lines else []

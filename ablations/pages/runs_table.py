@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ablations.core import store
-from ablations.core.formatting import csv_entry
+from ablations.core.formatting import csv_entry, json_text
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurement, Measurements, measured
 from ablations.schema.cell import Cell, Trial
@@ -77,19 +77,19 @@ def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, record: R
     dirty = provenance.get("dirty")
     knobs = json.dumps(trial.values, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if trial else ""
     return Row(
-        grid=grid,
-        scale=scale,
+        grid=csv_entry(grid),
+        scale=csv_entry(scale),
         cell=csv_entry(trial.label) if trial else "",
-        knobs=knobs,
+        knobs=json_text(knobs),
         kind=record.kind if record else "pretrain",
-        task=row.task,
+        task=csv_entry(row.task),
         seed=row.seed,
         run=row.run,
         outcome=row.outcome,
-        metric=row.metric,
+        metric=csv_entry(row.metric),
         value=repr(float(row.value)),
-        unit=unit(row.metric),
+        unit=csv_entry(unit(row.metric)),
         device=csv_entry(row.device),
-        commit=str(provenance.get("commit") or ""),
+        commit=csv_entry(str(provenance.get("commit") or "")),
         dirty="" if dirty is None else str(bool(dirty)),
     )

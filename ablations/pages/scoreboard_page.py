@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ablations.claims import scoreboard
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
 from ablations.claims.published_claims import claims as published_claims
 from ablations.claims.published_claims import counted_as, with_parts
 from ablations.claims.scoreboard import MECHANISM, MIXED, NO_GRID, NOT_RUN, Answer
-from ablations.core.formatting import Entry, Sheet, duration
+from ablations.core.formatting import Entry, Sheet, duration, markdown_code
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
 from ablations.measurements.trunks import WORD as CONTINUED
@@ -169,7 +170,7 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
 def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snapshot: Snapshot) -> list[str]:
     parts = []
     for scale in levels:
-        parts += [f"## At scale `{scale}`{', on constructed text' * (scale == MECHANISM)}\n"]
+        parts += [f"## At scale {markdown_code(scale)}{', on constructed text' * (scale == MECHANISM)}\n"]
         parts += [f"{_APART}\n"] * (scale == MECHANISM)
         parts += [tables.markdown(summary(entries, scale)), _cost(entries, scale, snapshot)]
     return [*parts, _whole_cost(snapshot)]
@@ -194,5 +195,6 @@ def _whole_cost(snapshot: Snapshot) -> str:
 
 
 def _images(levels: Sequence[str]) -> str:
-    lines = [f"![{text}](claims_{name}_{scale}.svg)\n" for scale in levels for name, text in claims.ABOUT.items()]
+    drawn = [(text, f"claims_{name}_{scale}.svg") for scale in levels for name, text in claims.ABOUT.items()]
+    lines = [f"![{text}]({quote(file)})\n" for text, file in drawn]
     return "\n" + "\n".join(lines) + "\n## Claim by claim\n\n"

@@ -83,10 +83,11 @@ def _again(planned: Plan, records: Records) -> list[str]:
             lacking[run.id] = run
     if not lacking:
         return []
+    place = formatting.markdown_code(str(records.work_folder(next(iter(lacking))).parent))
     runs, have = ("run", "has") if len(lacking) == 1 else ("runs", "have")
     return [
         f"{len(lacking)} finished {runs} that others start from {have} no weights on this machine "
-        f"({records.work_folder(next(iter(lacking))).parent}) and will be trained again: about "
+        f"({place}) and will be trained again: about "
         f"{formatting.duration(_seconds(planned, lacking.values()))} more."
     ]
 

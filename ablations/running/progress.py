@@ -10,7 +10,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from ablations.core.formatting import duration
+from ablations.core.formatting import duration, terminal_text
 from ablations.planning.plan import Plan
 from ablations.running.launch import Event
 
@@ -63,7 +63,7 @@ class Display:
     @property
     def reached(self) -> str:
         """How far each active run is: step and loss, or tokens of a measurement."""
-        parts = [f"{label}: {_reached(progress)}" for label, progress in self.active.values()]
+        parts = [f"{terminal_text(label)}: {_reached(progress)}" for label, progress in self.active.values()]
         return "; ".join(parts[:2]) + (f"; and {len(parts) - 2} more" if len(parts) > 2 else "")
 
     @property

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ablations.core.formatting import markdown_text
+from ablations.core.formatting import markdown_code, markdown_safe, markdown_text
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Failure:
     def markdown(self) -> str:
         """An item of a list without paths of this machine."""
         message = markdown_text(self.detail.partition("\n")[0])
-        return f"* {markdown_text(self.named)}: {message} (`ablations logs {self.run_id}`)"
+        return f"* {markdown_text(self.named)}: {message} ({markdown_code(f'ablations logs {self.run_id}')})"
 
 
 @dataclass
@@ -70,7 +70,8 @@ class Summary:
         return "\n".join([self._counted(), *map(str, self.failures)])
 
     def _repr_markdown_(self) -> str:
-        return "\n".join([self._counted(), "", *(failure.markdown() for failure in self.failures)]).strip()
+        failures = (failure.markdown() for failure in self.failures)
+        return "\n".join([markdown_safe(self._counted()), "", *failures]).strip()
 
     def _counted(self) -> str:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())) or "no runs"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ablations.claims.published_claims import TESTABLE
-from ablations.core.formatting import markdown_text
+from ablations.core.formatting import markdown_code, markdown_link, markdown_text
 from site_extension import grid_pages
 
 PAGE = "docs/generated/claims.md"
@@ -34,10 +34,11 @@ def _line(row: Mapping[str, str], docnames: Mapping[tuple[str, str], str]) -> st
     names = [row["grid"]] if row["grid"] else row["grids"].split()
     links = ", ".join(_link(name, row["scale"], docnames) for name in names)
     texts = [row[name].removeprefix("'") for name in ("paper", "table", "statement", "published", "testable")]
-    entries = [*map(markdown_text, texts), links, row["scale"], row["outcome"], row["n"], f"`{row['claim']}`"]
+    verdict = [row[name].removeprefix("'") for name in ("scale", "outcome", "n")]
+    entries = [*map(markdown_text, texts), links, *map(markdown_text, verdict), markdown_code(row["claim"])]
     return "| " + " | ".join(entries) + " |"
 
 
 def _link(grid: str, scale: str, docnames: Mapping[tuple[str, str], str]) -> str:
     found = docnames.get((grid, scale)) or next((page for (name, _), page in docnames.items() if name == grid), "")
-    return f"[{grid}](/{found})" if found else grid
+    return markdown_link(grid, f"/{found}") if found else markdown_text(grid)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ablations
-from ablations.core.formatting import markdown_text
+from ablations.core.formatting import markdown_code, markdown_link, markdown_text, printable
 from ablations.planning import grids
 from lightning_modules.config import ConfigError
 
@@ -89,7 +89,8 @@ def notebook(root: Path, page: GridPage) -> str:
 
 def _index(listed: list[GridPage]) -> str:
     lines = [
-        f"| [{page.grid}](/{page.docname}) | {page.scale} | {markdown_text(page.question)} | {page.answer} |"
+        f"| {markdown_link(page.grid, f'/{page.docname}')} | {markdown_text(page.scale)} | "
+        f"{markdown_text(page.question)} | {markdown_text(page.answer)} |"
         for page in listed
     ]
     table = "\n".join(["| grid | scale | question | verdicts on its claims |", "|---|---|---|---|", *lines])
@@ -111,7 +112,7 @@ def _entries(listed: list[GridPage]) -> list[str]:
 
 
 def _tree(entries: list[str]) -> str:
-    return "\n".join(["```{toctree}", ":hidden:", "", *entries, "```", ""])
+    return "\n".join(["```{toctree}", ":hidden:", "", *map(printable, entries), "```", ""])
 
 
 def _notebook(root: Path, page: GridPage) -> str:
@@ -129,14 +130,15 @@ def _grid_file(root: Path, grid: str) -> str:
 def _without_results(page: GridPage) -> str:
     """What a grid will test; of one that cannot be planned here, for want of its text for example, the reason."""
     title = f"# {markdown_text(page.question)}"
-    named = f"**Not run yet.** Grid `{page.grid}`; `ablations run {page.grid} --scale {_SCALE}` runs it"
+    run, planned = (markdown_code(f"ablations {verb} {page.grid} --scale {_SCALE}") for verb in ("run", "plan"))
+    named = f"**Not run yet.** Grid {markdown_code(page.grid)}; {run} runs it"
     try:
         study = ablations.open(page.grid, scale=_SCALE)
     except ConfigError as error:
         return f"{title}\n\n{named}, where it can be planned. Here it cannot: {markdown_text(str(error))}\n"
     parts = [
         title,
-        f"{named}, `ablations plan {page.grid} --scale {_SCALE}` says first what that costs.",
+        f"{named}, {planned} says first what that costs.",
         "## What varies",
         study.about().text.partition("\n\n")[2],
         f"## What would be an answer at scale `{_SCALE}`",

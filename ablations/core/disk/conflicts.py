@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.core.disk.reading import Damage, Flawed, content, parsed
+from ablations.core.formatting import printable
 from ablations.schema.record import Record
 
 _MOST_NAMED = 3  # differing values; of more only how many there are
@@ -63,7 +64,10 @@ def origin(record: Record) -> str:
 
 
 def _listed(known: Mapping[str, Any]) -> str:
-    return ", ".join(f"{label} {value}" for label, value in known.items() if value is not None) or "unknown"
+    return (
+        ", ".join(f"{label} {printable(str(value))}" for label, value in known.items() if value is not None)
+        or "unknown"
+    )
 
 
 def _settled(record: Record) -> str:
@@ -75,11 +79,11 @@ def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
         a, b = ours.get(field), theirs.get(field)
         if isinstance(a, dict) and isinstance(b, dict):
             keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
-            yield from (f"{field}.{key} {_short(a.get(key))} here, {_short(b.get(key))} there" for key in keys)
+            yield from (f"{field}.{_short(key)} {_short(a.get(key))} here, {_short(b.get(key))} there" for key in keys)
         elif a != b:
             yield f"{field} {_short(a)} here, {_short(b)} there"
 
 
 def _short(value: Any) -> str:
-    text = "none" if value is None else str(value)
+    text = "none" if value is None else printable(str(value))
     return text if len(text) <= 40 else f"{text[:39]}…"

@@ -35,12 +35,7 @@ def _filled(one: Conclusion, measured: Measurements, verdicts: Mapping[str, Verd
     numbers = [_number(place, measured, verdicts) for place in places]
     if not all(numbers):
         return ""
-    return "".join(f"{_escaped(text)}{number}" for text, number in zip(words, [*numbers, ""], strict=True))
-
-
-def _escaped(text: str) -> str:
-    """Words between two numbers, with the spaces at their ends."""
-    return f"{' ' * text[:1].isspace()}{markdown_text(text)}{' ' * (text[-1:].isspace() and bool(text.strip()))}"
+    return markdown_text("".join(f"{text}{number}" for text, number in zip(words, [*numbers, ""], strict=True)))
 
 
 def _number(place: str, measured: Measurements, verdicts: Mapping[str, Verdict]) -> str:
