@@ -47,8 +47,15 @@ exclude_patterns = ["docs/_*", "docs/site_extension", "docs/api_introduction.md"
 # Markdown and notebooks. Prose has dollars, quotation marks and dashes that are meant as they stand.
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
+# Pages show texts of records, which may come from others: HTML in them is text, and no output of a notebook is a script.
+myst_disable_syntax = ["html_block", "html_inline"]
+nb_mime_priority_overrides = [
+    ("html", "text/html", None),
+    ("html", "application/javascript", None),
+    ("html", "application/vnd.jupyter.widget-view+json", None),
+]
 nb_execution_mode = "off"
-nb_render_markdown_format = "gfm"
+nb_render_markdown_format = "myst"
 nb_ipywidgets_js = {}  # no script from another host
 smartquotes = False
 highlight_language = "text"  # of blocks that name none

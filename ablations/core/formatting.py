@@ -225,12 +225,12 @@ def _spelt(character: str, name: Callable[[str], str]) -> str:
 _MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<![^\W_])_|_(?![^\W_])|(?<=\])\(")
 # What starts a block: lists, headings, rules; fences, comments, breaks and targets of MyST; the label of a link.
 _BLOCK = re.compile(
-    r"(\d{0,9})(?=[.)](?: |$)|#{1,6}(?: |$)|[-+](?: |$)|-[- ]*-$|:::|%|\+\+\+|\([^()]*\)=$"
+    r"\d{1,9}(?=[.)](?: |$))|(?=#{1,6}(?: |$)|[-+](?: |$)|-[- ]*-$|:::|%|\+\+\+|\([^()]*\)=$"
     r"|\[[^\[\]]*\]:|\[(?!-?[\d.])[^\[\]]*\]$)"
 )
 # Markdown without the start of a block: escapes, entities, code that is no role of MyST, emphasis, other characters.
 _SAFE = re.compile(
-    rf"(?!{_BLOCK.pattern}|\* )(?:\\[!-/:-@\[-`{{-~]|&(?:amp|lt|gt);|(?<![`}}])`[^`<>|]+`(?!`)|\*|"
+    rf"(?!{_BLOCK.pattern}|\* |[*_ ]+$)(?:\\[!-/:-@\[-`{{-~]|&(?:amp|lt|gt);|(?<![`}}])`[^`<>|]+`(?!`)|\*|"
     rf"\](?![(\[:{{])|[^\\`*<>|$~&\]])*"
 )
 
@@ -252,7 +252,8 @@ def markdown_code(text: str) -> str:
 
 def markdown_link(text: str, target: str) -> str:
     """A link of Markdown with its text as it is, to a file or folder."""
-    return f"[{markdown_text(text)}]({quote(target)})"
+    escaped = re.sub(r"\\.|[\[\]]", lambda match: match[0] if match[0][1:] else f"\\{match[0]}", markdown_text(text))
+    return f"[{escaped}]({quote(target)})"
 
 
 def markdown_safe(text: str) -> str:
