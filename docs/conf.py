@@ -47,7 +47,7 @@ exclude_patterns = ["docs/_*", "docs/site_extension", "docs/api_introduction.md"
 # Markdown and notebooks. Prose has dollars, quotation marks and dashes that are meant as they stand.
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
-# Pages show texts of records, which may come from others: HTML in them is text, and no output of a notebook is a script.
+# Records may come from others: HTML in a page is text, and no output of a notebook is a script.
 myst_disable_syntax = ["html_block", "html_inline"]
 nb_mime_priority_overrides = [
     ("html", "text/html", None),

@@ -58,7 +58,8 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False, **style: Any)
     """
     from ablations.core.formatting import terminal_text
 
-    typer.secho(terminal_text(str(text)), nl=nl, err=err, **style)
+    shown = terminal_text(str(text))
+    typer.echo(typer.style(shown, **style) if style else shown, nl=nl, err=err)
 
 
 def complain(problems: Iterable[object]) -> None:
