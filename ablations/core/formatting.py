@@ -231,7 +231,7 @@ _BLOCK = re.compile(
 # Markdown without the start of a block: escapes, entities, code that is no role of MyST, emphasis, other characters.
 _SAFE = re.compile(
     rf"(?!{_BLOCK.pattern}|\* |[*_ ]+$)(?:\\[!-/:-@\[-`{{-~]|&(?:amp|lt|gt);|(?<![`}}])`[^`<>|]+`(?!`)|\*|"
-    rf"\](?![(\[:{{])|[^\\`*<>|$~&\]])*"
+    rf"\](?!\()|[^\\`*<>|$~&\]])*"
 )
 
 

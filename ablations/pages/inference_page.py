@@ -158,8 +158,8 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
                         time["ms"], y, _error(height), spread, fmt=marker, ms=6, color=colour, lw=1.2, capsize=2
                     )
                 _format(axes, batch, is_log=not is_scored)
-            label = (main.label or main.name) + f"\n{main.better} is better" if is_scored else "encoder parameters"
-            row_of_panels[0].set_ylabel(shown(label) if not is_scored else label)
+            scored = f"{shown(main.label or main.name)}\n{main.better} is better"
+            row_of_panels[0].set_ylabel(scored if is_scored else "encoder parameters")
         names = [", ".join(value_text(path, value) for path, value in cell.values.items()) for cell in cells]
         dots = [key.plot([], [], "o" if i < 7 else "s", color=OKABE_ITO[i % 7])[0] for i in range(len(cells))]
         heading = shown(", ".join(map(path_text, paths)), 80)

@@ -1,13 +1,16 @@
 """The documentation site leads to everything: grids, notebooks, pages. It is not built here: `make docs` does that."""
 
 import csv
+import json
 import re
 
 import pytest
 
+from ablations.core.formatting import Sheet, comma_separated, printable
 from ablations.planning import grids
 from lightning_modules.places import project
-from site_extension import grid_pages, links, pages, sections
+from site_extension import claim_pages, grid_pages, links, pages, sections
+from tests import foreign
 
 ROOT = project()
 FRONT = "docs/index"
@@ -105,6 +108,22 @@ def test_a_grid_of_ones_own_gets_its_place_without_an_edit(tmp_path):
     (page,) = [page for page in grid_pages.every(tmp_path) if page.grid == "my_question"]
     assert page.answer == "no claims (1 of 2 runs)"
     assert "</results/my_question/smoke/notebook>" in grid_pages.supplement(tmp_path, page.docname)
+
+
+@pytest.mark.parametrize("text", foreign.TEXTS.values(), ids=foreign.TEXTS)
+def test_generated_pages_show_texts_of_others_as_text(tmp_path, text):
+    folder = tmp_path / "results" / "another" / "laptop"
+    folder.mkdir(parents=True)
+    card = {"question": text, "verdicts": text, "finished": 1, "planned": 1}
+    (folder / "page.json").write_text(json.dumps(card))
+    with (ROOT / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
+        columns = next(csv.reader(file))
+    sheet = Sheet(columns, [[text] * len(columns)])
+    (tmp_path / "results" / "claims.csv").write_text(comma_separated(sheet), encoding="utf-8")
+    pages = dict([next(grid_pages.generated(tmp_path)), *claim_pages.generated(tmp_path)])
+    for page in pages.values():
+        shown = foreign.rendered(page.partition("```{toctree}")[0])
+        assert printable(text) in shown
 
 
 def test_the_scoreboard_has_every_claim_and_leads_to_its_grid(generated):

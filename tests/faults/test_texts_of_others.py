@@ -106,9 +106,12 @@ def folder(tmp_path_factory):
             for store, loss in zip(stores, (4.5, 4.6), strict=True):
                 store.put(foreign(make_record(run, loss + run.seed / 100, config=run.to_dict()), text))
         for number, text in enumerate(TEXTS.values()):
-            path = made / "results" / f"other{number}" / "laptop" / cards.NAME
-            path.parent.mkdir(parents=True)
-            path.write_text(json.dumps(card(text)))
+            counted = card(text)
+            counted["claims"][0] |= {"claim": "mask15.r.40_gt_15_mnli", "runs": [run.id for run in runs]}
+            for place, content in ((f"other{number}/laptop", card(text)), (f"foreign/scale{number}", counted)):
+                path = made / "results" / place / cards.NAME
+                path.parent.mkdir(parents=True)
+                path.write_text(json.dumps(content))
         republish(made / "results")
         yield made
 
@@ -133,11 +136,12 @@ def test_pages_have_no_markup_but_their_own(folder):
 def test_tables_run_no_formula(folder):
     for path in (folder / "results").rglob("*.csv"):
         assert_no_formula(path.read_text())
+    assert "HYPERLINK" in (folder / "results" / "claims.csv").read_text()
     assert "HYPERLINK" in (folder / "results" / "foreign" / "laptop" / "runs.csv").read_text()
 
 
 def test_documents_run_no_command(folder):
-    for path in (folder / "results" / "foreign").rglob("*.tex"):
+    for path in (folder / "results").rglob("*.tex"):
         for line in path.read_text().split("\n"):
             assert_plain(line)
             check_latex_table(line)
@@ -151,7 +155,7 @@ def check_latex_table(line):
 
 
 def test_figures_are_pictures_alone(folder):
-    for path in (folder / "results" / "foreign").rglob("*.svg"):
+    for path in (folder / "results").rglob("*.svg"):
         elements = [element.tag.rpartition("}")[2] for element in ET.parse(path).iter()]
         assert not {"script", "foreignObject", "a", "image"} & {*elements}
 

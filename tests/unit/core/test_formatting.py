@@ -1,10 +1,15 @@
 import csv
+import html
 import io
+import json
 import re
+import unicodedata
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from ablations.core.formatting import (
     Sheet,
@@ -12,11 +17,19 @@ from ablations.core.formatting import (
     comma_separated,
     difference_text,
     fixed,
+    frame_table,
+    json_text,
     latex,
     latex_text,
     markdown,
+    markdown_code,
+    markdown_link,
+    markdown_safe,
+    markdown_text,
     mean_text,
+    printable,
     quantity,
+    terminal_text,
     value_text,
 )
 from ablations.core.statistics import Interval, mean_interval
@@ -30,6 +43,8 @@ HOSTILE = [
     "-2",
     "@SUM(A1)",
     "\t=1+1",
+    "\r\n\u200b=1+1",
+    "＝1+1",
     "two\nlines\r\nthree",
     "a|b",
     "[link](javascript:alert(1))",
@@ -50,11 +65,97 @@ def test_markdown_keeps_its_columns_and_its_text(text):
     assert not re.search(r"\]\(", "\n".join(lines))
 
 
+# Texts of what Markdown, HTML and MyST read as markup, dense enough to form it.
+MARKUP = st.text(alphabet="`*_<>&[]()!#-+.:|\\~${}%=1a \n\t\x1b\u202eé0,\"'/@;x", max_size=14)
+READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+READER.validateLink = lambda _: True  # other readers may let every address pass
+
+
+def elements(text):
+    """The names of the elements that Markdown makes, and the text in them."""
+    made = READER.render(text)
+    return {*re.findall(r"<(\w+)", made)}, " ".join(html.unescape(re.sub("<[^>]*>", " ", made)).split())
+
+
+@given(MARKUP)
+def test_markdown_shows_any_text_as_it_is(text):
+    assert elements(markdown_text(text)) == ({"p"} if printable(text) else set(), printable(text))
+
+
+@given(MARKUP, MARKUP)
+def test_cells_of_markdown_show_any_text_as_it_is(first, second):
+    tables = (
+        markdown(Sheet([first, "x"], [[second, first]])),
+        frame_table(pd.DataFrame({first: [second], "x": [first]})),
+    )
+    for table in tables if first != "x" else tables[:1]:
+        cells = [html.unescape(cell) for cell in re.findall("<t[dh].*?>(.*?)</t[dh]>", READER.render(table))]
+        assert cells == [printable(first), "x", printable(second), printable(first)]
+
+
+@given(MARKUP, MARKUP)
+def test_code_of_markdown_shows_any_text_as_it_is(first, second):
+    code = f"* {markdown_text(first)} {markdown_code(second)}, {markdown_code(first)} x"
+    names, text = elements(code)
+    assert names <= {"ul", "li", "code"}
+    assert text.replace(" ", "") == printable(f"{first}{second},{first}x").replace(" ", "")
+    assert re.sub("</?code>", "", READER.render(f"|x|\n|-|\n|{markdown_code(first)}|")).count("<td>") == 1
+
+
+def test_text_in_code_is_code_where_it_can_be():
+    assert markdown_code("model.num_layers") == "`model.num_layers`"
+    assert elements(markdown_code("a `b` | c")) == ({"p"}, "a `b` | c")
+
+
+@given(MARKUP)
+def test_markdown_of_a_file_makes_emphasis_and_code_alone(text):
+    assert elements(markdown_safe(text))[0] <= {"p", "em", "strong", "code"}
+    table, _ = elements(f"| x |\n|--|\n| {markdown_safe(text)} |\n")
+    assert table <= {"table", "thead", "tbody", "tr", "th", "td", "em", "strong", "code"}
+
+
+@given(MARKUP)
+def test_what_was_escaped_once_is_safe_as_it_is(text):
+    once = f"**Answer:** {markdown_text(f'x {text}')} of `knob`"
+    assert markdown_safe(once) == once
+
+
+@given(MARKUP, MARKUP)
+def test_links_of_markdown_lead_where_they_say(text, place):
+    made = READER.render(markdown_link(text, f"a/{place}"))
+    (address,) = re.findall('href="(.*?)"', made)
+    assert re.fullmatch(r"a/[\w./~%-]*", address)
+    assert elements(made)[0] == {"p", "a"}
+
+
+@pytest.mark.parametrize("text", ["{eval-rst}`x`", "`a` [x](y)", "<b>", "```{raw} html", "% note", "(x)=", "&#60;"])
+def test_what_is_no_plain_markdown_is_shown_as_it_is(text):
+    assert markdown_safe(text) == markdown_text(text) != text
+
+
+@given(st.text())
+def test_terminals_get_lines_of_visible_characters(text):
+    made = terminal_text(text)
+    assert {unicodedata.category(c) for c in made.replace("\n", "")}.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
+    assert made.count("\n") == text.count("\n")
+
+
+def test_terminals_show_what_was_there():
+    assert terminal_text("a\x1b]0;b\x07 é\u202e 🎉\n  c") == r"a\x1b]0;b\x07 é\u202e 🎉" + "\n  c"
+
+
+@given(st.text(st.characters()))
+def test_json_stays_the_same_data(text):
+    made = json_text(json.dumps({text: [text, "\x7f\u202e\U000e0041\ud800"]}, ensure_ascii=False, indent=1))
+    assert json.loads(made) == {text: [text, "\x7f\u202e\U000e0041\ud800"]}
+    assert {unicodedata.category(c) for c in made.replace("\n", "")}.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_csv_runs_no_formula(text):
     rows = list(csv.reader(io.StringIO(comma_separated(sheet(text)))))
     assert [len(row) for row in rows] == [2, 2, 2]
-    assert rows[1][0][0] not in "=+-@\t\r"
+    assert unicodedata.normalize("NFKC", rows[1][0])[0] not in "=+-@\t\r"
     assert rows[1][1] == "1.5"
 
 
