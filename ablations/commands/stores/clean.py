@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, complain, reporting_errors, tell
+from ablations.commands.terminal import As, Format, Results, complain, echo, reporting_errors, tell
 
 
 def command(
@@ -33,7 +33,7 @@ def command(
         found = cleaning.of_all(records) if everything else cleaning.of_finished(records)
         if everything:
             for part, size in _by_part(found.going, home).items():
-                typer.echo(f"{part}: {_megabytes(size)}", err=form is not Format.table)
+                echo(f"{part}: {_megabytes(size)}", err=form is not Format.table)
             if found.going and sys.stdin.isatty() and not yes:
                 typer.confirm(f"Remove all of it from {home}?", abort=True, err=True)
         stuck = cleaning.remove(found.going)
