@@ -32,7 +32,7 @@ from ablations.core.disk.reading import (
 from ablations.schema.record import Record, checksum
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.files import write_atomically
+from lightning_modules.files import read, write_atomically
 from lightning_modules.places import cache, project, readable
 
 __all__ = [
@@ -101,8 +101,12 @@ class Records:
         """
         folder = cached.folder(self.work_folder(run_id))
         note, named = folder.parent / cached.RESULTS, str(self.folder).encode()
-        with contextlib.suppress(OSError):  # another launcher is quicker, or the disk is full, as runs will report
-            if not (note.is_file() and note.read_bytes() == named):
+        try:
+            is_noted = read(note, len(named)) == named
+        except OSError:
+            is_noted = False
+        if not is_noted:
+            with contextlib.suppress(OSError):  # another launcher is quicker, or the disk is full, as runs will report
                 write_atomically(note, lambda file: file.write(named))
         return folder
 
