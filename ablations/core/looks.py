@@ -16,7 +16,6 @@ from functools import cache
 from typing import cast
 
 import numpy as np
-from scipy import optimize
 from scipy.special import ndtr, ndtri
 
 from ablations.core.statistics import LEVEL
@@ -82,6 +81,8 @@ def nominal_alpha(alpha: float, looks: Looks) -> float:
 
 @cache  # a family asks for few shares
 def _nominal(alpha: float, n: tuple[int, ...]) -> float:
+    from scipy import optimize  # a third of a second to import
+
     root = optimize.brentq(lambda level: overall_alpha(level, Looks(n)) - alpha, alpha / 2, alpha, xtol=1e-15)
     return cast(float, root)  # a tuple only with full_output
 

@@ -9,7 +9,6 @@ from functools import cache
 from typing import cast
 
 import numpy as np
-from scipy import optimize, stats
 
 from ablations.core.statistics import LEVEL, POWER
 
@@ -34,6 +33,8 @@ def power(effect: float, error: float, df: float, level: float = LEVEL) -> float
         df: Degrees of freedom of the error; may be infinite.
         level: Coverage of the interval.
     """
+    from scipy import stats  # half a second to import
+
     bound, shift = float(stats.t.ppf((1 + level) / 2, df)), abs(effect) / error
     if math.isinf(df):
         return float(stats.norm.sf(bound - shift) + stats.norm.sf(bound + shift))
@@ -48,6 +49,8 @@ def detectable(error: float, df: float, level: float = LEVEL, target: float = PO
 
 @cache  # the claims of a grid share few degrees of freedom and levels
 def _standardised(df: float, level: float, target: float) -> float:
+    from scipy import optimize
+
     high = 1.0
     while power(high, 1.0, df, level) < target:
         high *= 2
@@ -64,6 +67,8 @@ def equality_power(margin: float, error: float, df: float, level: float = LEVEL)
     >>> [round(equality_power(0.02, standard_error(sd, 8, 8), 70, 0.997), 2) for sd in (0.009, 0.012, 0.015)]
     [0.82, 0.22, 0.01]
     """
+    from scipy import stats  # half a second to import
+
     if error == 0:
         return 1.0
     bound = float(stats.t.ppf((1 + level) / 2, df))

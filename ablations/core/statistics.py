@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 LEVEL = 0.95
 POWER = 0.8
@@ -50,6 +49,8 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     mean = float(np.mean(values))
     if n == 1:
         return Interval(mean, None, None, 1, level)
+    from scipy import stats  # half a second to import
+
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * _spread(values) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n, level)
 

@@ -242,9 +242,16 @@ def warm(tiny):
 
 
 @pytest.fixture(scope="module")
-def references():
-    """System -> what its training left; most knobs are tried on the same one."""
-    return {}
+def left(tmp_path_factory):
+    """What the training of a system leaves; equal systems are trained once, for most knobs are tried on the same one."""
+    known = {}
+
+    def found(system):
+        if system not in known:
+            known[system] = trained(system, tmp_path_factory.mktemp("training"))
+        return known[system]
+
+    return found
 
 
 def trained(system, folder):
@@ -264,16 +271,13 @@ def test_every_knob_has_a_row(tiny):
 
 
 @pytest.mark.parametrize("path", [path for path, row in ROWS.items() if row])
-def test_a_knob_does_what_it_says_and_only_that(warm, references, tmp_path, path):
+def test_a_knob_does_what_it_says_and_only_that(warm, left, path):
     same, other = ROWS[path]
     if path == "schedule.warmup_fraction":
         same = 0.3
     warm = warm.but(**BASES.get(path, {}))
-    if warm not in references:
-        references[warm] = trained(warm, tmp_path / "reference")
-    reference = references[warm]
-    repeated = trained(warm.but(**{path: same}), tmp_path / "same")
-    changed = trained(warm.but(**{path: other}), tmp_path / "other")
+    reference, repeated = left(warm), left(warm.but(**{path: same}))
+    changed = left(warm.but(**{path: other}))
     assert repeated.metrics == reference.metrics
     assert (changed.curve, changed.metrics) != (reference.curve, reference.metrics)
     assert identity(warm.but(**{path: other}).essence()) != identity(warm.essence())
