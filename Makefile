@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCALE ?= laptop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-gpu test-engines lint format notebooks tables check docs benchmark clean
+.PHONY: help demo test quick nightly test-gpu test-engines lint format notebooks tables check docs benchmark clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -34,6 +34,9 @@ test: $(VENV)/.installed ## the whole suite
 
 quick: $(VENV)/.installed ## the tests that neither train nor start processes, in three minutes
 	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+nightly: $(VENV)/.installed ## the whole suite with many more cases, other ones each time
+	ABLATIONS_NIGHTLY=$$(date +%s) CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there is none they are skipped and say so
 	$(BIN)/python -m pytest tests/gpu -m gpu -n 0 -rs

@@ -19,14 +19,20 @@ from hypothesis import settings
 from lightning_modules.batch import Tokens
 from lightning_modules.data import Vocabulary
 from lightning_modules.draws import Draws
+from tests.depth import NIGHTLY, SEED, depth
 
 torch.set_num_threads(1)
-settings.register_profile("suite", deadline=None)  # no test is timed
-settings.load_profile("suite")
+settings.register_profile("suite", deadline=None, max_examples=depth(25, 300), derandomize=not NIGHTLY)
+settings.load_profile("suite")  # no test is timed
 
 # A slow test is known by its folder, or by a fixture: whatever has one of these trains, or starts processes.
 SLOW_FOLDERS = {"end_to_end", "faults"}
 TRAINING = {"tiny", "cached", "nursery_process"}
+
+
+def pytest_report_header() -> str:
+    """The seed of a night."""
+    return f"ABLATIONS_NIGHTLY={SEED}" if NIGHTLY else ""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

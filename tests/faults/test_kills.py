@@ -1,6 +1,5 @@
-"""kill -9 at many moments, and many launchers at once. ABLATIONS_FAULTS sets how many moments (by default a dozen)."""
+"""kill -9 at many moments, and many launchers at once."""
 
-import os
 import random
 import re
 import tempfile
@@ -19,9 +18,10 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from tests import tiny
+from tests.depth import SEED, depth
 from tests.faults.support import attempts, contents
 
-MOMENTS = int(os.environ.get("ABLATIONS_FAULTS", "12"))
+MOMENTS = depth(4, 50)
 
 
 def table(grid, records, folder):
@@ -44,7 +44,7 @@ def test_a_grid_of_twenty_runs_killed_at_many_moments_ends_as_if_undisturbed(cac
     execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
     longest = (time.monotonic() - began) / 4
 
-    noise, started, killed = random.Random(0), [], 0
+    noise, started, killed = random.Random(SEED), [], 0
     while killed < MOMENTS:
         records, kept = Records(cached / f"results {len(started)}"), {}
         started.append(records)
@@ -70,9 +70,9 @@ def test_a_checkpoint_killed_while_it_is_saved_loads(cached, call, other):
     if other and not (memory.is_dir() and memory.stat().st_dev != cached.stat().st_dev):
         pytest.skip("there is no second file system")
     with tempfile.TemporaryDirectory(dir=memory if other else cached) as folder:
-        path, noise = Path(folder) / "last.ckpt", random.Random(1)
+        path, noise = Path(folder) / "last.ckpt", random.Random(SEED)
         AtomicCheckpoints().save_checkpoint({"number": 0, "weights": torch.zeros(200_000)}, path)
-        for _ in range(50):
+        for _ in range(depth(15, 200)):
             assert call("save_for_ever", path, kill_after=noise.uniform(0.0, 0.1)) == [-9]
             found = torch.load(path, weights_only=True)
             assert found["weights"].unique().tolist() == [found["number"]]
@@ -80,12 +80,13 @@ def test_a_checkpoint_killed_while_it_is_saved_loads(cached, call, other):
         assert [re.sub(r"[0-9a-f]{8}", "", name) for name in others] in ([], [".last.ckpt..tmp"])
 
 
-def test_four_launchers_make_two_hundred_runs_two_hundred_times(cached, call):
-    grid = tiny.grid(cached, rates="[0.1, 0.15, 0.2, 0.3, 0.4]", seeds=40)
+def test_four_launchers_make_each_of_many_runs_once(cached, call):
+    seeds = depth(10, 40)
+    grid = tiny.grid(cached, rates="[0.1, 0.15, 0.2, 0.3, 0.4]", seeds=seeds)
     told = cached / "told.txt"
     assert call("race", grid, cached / "results", told, copies=4) == [0, 0, 0, 0]
     made = Counter(told.read_text().split())
-    assert (len(made), set(made.values())) == (200, {1})
+    assert (len(made), set(made.values())) == (5 * seeds, {1})
     records = Records(cached / "results")
-    assert [record.outcome for record in records.all()] == ["done"] * 200
+    assert [record.outcome for record in records.all()] == ["done"] * 5 * seeds
     assert records.verify() == []

@@ -9,6 +9,7 @@ import yaml
 
 from ablations.planning import grids
 from lightning_modules.config import ConfigError
+from tests.depth import cases
 from tests.faults.test_malformed_grids import GOOD
 from tests.faults.test_malformed_variants import RICH
 
@@ -39,7 +40,7 @@ def mangle(data, chance):
         data.append(copy.deepcopy(data[last]))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", cases(15, 1000))
 def test_mangled(tmp_path, seed):
     chance = random.Random(seed)
     data = yaml.safe_load(chance.choice([RICH, GOOD]))

@@ -24,6 +24,7 @@ from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.data.store import tokenizer_place
 from tests import tiny
+from tests.depth import cases
 
 LIST = "heldout.sha256"
 KINDS = {
@@ -125,7 +126,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", cases(1, 20))
 def test_no_damage_gives_another_number_in_silence(made, copied, kind, seed):
     draws, expected = random.Random(f"{kind} {seed}"), read(made)
     for number in range(9):

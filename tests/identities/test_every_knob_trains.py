@@ -243,7 +243,7 @@ def warm(tiny):
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory):
-    """What the training of a system leaves; equal systems are trained once, for most knobs are tried on the same one."""
+    """What the training of a system leaves; equal systems are trained once, for most knobs share them."""
     known = {}
 
     def found(system):

@@ -167,7 +167,6 @@ def judged(claim, values, level=0.95):
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @given(data=st.data())
-@settings(max_examples=25)
 def test_the_interval_excludes_exactly_when_p_is_small(relation, data):
     claim = asked(relation)
     count = 4 if not claim.a else 2

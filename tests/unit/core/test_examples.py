@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -16,7 +16,6 @@ def test_one_example_a_document_is_the_variance_of_a_mean():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9))
-@settings(max_examples=25)
 def test_it_is_the_cluster_robust_variance_of_statsmodels(entropy, documents):
     draws = np.random.default_rng(entropy)
     place = np.concatenate([np.arange(documents), draws.integers(0, documents, 40)])

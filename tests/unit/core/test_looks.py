@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -27,7 +27,6 @@ def test_both_looks_together_err_as_asked():
 
 
 @given(st.floats(1e-6, 0.9), st.tuples(st.integers(2, 6), st.integers(7, 20)))
-@settings(max_examples=40)
 def test_nominal_and_overall_are_inverse(alpha, n):
     looks = Looks(n)
     nominal = nominal_alpha(alpha, looks)

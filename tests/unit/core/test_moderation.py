@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import polygamma
@@ -53,7 +53,6 @@ def test_cells_that_do_not_keep_theirs():
 
 
 @given(groups)
-@settings(max_examples=50)
 def test_order_unit_and_origin_do_not_matter(samples):
     named = dict(enumerate(samples))
     group, turned = moderated(named), moderated(dict(reversed(named.items())))
@@ -65,7 +64,6 @@ def test_order_unit_and_origin_do_not_matter(samples):
 
 
 @given(groups)
-@settings(max_examples=50)
 def test_a_variance_moves_up_towards_the_common_one_and_claims_no_more_than_all_samples(samples):
     group = moderated(dict(enumerate(samples)))
     total = sum(len(sample) - 1 for sample in samples)

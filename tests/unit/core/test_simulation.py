@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -39,7 +39,6 @@ def variances(cells, method):
 
 @pytest.mark.parametrize("method", METHODS)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(2, 8))
-@settings(max_examples=25)
 def test_contrasts_are_those_of_verdicts(method, entropy, cells, seeds):
     values = np.random.default_rng(entropy).normal(0, np.arange(1, cells + 1)[:, None], (3, cells, seeds))
     found, p = simulation.contrasts(values, method), simulation.p_values(values, method)
@@ -53,7 +52,6 @@ def test_contrasts_are_those_of_verdicts(method, entropy, cells, seeds):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(2, 8))
-@settings(max_examples=25)
 def test_contrasts_within_trunks_are_those_of_verdicts(entropy, arms, trunks):
     values = np.random.default_rng(entropy).normal(0, np.arange(1, arms + 1)[:, None], (3, arms, trunks))
     found = trunk_simulation.within(values)
@@ -72,7 +70,6 @@ def test_runs_of_arms_are_as_alike_as_stated(icc):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9))
-@settings(max_examples=60)
 def test_families_are_decided_as_those_of_verdicts(entropy, size):
     p = np.random.default_rng(entropy).uniform(0, 1, (4, size, 2)) ** 6
     expected = [[one.look if one.rejected else 0 for one in decided(family, LOOKS)] for family in p.tolist()]

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
@@ -32,7 +32,6 @@ def test_equal_values_have_an_interval_of_no_width():
 
 
 @pytest.mark.slow
-@settings(max_examples=20)  # statsmodels takes 70 ms a call
 @given(p_values)
 def test_holm_is_that_of_statsmodels(p):
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], rel=1e-12, abs=1e-15)

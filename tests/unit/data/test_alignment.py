@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.data import Data, Tokenizer, open_store
@@ -48,7 +48,6 @@ def test_pieces_own_their_letters_and_words_the_space_before_them(encoders):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60)
 @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=4))
 def test_the_bytes_of_a_text_are_the_same_under_every_tokenizer(encoders, kind, texts):
     encoder = encoders[kind]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.batch import Example
@@ -42,7 +42,6 @@ def predictions(sequences, direction="left_to_right"):
     )
 
 
-@settings(max_examples=200)
 @given(
     documents=DOCUMENTS, length=st.integers(8, 40), frame=st.sampled_from(FRAMES), short=st.sampled_from([0.0, 0.3, 1])
 )
@@ -69,7 +68,6 @@ def test_the_rows_are_the_text_in_order(tmp_path_factory, documents, length, fra
         assert row[text].tolist() == store.ids[start:end].tolist()
 
 
-@settings(max_examples=100)
 @given(documents=DOCUMENTS, length=st.integers(8, 40), frame=st.sampled_from(FRAMES))
 def test_every_token_but_the_first_of_a_row_is_predicted_from_the_one_before(
     tmp_path_factory, documents, length, frame

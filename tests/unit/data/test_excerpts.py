@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.data import Vocabulary
@@ -33,7 +33,6 @@ def segments(pairs):
     return [[words(ids[part].numpy(), pairs.store.vocabulary) for part in parts] for ids, *parts in rows]
 
 
-@settings(max_examples=80)
 @given(documents=DOCUMENTS, length=st.integers(8, 60), negatives=st.sampled_from(["random", "swapped"]))
 def test_first_words_and_the_rest_are_the_whole(tmp_path_factory, documents, length, negatives):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
@@ -47,7 +46,6 @@ def test_first_words_and_the_rest_are_the_whole(tmp_path_factory, documents, len
         assert np.array_equal(excerpt(pairs, part).index[4:], pairs.index[4:])
 
 
-@settings(max_examples=80)
 @given(documents=DOCUMENTS, length=st.integers(8, 60), negatives=st.sampled_from(["random", "swapped"]))
 def test_shuffling_keeps_words_whole_and_in_their_segment(tmp_path_factory, documents, length, negatives):
     store = make_store(tmp_path_factory.mktemp("s"), documents)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.config import ConfigError
@@ -42,7 +42,6 @@ def packed_slowly(store, room, within_documents=False):
     return rows
 
 
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, length=st.integers(8, 40), mode=MODES, short=st.sampled_from([0.0, 0.0, 0.3, 1.0]))
 def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, documents, length, mode, short):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
@@ -68,7 +67,6 @@ def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, d
     assert not tokens.tables["segment"].any()
 
 
-@settings(max_examples=200)
 @given(
     documents=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=8),
     length=st.integers(8, 40),
@@ -80,7 +78,6 @@ def test_sentences_are_packed_greedily_and_long_ones_cut(tmp_path_factory, docum
     assert list(itertools.pairwise(bounds)) == packed_slowly(store, length - 2, mode == "documents")
 
 
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, length=st.integers(8, 40))
 def test_sequences_of_documents_never_cross_one(tmp_path_factory, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
@@ -124,7 +121,6 @@ def test_a_share_of_the_sequences_is_short_and_uniform_in_length(novel, mode):
     assert (sizes(InputFormat(sequence_length=34, break_mode=mode).arrange(novel)) < 28).mean() < 0.01
 
 
-@settings(max_examples=100)
 @given(documents=DOCUMENTS, length=st.integers(8, 40), mode=st.sampled_from(["sentences", "documents"]))
 def test_short_sequences_are_whole_sentences_too(tmp_path_factory, documents, length, mode):
     store = make_store(tmp_path_factory.mktemp("s"), documents)

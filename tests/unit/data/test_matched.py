@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.config import ConfigError
@@ -66,7 +66,6 @@ def novel(tmp_path_factory):
     return make_text(tmp_path_factory.mktemp("novel"), corpora=(80,))
 
 
-@settings(max_examples=150)
 @given(documents=DOCUMENTS, knobs=KNOBS, corpus=st.integers(1, 3))
 def test_segments_are_whole_sentences_that_fit(tmp_path_factory, documents, knobs, corpus):
     store = of_corpora(make_store(tmp_path_factory.mktemp("s"), documents), corpus)
@@ -82,7 +81,6 @@ def test_segments_are_whole_sentences_that_fit(tmp_path_factory, documents, knob
             assert label in (0, 1)
 
 
-@settings(max_examples=150)
 @given(documents=DOCUMENTS, knobs=KNOBS, corpus=st.integers(1, 3))
 def test_every_choice_of_negatives_shows_the_same_segments(tmp_path_factory, documents, knobs, corpus):
     store = of_corpora(make_store(tmp_path_factory.mktemp("s"), documents), corpus)
@@ -95,7 +93,6 @@ def test_every_choice_of_negatives_shows_the_same_segments(tmp_path_factory, doc
     assert np.array_equal(random[5], swapped[5])
 
 
-@settings(max_examples=150)
 @given(documents=DOCUMENTS, knobs=KNOBS, corpus=st.integers(1, 3))
 def test_partners_are_of_the_same_corpus_and_length_and_of_another_document(tmp_path_factory, documents, knobs, corpus):
     store = of_corpora(make_store(tmp_path_factory.mktemp("s"), documents), corpus)
@@ -113,7 +110,6 @@ def test_partners_are_of_the_same_corpus_and_length_and_of_another_document(tmp_
     assert lengths == [Counter(zip(*own.tolist(), strict=True))]  # as many tokens as the text that it replaces
 
 
-@settings(max_examples=150)
 @given(documents=DOCUMENTS, length=LENGTHS, corpus=st.integers(1, 3))
 def test_every_token_is_accounted_for(tmp_path_factory, documents, length, corpus):
     store = of_corpora(make_store(tmp_path_factory.mktemp("s"), documents), corpus)
@@ -149,7 +145,6 @@ def slowly(store, room):
     return sorted(found)
 
 
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, length=LENGTHS)
 def test_chunks_are_all_that_fits_from_the_middle_outwards(tmp_path_factory, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.data import PairSequences
@@ -87,14 +87,12 @@ def slowly(store, form):
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
 @given(documents=DOCUMENTS, knobs=FORMATS)
 def test_pairs_are_those_of_the_released_construction(tmp_path_factory, documents, knobs):
     store, form = make_store(tmp_path_factory.mktemp("s"), documents), segment_pairs(**knobs)
     assert list(map(tuple, whole(store, form).T.tolist())) == slowly(store, form)
 
 
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, length=LENGTHS, short=st.sampled_from([0.0, 0.5]))
 def test_a_and_what_follows_it_are_every_sentence_once_and_in_order(tmp_path_factory, documents, length, short):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
@@ -107,7 +105,6 @@ def test_a_and_what_follows_it_are_every_sentence_once_and_in_order(tmp_path_fac
     assert used == list(range(len(store.ids)))
 
 
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, length=LENGTHS)
 def test_a_random_second_segment_is_whole_sentences_of_another_document(tmp_path_factory, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
@@ -121,7 +118,6 @@ def test_a_random_second_segment_is_whole_sentences_of_another_document(tmp_path
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, length=LENGTHS)
 def test_swapping_changes_the_order_of_two_neighbours_and_nothing_else(tmp_path_factory, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
@@ -149,7 +145,6 @@ def cut_slowly(a, b, room):
     return a, b
 
 
-@settings(max_examples=300)
 @given(a=st.integers(1, 300), b=st.integers(1, 300), room=st.integers(5, 200), seed=st.integers(0, 99))
 def test_the_longer_segment_loses_until_both_fit(a, b, room, seed):
     rows = np.arange(seed, seed + 3)
@@ -173,7 +168,6 @@ def test_what_is_lost_at_the_front_is_binomial():
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, knobs=FORMATS)
 def test_rows_show_the_two_segments_between_their_marks(tmp_path_factory, documents, knobs):
     store, form = make_store(tmp_path_factory.mktemp("s"), documents), segment_pairs(**knobs)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.batch import Example
@@ -42,7 +42,6 @@ def slowly(order, steps):
     return rows
 
 
-@settings(max_examples=200)
 @given(sizes=SIZES, batch=st.integers(1, 9), steps=st.integers(1, 12), seed=st.integers(0, 5))
 def test_steps_by_tokens_show_what_one_presentation_after_the_other_shows(sizes, batch, steps, seed):
     order = ByTokens(seed, sizes, batch * LONGEST)
@@ -51,7 +50,6 @@ def test_steps_by_tokens_show_what_one_presentation_after_the_other_shows(sizes,
     assert backwards[::-1] == slowly(order, steps), "a step does not depend on those asked for before"
 
 
-@settings(max_examples=200)
 @given(sizes=SIZES, batch=st.integers(1, 9), steps=st.integers(1, 12))
 def test_steps_by_tokens_are_equal_and_every_sequence_comes_once_an_epoch(sizes, batch, steps):
     order = ByTokens(0, sizes, batch * LONGEST)
@@ -73,7 +71,6 @@ def test_full_sequences_make_steps_of_equally_many_sequences():
         assert [one.rows.tolist(), one.sample.tolist()] == [other.rows.tolist(), other.sample.tolist()]
 
 
-@settings(max_examples=200)
 @given(
     sizes=st.lists(st.integers(3, LONGEST), min_size=8, max_size=60).map(np.array),
     micro=st.sampled_from([1, 2, 4, 8, None]),

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.config import ConfigError
@@ -43,7 +43,6 @@ def slowly(store, form):
     return made
 
 
-@settings(max_examples=300)
 @given(documents=DOCUMENTS, length=LENGTHS, negatives=NEGATIVES)
 def test_they_are_those_of_the_reference(tmp_path_factory, documents, length, negatives):
     store, form = (
@@ -53,7 +52,6 @@ def test_they_are_those_of_the_reference(tmp_path_factory, documents, length, ne
     assert list(map(tuple, whole(store, form).T.tolist())) == slowly(store, form)
 
 
-@settings(max_examples=200)
 @given(documents=DOCUMENTS, length=LENGTHS)
 def test_a_and_what_follows_it_are_every_sentence_once_and_in_order(tmp_path_factory, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
@@ -63,7 +61,6 @@ def test_a_and_what_follows_it_are_every_sentence_once_and_in_order(tmp_path_fac
     assert used == [sentence for document in text_of(store) for sentence in document]
 
 
-@settings(max_examples=150)
 @given(
     documents=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=30), min_size=4, max_size=12),
     length=LENGTHS,

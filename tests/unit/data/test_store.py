@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
@@ -66,7 +66,6 @@ def encoders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", KINDS)
-@settings(max_examples=60)
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=5))
 @example(
     texts=[

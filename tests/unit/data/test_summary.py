@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.config import ConfigError
@@ -13,7 +13,6 @@ from tests.unit.data.test_pairs import DOCUMENTS
 
 
 @pytest.mark.parametrize("name", NAMED)
-@settings(max_examples=50)
 @given(documents=DOCUMENTS, length=st.integers(8, 40))
 def test_a_summary_counts_what_the_rows_hold(tmp_path_factory, name, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)

@@ -1,7 +1,7 @@
 """The table of measurements says what the records say, read directly."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ablations.core.metrics import PLATEAU
@@ -90,7 +90,6 @@ def sides(draw):
     return records
 
 
-@settings(max_examples=60)
 @given(sides())
 def test_every_device_class_adds_the_same_runs_to_both_sides(records: dict[str, Record]):
     found = Measurements(make_grid(), SIDES, records)

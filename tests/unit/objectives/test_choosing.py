@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.batch import Unsupported
@@ -206,7 +206,6 @@ class Row:
 
 
 @named
-@settings(max_examples=25)
 @given(rate=st.floats(0.02, 1.0), seed=st.integers(0, 2**31), length=st.integers(8, 40))
 def test_each_scheme_is_the_obvious_one(units, rate, seed, length):
     tokens, draws = text(6, length, 3, seed), make_draws(6, seed)
@@ -218,7 +217,6 @@ def test_each_scheme_is_the_obvious_one(units, rate, seed, length):
 
 
 @named
-@settings(max_examples=25)
 @given(rate=st.floats(0.02, 1.0), seed=st.integers(0, 2**31), cap=st.one_of(st.none(), st.integers(1, 9)))
 def test_never_specials_never_more_than_the_budget_and_groups_are_one_piece_of_text(units, rate, seed, cap):
     tokens, draws = text(seed=seed), make_draws(6, seed)
@@ -236,7 +234,6 @@ def test_never_specials_never_more_than_the_budget_and_groups_are_one_piece_of_t
 
 
 @pytest.mark.parametrize("units", EXACT, ids=str)
-@settings(max_examples=25)
 @given(low=st.floats(0.02, 1.0), high=st.floats(0.02, 1.0), seed=st.integers(0, 2**31))
 def test_rates_nest_where_spans_are_cut_at_the_budget(units, low, high, seed):
     low, high = sorted((low, high))

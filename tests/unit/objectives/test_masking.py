@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.batch import Example
@@ -20,7 +20,6 @@ def hidden(masking, tokens, draws):
     return masking.choose(tokens, draws, make_vocabulary()) >= 0
 
 
-@settings(max_examples=60)
 @given(
     rate=rates,
     rule=st.sampled_from(RULES),
@@ -38,7 +37,6 @@ def test_never_specials_never_padding_always_one(rate, rule, padding, cap, seed)
         assert (chosen.sum(1) <= cap).all()
 
 
-@settings(max_examples=60)
 @given(low=rates, high=rates, rule=st.sampled_from(RULES), seed=st.integers(0, 2**31))
 def test_masks_nest_across_rates(low, high, rule, seed):
     low, high = sorted((low, high))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from seqeval import metrics as reference
 
@@ -71,7 +71,6 @@ class TestRows:
         assert shown(inputs, encoder, 1) == ["[CLS] b ##c ##d ##e ##f ##g [SEP]"]
         assert answered(inputs, 1)[0] == [1]
 
-    @settings(max_examples=40)
     @given(st.lists(st.lists(st.text("abc", min_size=1, max_size=9), min_size=1, max_size=12), min_size=1, max_size=6))
     def test_every_word_is_answered_once_at_its_own_piece(self, encoder, texts):
         for context in (False, True):
