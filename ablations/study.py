@@ -25,7 +25,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
 from ablations.pages import equal_compute, report, runs_table, tables, task_table
 from ablations.pages.publishing import check_page, publish
-from ablations.planning import grids, ladder, scales, search_text
+from ablations.planning import filling, grids, ladder, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running import estimate
 from ablations.running.execute import Asked, Summary, execute_phases
@@ -68,7 +68,7 @@ class Study:
     ) -> None:
         self._stated = stated = grids.read(grid)
         self.source = os.path.abspath(grid) if str(grid).endswith(grids.ENDINGS) else str(grid)
-        self.grid, self.scale = scales.added(stated, scale), scale
+        self.grid, self.scale = filling.added(stated, scale), scale
         changed = _mapping("axes", axes)
         self._request: dict[str, Any] = {
             "axes": {path: _listed(values) for path, values in changed.items() if values is not None} or None,

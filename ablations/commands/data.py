@@ -125,12 +125,12 @@ def pairs(
 ) -> None:
     """Shows how well simple methods tell the label of segment pairs, by construction. Trains no network."""
     from ablations.commands.data_sets import pairs as methods
-    from ablations.planning import scales
+    from ablations.planning import filling
 
     with reporting_errors():
         pairings = methods.checked("--pairing", pairing or methods.PAIRINGS, methods.PAIRINGS)
         parts = methods.checked("--shown", shown or ["all"], methods.EXCERPTS)
-        system = _at_length(scales.bert(scale), length)
+        system = _at_length(filling.bert(scale), length)
         rows = list(methods.rows(system, pairings, parts, count))
         if form is Format.table:
             rows = [
@@ -155,13 +155,13 @@ def formats(
 ) -> None:
     """Shows what each input format makes of the text of a scale: lengths, padding, documents. Trains no network."""
     from ablations.commands.data_sets import pairs as methods
-    from ablations.planning import scales
+    from ablations.planning import filling
     from lightning_modules.data import open_store
     from lightning_modules.data.formats.summary import NAMED, summary
 
     with reporting_errors():
         (made,) = methods.checked("--pairing", [pairing], methods.PAIRINGS)
-        system = _at_length(scales.bert(scale), length)
+        system = _at_length(filling.bert(scale), length)
         store, batch = open_store(system.data, "train"), system.training.batch_size
         rows = []
         for name, knobs in NAMED.items():

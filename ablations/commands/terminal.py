@@ -161,7 +161,7 @@ def reporting_errors() -> Iterator[None]:
 
 def _of_path(error: OSError) -> str:
     """Path, reason and advice of an error of the system; empty if it names no path."""
-    from ablations.core.store import StoreError
+    from ablations.core.disk.publishing import StoreError
     from lightning_modules.cached import CacheError
     from lightning_modules.files import Refused, is_full
 

@@ -77,7 +77,7 @@ def _asked(
     Raises:
         ConfigError: When a grid and settings are given, and for bad values with what is allowed.
     """
-    from ablations.planning import scales
+    from ablations.planning import filling
     from ablations.study import Study
     from lightning_modules.config import ConfigError, Problem
 
@@ -89,7 +89,7 @@ def _asked(
             )
             raise ConfigError([Problem("GRID", text)])
         return list(dict.fromkeys(cell.system.data for cell in Study(grid, scale).resolve().cells))
-    base = scales.bert(scale).data
+    base = filling.bert(scale).data
     fixed: dict[str, Any] = {} if lowercase is None else {"tokenizer.lowercase": lowercase}
     if "corpora" in given:
         fixed["corpora"] = list(given["corpora"])

@@ -17,7 +17,7 @@ from ablations.core.store import Records, Snapshot, name_damaged
 from ablations.measurements.measurements import Measurements
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
-from ablations.planning import scales
+from ablations.planning import filling, scales
 from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost
@@ -236,7 +236,7 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
         ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for too many runs; for a
             second look before the first is finished.
     """
-    grid = scales.added(grid, scale)
+    grid = filling.added(grid, scale)
     seeds, filters, knobs = request.get("seeds"), request.get("filters"), request.get("set") or {}
     _check_arguments(grid, scale, seeds, filters)
     seeds = None if seeds == grid.looks_at(scale)[0] else seeds

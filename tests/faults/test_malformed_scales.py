@@ -3,7 +3,7 @@
 import pytest
 
 from ablations.commands.cli import app
-from ablations.planning import grids, scales
+from ablations.planning import grids, scale_files, scales
 from lightning_modules.config import ConfigError
 from tests import tiny
 
@@ -70,7 +70,7 @@ def folder(monkeypatch, tmp_path):
     made.mkdir()
     (made / "smoke.yaml").write_text("description: seconds\n")
     (made / "small.yaml").write_text(GOOD)
-    monkeypatch.setattr(scales, "FOLDER", made)
+    monkeypatch.setattr(scale_files, "FOLDER", made)
     return made
 
 

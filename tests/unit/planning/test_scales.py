@@ -7,7 +7,7 @@ import pytest
 
 from ablations.commands.checkpoints import _settings
 from ablations.pages import publishing
-from ablations.planning import grids, scales
+from ablations.planning import filling, grids, scale_files, scales
 from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.config import ConfigError
@@ -39,7 +39,7 @@ def folder(monkeypatch, tmp_path):
     made.mkdir()
     (made / "small.yaml").write_text(SMALL)
     (made / "shorter.yaml").write_text(LIKE)
-    monkeypatch.setattr(scales, "FOLDER", made)
+    monkeypatch.setattr(scale_files, "FOLDER", made)
     return made
 
 
@@ -187,11 +187,11 @@ def test_no_run_of_a_scale_of_minutes_has_the_published_size(name):
 
 @pytest.mark.parametrize("name", grids.available())
 def test_one_new_file_is_a_scale_of_every_grid(monkeypatch, tmp_path, name):
-    shutil.copytree(scales.FOLDER, tmp_path / "scales")
+    shutil.copytree(scale_files.FOLDER, tmp_path / "scales")
     (tmp_path / "scales/tiny.yaml").write_text(
         "description: less than smoke\nlike: smoke\nset: {training.steps: 6, format.sequence_length: 16}\n"
     )
-    monkeypatch.setattr(scales, "FOLDER", tmp_path / "scales")
+    monkeypatch.setattr(scale_files, "FOLDER", tmp_path / "scales")
     study = Study(name, "tiny", results_dir=tmp_path / "results")
     lengths = {cell.system.format.sequence_length for cell in study.resolve().cells}
     assert lengths == {study.grid.set.get("format.sequence_length", 16)}  # a grid's own comes after that of a scale
@@ -235,7 +235,7 @@ def test_the_projects_own_scales_for_checkpoints():
 
 
 def test_bert_at_a_scale_has_its_text_and_size():
-    found = {name: scales.bert(name) for name in scales.available()}
+    found = {name: filling.bert(name) for name in scales.available()}
     assert found["smoke"].data.corpora == ("wikipedia-mini",)
     for name, system in found.items():
         knobs = scales.lineage(name)[0].set

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ablations.planning import grids, scales
+from ablations.planning import grids, scale_files, scales
 from ablations.planning.plan import plan
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, diff, identity
@@ -146,7 +146,7 @@ def scale(monkeypatch, tmp_path):
     folder = tmp_path / "scales"
     folder.mkdir()
     (folder / "smoke.yaml").write_text(FILE)
-    monkeypatch.setattr(scales, "FOLDER", folder)
+    monkeypatch.setattr(scale_files, "FOLDER", folder)
     return folder / "smoke.yaml"
 
 

@@ -1,0 +1,102 @@
+"""What has passed its checks is read from the cache, until something that the checks read changes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ablations.planning import checked, grids, reading, scale_files, scales
+from lightning_modules.config import ConfigError
+from lightning_modules.places import cache
+from tests import tiny
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The files that were checked; this process remembers nothing."""
+    found, check = [], reading.checked
+
+    def checking(file):
+        found.append(file.stem)
+        return check(file)
+
+    monkeypatch.setattr(reading, "checked", checking)
+    return found
+
+
+def read(source):
+    """A grid, as a new process reads it."""
+    grids._read.cache_clear()
+    scales._lineage.cache_clear()
+    return grids.read(source)
+
+
+def test_every_grid_is_read_as_it_was_checked(counted):
+    names = list(grids.available())
+    before = {name: read(name) for name in names}
+    assert counted == names
+    after = {name: read(name) for name in names}
+    assert counted == names
+    assert after == before
+    assert [repr(grid) for grid in after.values()] == [repr(grid) for grid in before.values()]
+    assert {name: scales.lineage(name) for name in scales.available()}
+
+
+def changed_grid(file, monkeypatch, tmp_path):
+    file.write_text(file.read_text().replace("question: ", "question: Or "))
+
+
+def changed_scale(file, monkeypatch, tmp_path):
+    (tmp_path / "scales").mkdir()
+    for path in scale_files.FOLDER.iterdir():
+        (tmp_path / "scales" / path.name).write_text(path.read_text() + "\n# another line\n")
+    monkeypatch.setattr(scale_files, "FOLDER", tmp_path / "scales")
+
+
+def changed_code(file, monkeypatch, tmp_path):
+    monkeypatch.setattr(checked, "_code", lambda: "other code")
+
+
+def altered_answer(file, monkeypatch, tmp_path):
+    (kept,) = (cache() / "checked").rglob(f"{file.stem}.json")
+    kept.write_text(kept.read_text().replace("0.15", "0.25"))
+
+
+@pytest.mark.parametrize("change", [changed_grid, changed_scale, changed_code, altered_answer])
+def test_a_change_is_checked(counted, tmp_path, monkeypatch, change):
+    file = tiny.grid(tmp_path)
+    before = read(file)
+    assert read(file) == before
+    assert len(counted) == 1
+    change(file, monkeypatch, tmp_path)
+    after = read(file)
+    assert len(counted) == 2
+    assert (after == before) is (change is not changed_grid)
+    assert read(file) == after
+    assert len(counted) == 2
+
+
+def test_a_wrong_grid_is_refused_each_time(tmp_path):
+    file = tiny.grid(tmp_path)
+    file.write_text(file.read_text().replace("seeds:", "seads:"))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="Did you mean 'seeds'"):
+            read(file)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(counted, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "file" / "cache"))
+    file = tiny.grid(tmp_path)
+    assert read(file) == read(file)
+    assert len(counted) == 2
+
+
+@pytest.mark.slow
+def test_checked_grids_are_listed_without_torch():
+    code = "import sys; from ablations.commands.cli import app; app(['list'], standalone_mode=0); print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, capture_output=True, check=True)  # checks them
+    *_, modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "ablations.planning.grids" in modules.split()
+    assert not {"torch", "scipy", "pandas"} & set(modules.split())
