@@ -31,14 +31,15 @@ def kept(
 
     Args:
         cls: The class of what the files say.
-        name: The name of the grid or scale; each name has one place in the cache.
-        states: All files that are read, with their states.
+        name: The name of the grid or scale; each file has one place in the cache.
+        states: All files that are read, with their states; a grid's own first.
         check: Reads and checks them.
 
     Raises:
         ConfigError: From the check.
     """
-    path = cache() / "checked" / cls.__name__ / f"{name}.json"
+    place = identity([cls.__name__, str(states[0][0])])[:16]
+    path = cache() / "checked" / f"{name}-{place}.json"
     key = identity([[str(file), state] for file, state in states] + [_code()])
     if cached.is_sound(path) and (found := cached.get_json(path))["key"] == key:
         return tuple(cls.model_validate(_tuples(data)) for data in found["settings"])
