@@ -38,7 +38,7 @@ def kept(
     Raises:
         ConfigError: From the check.
     """
-    place = identity([cls.__name__, str(states[0][0])])[:16]
+    place = identity([cls.__name__, *(str(file) for file, _ in states[:1])])[:16]
     path = cache() / "checked" / f"{name}-{place}.json"
     key = identity([[str(file), state] for file, state in states] + [_code()])
     if cached.is_sound(path) and (found := cached.get_json(path))["key"] == key:
