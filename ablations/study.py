@@ -75,6 +75,7 @@ class Study:
             "set": _mapping("set", set) or None,
             "seeds": seeds,
             "filters": _mapping("filters", filters) or None,
+            "look": None,
         }
         self.records = Records(results_dir)
         self.resolve()
@@ -88,8 +89,9 @@ class Study:
         Raises:
             ConfigError: For a look that the grid does not have, and for the second before the first is finished.
         """
-        self._request["look"] = look
-        self.resolve()
+        if look != self._request["look"]:
+            self._request["look"] = look
+            self.resolve()
         return self
 
     def resolve(self) -> Plan:
@@ -175,7 +177,8 @@ class Study:
         if len(set(rows["predictions a token"].round(9))) > 1:
             shown["predictions per step"] = rows["predictions a step"].map(formatting.quantity)
             shown["predictions per 100 tokens"] = (100 * rows["predictions a token"]).map("{:.1f}".format)
-        rows["bytes a device"] = [estimate.memory(cell.system, execution) for cell in planned.cells]
+        needed = {cell.label: estimate.memory(cell.system, execution) for cell in planned.cells}
+        rows["bytes a device"] = list(needed.values())
         shown["memory per device"] = rows["bytes a device"].map(estimate.gigabytes)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
@@ -183,7 +186,7 @@ class Study:
             shown["+ search"], shown["chosen"] = search_text.planned(rows), rows["chosen"]
         notes = [markdown_text(line) for line in systems.told_of(cell.system for cell in planned.cells)]
         notes += [markdown_text(f"Left out: {values}: {reason}") for values, reason in planned.excluded]
-        notes[:0] = [*estimate.notes(planned, self.records), *estimate.fits(planned, execution)]
+        notes[:0] = [*estimate.notes(planned, self.records), *estimate.fits(needed, execution)]
         notes += [markdown_text(note) for note in search_text.missing(planned, self.records)]
         return Shown("\n\n".join([formatting.frame_table(shown), estimate.cost(planned), *notes]), rows)
 

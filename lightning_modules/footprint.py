@@ -22,7 +22,6 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.carry import tensors
 from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.batch import Example, Going, Tokens, mapped
-from lightning_modules.config import canonical
 from lightning_modules.data import Vocabulary
 from lightning_modules.draws import Draws
 from lightning_modules.system import System
@@ -138,8 +137,7 @@ def traced(system: System) -> bool:
 
 
 def _kept(system: System, rows: int, recompute: bool) -> Kept:
-    parts = system.model, system.objectives, system.format
-    key = canonical([part.essence() for part in parts]), system.training.precision, system.data.tokenizer.vocab_size
+    key = system.model, system.objectives, system.format, system.training.precision, system.data.tokenizer.vocab_size
     if (found := _found.get((key, rows, recompute))) is None:
         if rows <= max(_TRACED):
             found = trace(system, rows, recompute)

@@ -11,9 +11,19 @@ from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
 from ablations.schema.run import Run
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules import NUMERICS
+from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import Data, fingerprints
-from lightning_modules.tasks import fingerprint, fitting
+from lightning_modules.data.pins import fingerprint as fingerprint_of
+from lightning_modules.probing.table import PREFIX
+from lightning_modules.probing.table import fingerprints as probes
+from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import TASKS, fingerprint, fitting
+
+_MOST_KEPT = 100_000
+# Grid, scale, label and seeds -> what the cell was made from, and the cell. The pages of a folder and the calls of a
+# study ask for the same cells again and again.
+_known: dict[tuple[str, str, str, range], tuple[list[Any], Cell]] = {}
 
 
 class Resolver:
@@ -40,6 +50,10 @@ class Resolver:
         self._measured = measured_at(grid, scale)
         self._asked: dict[str, dict[str, str]] = {}  # kind of tokenizer -> task -> fingerprint
         self._pins: dict[Data, dict[str, str]] = {}
+        self._texts: dict[str, str] = {}  # name -> fingerprint
+        self._name = identity([grid.to_dict(), baseline])
+        rows = [TASKS[task] for task in self._tasks]
+        self._common = [self._tasks, rows, self.looks, dict(NUMERICS), dict(SYSTEMS)]
 
     def cells(self, kept: Iterable[Values], further: Container[str] = ()) -> tuple[Cell, ...]:
         """One cell per combination, with the seeds of the first look.
@@ -57,13 +71,48 @@ class Resolver:
             try:
                 count = self.looks[-1 if further and label(values) in further else 0]
                 seeds = range(self.first_seed, self.first_seed + count)
-                cells.append(self._searched(values, seeds, self.search) if self.search else self._cell(values, seeds))
+                cells.append(self._searched(values, seeds, self.search) if self.search else self._kept(values, seeds))
             except ConfigError as error:
                 for problem in error.problems:
                     wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
         if wrong:
             raise ConfigError(wrong.values())
         return tuple(cells)
+
+    def _kept(self, values: Values, seeds: range) -> Cell:
+        """The cell of a combination, made again if a text, a data set, a system or the numerics are others."""
+        key = self._name, self.scale, label(values), seeds
+        before, cell = _known.get(key, (None, None))
+        if cell is None or before != self._origins(cell):
+            cell = self._cell(values, seeds)
+            if len(_known) >= _MOST_KEPT:
+                _known.clear()
+            _known[key] = self._origins(cell), cell
+        return cell
+
+    def _origins(self, cell: Cell) -> list[Any]:
+        """What a cell is made from besides the grid."""
+        texts = {name: self._fingerprint(name) for name in cell.runs[0].fingerprints}
+        return [self._common, self._asking(cell.system.data), texts]
+
+    def _fingerprint(self, name: str) -> str:
+        """The present fingerprint of a corpus or of a probe."""
+        if name not in self._texts:
+            probe = name.removeprefix(PREFIX)
+            self._texts[name] = fingerprint_of(name) if probe == name else probes((probe,))[name]
+        return self._texts[name]
+
+    def _fingerprints(self, data: Data) -> dict[str, str]:
+        if data not in self._pins:
+            self._pins[data] = fingerprints(data)
+        return self._pins[data]
+
+    def _asking(self, data: Data) -> dict[str, str]:
+        """Zero-shot task -> fingerprint of its examples, under the tokenizer of the data."""
+        kind = data.tokenizer.kind
+        if kind not in self._asked:
+            self._asked[kind] = {task: examples_of(task, kind) for task in self._measured}
+        return self._asked[kind]
 
     def _cell(self, values: Values, seeds: Sequence[int]) -> Cell:
         made = self._made(values, seeds, tuple(self._tasks))
@@ -99,15 +148,11 @@ class Resolver:
             fitting.check(system, task, tuning)
         if seeds[0] < FIRST_SEARCH_SEED and any(tuning.validation_share for tuning in settings.values()):
             raise ConfigError([Problem(FINETUNING + VALIDATION, ONLY_TRIALS)])
-        if system.data not in self._pins:
-            self._pins[system.data] = fingerprints(system.data)
-        runs = tuple(Run.pretraining(system, seed, self._pins[system.data]) for seed in seeds)
+        runs = tuple(Run.pretraining(system, seed, self._fingerprints(system.data)) for seed in seeds)
         finetunings = tuple(
             Run.finetuning_of(run, task, self._tasks[task], settings[task]) for run in runs for task in tasks
         )
-        if (kind := system.data.tokenizer.kind) not in self._asked:
-            self._asked[kind] = {task: examples_of(task, kind) for task in self._measured}
-        asked = {} if search else self._asked[kind]  # a search chooses by no zero-shot task
+        asked = {} if search else self._asking(system.data)  # a search chooses by no zero-shot task
         check_askable(system, tuple(asked))
         asking = {task: self._workshop.measuring(values, task) for task in asked}
         zero_shot = tuple(Run.measuring_of(run, task, asked[task], asking[task]) for run in runs for task in asked)

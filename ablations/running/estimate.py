@@ -1,7 +1,7 @@
 """What executing a plan takes, in sentences."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ablations.core import formatting
 from ablations.core.disk import kept_weights
@@ -41,9 +41,8 @@ def gigabytes(size: float) -> str:
     return "not known" if math.isnan(size) else f"{formatting.quantity(size)}B"
 
 
-def fits(planned: Plan, execution: Execution) -> list[str]:
-    """Which pretrainings need more memory than a device has, and what would spare some."""
-    needed = {cell.label: memory(cell.system, execution) for cell in planned.cells}
+def fits(needed: Mapping[str, float], execution: Execution) -> list[str]:
+    """Which cells need more memory than a device has, by the bytes of each, and what would spare some."""
     large = [f"{name} ({gigabytes(size)})" for name, size in needed.items() if size > _LARGE]
     if not large:
         return []

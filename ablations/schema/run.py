@@ -9,6 +9,7 @@ from typing import Self
 from ablations.schema.kinds import KINDS, KindName
 from lightning_modules import NUMERICS
 from lightning_modules.config import Settings, identity, knob, required
+from lightning_modules.probing.table import PREFIX
 from lightning_modules.probing.table import fingerprints as probes
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fingerprint
@@ -119,7 +120,7 @@ class Run(Settings):
 
 def _pretrained_on(system: System) -> tuple[str, ...]:
     """The names of the fingerprints of a pretraining: corpora and probes, those of its ancestors included."""
-    return (*system.data.corpora, *probes(system.probed))
+    return (*system.data.corpora, *(PREFIX + name for name in system.probed))
 
 
 def _first(finetuning: FineTuning) -> dict[str, str]:

@@ -117,7 +117,12 @@ def digest(parts: dict[str, Part]) -> str:
 
 def fingerprints(data: Data) -> dict[str, str]:
     """Corpus -> fingerprint of its cleaned text. Pinned corpora are not opened."""
-    return {name: digest(expected(name)) for name in data.corpora}
+    return {name: fingerprint(name) for name in data.corpora}
+
+
+def fingerprint(name: str) -> str:
+    """The fingerprint of the cleaned text of a corpus."""
+    return digest(expected(name))
 
 
 def check(name: str, split: Split, actual: Part) -> None:

@@ -13,6 +13,7 @@ from lightning_modules.probing.sets import SETS
 from lightning_modules.tasks.shapes.texts import Texts
 
 RECIPE = 1  # raise when the same states would give other scores
+PREFIX = "probes."  # of the names of probes among the fingerprints of a run
 
 
 class Probe(Protocol):
@@ -76,4 +77,4 @@ def left_out(names: Iterable[str], data: Data) -> list[str]:
 
 def fingerprints(names: tuple[str, ...]) -> dict[str, str]:
     """For the identity of a run: ``probes.<name>`` -> fingerprint of its examples and of how they are read."""
-    return {f"probes.{name}": identity([RECIPE, PROBES[name].fingerprint()]) for name in names}
+    return {PREFIX + name: identity([RECIPE, PROBES[name].fingerprint()]) for name in names}
