@@ -203,7 +203,11 @@ def _print_paths(study: Any) -> None:
 
 
 @app.command()
-def tables(results_dir: Results = None, form: As = Format.table) -> None:
+def tables(
+    grid: Annotated[str | None, typer.Argument(help="Rebuild the pages of this grid alone; by default all.")] = None,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
     """Rebuilds every table, figure and page from the records; trains nothing and reads no corpus.
 
     The dev examples of a task are read where it got a metric after its runs.
@@ -211,7 +215,7 @@ def tables(results_dir: Results = None, form: As = Format.table) -> None:
     from ablations.pages.publishing import republish
 
     with reporting_errors():
-        folders = republish(existing(results_dir).folder)
+        folders = republish(existing(results_dir).folder, grid)
         tell({"pages": folders}, form, "pages", *map(str, folders))
 
 

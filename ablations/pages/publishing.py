@@ -114,8 +114,10 @@ def _overviews(snapshot: Snapshot) -> dict[str, Path]:
     return {"results/README.md": report.index(snapshot.folder)}
 
 
-def republish(results_dir: str | Path | None = None) -> list[Path]:
-    """Rebuilds every page under a results folder from its records; trains nothing and reads no corpus.
+def republish(results_dir: str | Path | None = None, grid: str | None = None) -> list[Path]:
+    """Rebuilds every page under a results folder, or those of one grid, from its records.
+
+    Trains nothing and reads no corpus.
 
     A grid with nothing to compare gets no page, nor one that answers none of its claims and has only runs that stand
     on other pages. A scale without a page is skipped if the grid does not list it, or if one of its tasks or texts is
@@ -123,28 +125,38 @@ def republish(results_dir: str | Path | None = None) -> list[Path]:
 
     Also writes the page of published configurations, which needs no records. Reads each record once.
 
+    Args:
+        results_dir: The results folder.
+        grid: The grid whose pages are rebuilt, with the scoreboard and the index; by default all.
+
     Returns:
         The folders of the pages written.
 
     Raises:
         ConfigError: For grids that cannot be read and pages that cannot be planned, once everything else is written.
-            These pages stay as they were.
+            These pages stay as they were. If ``grid`` has no page.
     """
     with _snapshot(Records(results_dir)) as snapshot:
-        return _republish(snapshot)
+        if grid is None:
+            known, problems = grids.readable()
+            parameters_page.publish(snapshot.folder)
+        else:
+            known, problems = {(read := grids.read(grid)).name: read}, []
+        return _republish(snapshot, known, problems, next(iter(known)) if grid else None)
 
 
-def _republish(snapshot: Snapshot) -> list[Path]:
-    known, problems = grids.readable()
+def _republish(snapshot: Snapshot, known: Mapping[str, Grid], problems: list[Problem], only: str | None) -> list[Path]:
     folders: list[Path] = []
-    parameters_page.publish(snapshot.folder)
-    for page, found, measured in _worth_showing(_planned(snapshot, known, problems), snapshot):
+    for page, found, measured in _worth_showing(_planned(snapshot, known, problems, only), snapshot):
         try:
             _publish(page.source, found, measured, snapshot.folder)
         except ConfigError as error:  # a file in its folder
             problems += error.problems
             continue
         folders.append(snapshot.folder / found.grid.name / found.folder_name)
+    if only and not folders and not problems:
+        command = f"ablations run {only} --scale SCALE"
+        raise ConfigError([f"'{only}' has no page in {snapshot.folder}; `{command}` trains and publishes"])
     _overviews(snapshot)
     if problems:
         raise ConfigError(problems)
@@ -152,10 +164,15 @@ def _republish(snapshot: Snapshot) -> list[Path]:
 
 
 def _planned(
-    snapshot: Snapshot, known: Mapping[str, Grid], problems: list[Problem]
+    snapshot: Snapshot, known: Mapping[str, Grid], problems: list[Problem], only: str | None
 ) -> Iterator[tuple[_Page, Plan, Measurements]]:
-    """The pages that a folder has or may have, with their plans and measurements; adds to ``problems``."""
+    """The pages that a folder, or one of its grids, has or may have, with plans and measurements; adds to ``problems``.
+
+    A new page is one of many that may show the same runs, so of one grid alone only the pages that are there count.
+    """
     for page in (*_plain_pages(snapshot, known), *_overridden_pages(snapshot, problems)):
+        if only is not None and (page.folders[0] != only or not snapshot.folder.joinpath(*page.folders).is_dir()):
+            continue
         try:
             found = plan(grids.read(page.source), page.scale, **page.overrides, records=snapshot)
         except ConfigError as error:

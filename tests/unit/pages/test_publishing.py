@@ -184,3 +184,18 @@ def test_of_two_that_publish_at_once_the_second_waits_and_shows_the_runs_of_both
         f"**{len(study.resolve().runs)} of {len(study.resolve().runs)} runs finished.**"
         in (study.folder / "README.md").read_text()
     )
+
+
+def test_the_pages_of_one_grid_are_rebuilt_alone(folder, tmp_path):
+    study, other = (finished(name, "smoke", tmp_path / "results") for name in ("masking_ratio", "embedding_size"))
+    study.publish()
+    whole = {path: path.read_bytes() for path in study.records.folder.rglob("*") if path.is_file()}
+    for path in (study.folder / "table.md", study.records.folder / "README.md"):
+        path.write_text("spoilt")
+    assert publishing.republish(study.records.folder, "masking_ratio") == [study.folder]
+    assert {path: path.read_bytes() for path in whole} == whole
+    assert not other.folder.exists()
+    with pytest.raises(ConfigError, match="'embedding_size' has no page in .*; `ablations run embedding_size"):
+        publishing.republish(study.records.folder, "embedding_size")
+    with pytest.raises(ConfigError, match="Did you mean 'masking_ratio'"):
+        publishing.republish(study.records.folder, "masking_ratoi")
