@@ -87,7 +87,7 @@ class _Page(HTMLParser):
 def rendered(markdown):
     """The text of a page of Markdown, which has the elements of plain Markdown alone, and no link elsewhere."""
     reader = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    reader.validateLink = lambda _: True  # others may let everything pass
+    reader.validateLink = lambda url: True  # others may let everything pass
     page = _Page()
     page.feed(reader.render(markdown))
     page.close()
