@@ -68,6 +68,29 @@ def test_the_sound_ones_are_read(sound):
         assert interop.read(folder).family.name == family
 
 
+class TestLinks:
+    @pytest.mark.parametrize("name", ["config.json", WEIGHTS])
+    def test_a_file_that_is_linked_out_of_the_folder(self, folder, tmp_path, name):
+        shutil.move(folder / name, tmp_path / "elsewhere")
+        (folder / name).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(ConfigError, match=rf"{re.escape(name)}.* is a link out of"):
+            interop.read(folder)
+
+    def test_the_cache_of_the_hub_links_its_snapshots_to_its_blobs(self, folder, tmp_path):
+        snapshot = tmp_path / "models--a--b" / "snapshots" / "0123"
+        snapshot.mkdir(parents=True)
+        for path in shutil.copytree(folder, tmp_path / "models--a--b" / "blobs").iterdir():
+            (snapshot / path.name).symlink_to(f"../../blobs/{path.name}")
+        (tmp_path / "linked").symlink_to(snapshot)
+        for place in (snapshot, tmp_path / "linked"):
+            assert interop.read(place).family.name == "bert"
+            assert interop.fingerprint(place) == interop.fingerprint(folder)
+        (snapshot / "config.json").unlink()
+        (snapshot / "config.json").symlink_to(folder / "config.json")
+        with pytest.raises(ConfigError, match="is a link out of"):
+            interop.read(snapshot)
+
+
 class TestPickles:
     @pytest.fixture
     def mark(self, tmp_path):

@@ -152,10 +152,10 @@ def test_a_folder_in_the_place_of_a_file(home):
 def test_a_file_that_may_not_be_read(home, monkeypatch):
     read(home, RTE + GOOD)
 
-    def refuse(self, *args, **kwargs):
+    def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.open", refuse)
+    monkeypatch.setattr("os.open", refuse)
     with pytest.raises(ConfigError, match=r"RTE/train\.tsv .*Permission denied"):
         TASKS["rte"].examples("train")
 
