@@ -67,6 +67,7 @@ class Evaluation(Settings):
         "as many positions as the held-out sequences have elsewhere.",
         neutral=8,
         ge=1,
+        le=1 << 20,
     )
     sequence_length: int | None = knob(
         None,
@@ -88,6 +89,7 @@ class Evaluation(Settings):
         "Streams: positions that the model remembers before a held-out segment; by default model.memory_length.",
         neutral=None,
         ge=0,
+        le=1 << 20,
     )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",

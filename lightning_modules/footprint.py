@@ -29,6 +29,7 @@ from lightning_modules.training.execution import ALONE, Execution, recompute_lay
 
 _WEIGHT = 4  # bytes of a parameter, of its gradient, and of each of its two moments: all are fp32
 _TRACED = 4, 8  # rows; what is kept grows by the same number of bytes with every row
+_DEEPEST, _LONGEST = 100, 1 << 15  # layers and positions; a trace of more takes seconds
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     weights and gradients of what is no unit (`execution.units`), and of one unit, while the next one's weights come.
 
     What comes on top is not counted: workspaces of kernels, memory that the allocator cannot use, the CUDA context.
-    Not traced are LSTMs and adaptive softmax, whose shapes depend on what they read.
+    Not traced are LSTMs and adaptive softmax, whose shapes depend on what they read, and what no published model has:
+    more than 100 layers, or rows of more than 32,768 positions.
     """
     if not traced(system):
         return None
@@ -131,9 +133,10 @@ def _gathered(system: System) -> int:
 
 
 def traced(system: System) -> bool:
-    """Whether what a system keeps can be told from shapes."""
+    """Whether what a system keeps can be told from shapes, in a moment."""
     lm = system.objectives.lm
-    return isinstance(system.model, Transformer) and not (lm and lm.cutoffs)
+    is_shaped = isinstance(system.model, Transformer) and not (lm and lm.cutoffs)
+    return is_shaped and system.model.num_layers <= _DEEPEST and system.format.sequence_length <= _LONGEST
 
 
 def _kept(system: System, rows: int, recompute: bool) -> Kept:

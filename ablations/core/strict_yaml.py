@@ -20,6 +20,7 @@ from lightning_modules.problems import ConfigError, Problem, did_you_mean, neare
 
 _LARGEST_FILE = 1 << 20  # bytes; a grid has a few thousand
 _MOST_NODES = 20_000  # values of a file with its aliases expanded
+_MOST_LEVELS = 100  # of lists and mappings within each other
 _OPENING, _DEEP = "[{-?", 10_000  # what can begin a level, and how often without a risk: in C, too many end the process
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NOTHING = ("", "~", "null", "Null", "NULL")
@@ -219,18 +220,18 @@ def value(text: str) -> Any:
     """Reads one value as in a file: ``0.4`` is a number, ``true`` a boolean, ``[1, 2]`` a list.
 
     Raises:
-        ConfigError: If ``text`` is not YAML.
+        ConfigError: If ``text`` is not YAML, or nested too deeply.
     """
     document = Document(Path("value"))
     try:
         node = _composed(text)
+        read = None if node is None else _Reader(document).value(node, ())
+    except RecursionError:
+        raise ConfigError([f"{text[:40]!r} ... is nested too deeply"]) from None
     except yaml.MarkedYAMLError as error:
         raise ConfigError([f"{text!r} is not valid YAML: {error.problem or error.context}"]) from None
     except yaml.YAMLError as error:
         raise ConfigError([f"{text!r} is not valid YAML: {' '.join(str(error).split())}"]) from None
-    if node is None:
-        return None
-    read = _Reader(document).value(node, ())
     if document.problems:
         raise ConfigError(f"{text!r}: {problem.message}" for _, problem in document.problems)
     return read
@@ -269,6 +270,8 @@ class _Reader:
         self.open: set[int] = set()
 
     def value(self, node: yaml.Node, path: Path_, line: int | None = None) -> Any:
+        if len(path) > _MOST_LEVELS:
+            raise RecursionError
         self.seen += 1
         self.document.lines.setdefault(path, line or node.start_mark.line + 1)
         if self.seen > _MOST_NODES or id(node) in self.open:

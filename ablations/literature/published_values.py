@@ -4,10 +4,11 @@ One row is one printed value. The fixed columns hold the value and its source; t
 its configuration, and its names in grids. ``published/README.md`` explains each column.
 """
 
+import bisect
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -212,6 +213,41 @@ def same(knob: Any, printed: Any) -> bool:
         return math.isclose(float(cast(Any, knob)), float(cast(Any, printed)), rel_tol=1e-11, abs_tol=0.0)
     except (TypeError, ValueError):
         return str(knob) == str(printed)
+
+
+def repeated(values: Iterable[Any]) -> Iterator[int]:
+    """The places of values that are the `same` as an earlier one, in the time that sorting takes.
+
+    >>> list(repeated([1, "a", 1.0, True, [1, 2], "1", True, [1.0, 2]]))
+    [2, 5, 6, 7]
+    """
+    numbers: list[float] = []
+    others: set[Any] = set()
+    for place, value in enumerate(values):
+        key = _key(value)
+        if isinstance(key, float):
+            at = bisect.bisect(numbers, key)
+            is_new = not any(same(key, near) for near in numbers[max(0, at - 1) : at + 1])
+            numbers[at:at] = [key] * is_new
+        else:
+            is_new = key not in others
+            others.add(key)
+        if not is_new:
+            yield place
+
+
+def _key(value: Any) -> Any:
+    """What is equal for values that are the `same`; of numbers in lists only their first twelve digits tell."""
+    if isinstance(value, bool) or value is None:
+        return type(value), value
+    if isinstance(value, (list, tuple)):
+        keys = map(_key, value)
+        return tuple([float(f"{key:.12g}") if isinstance(key, float) else key for key in keys])
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return number if math.isfinite(number) else str(value)
 
 
 def beside(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Published]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablations.literature.published_values import same
+from ablations.literature.published_values import repeated, same
 from ablations.measurements.sides import agrees
 from ablations.planning.afterwards import finetuning, measuring
 from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, SYSTEM_AXIS, Grid
@@ -142,8 +142,8 @@ def dimensions(axes: Mapping[str, Sequence[Any]], zips: Sequence[Sequence[str]])
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise ConfigError([Problem("zip", f"zipped axes need the same number of values: {listed}")])
         rows = [dict(zip(group, row, strict=True)) for row in zip(*(axes[name] for name in group), strict=True)]
-        if len(group) > 1 and (twice := next((row for n, row in enumerate(rows) if row in rows[:n]), None)):
-            raise ConfigError([Problem("zip", f"{label(twice)} is listed twice")])
+        if len(group) > 1 and (twice := next(repeated([tuple(row.values()) for row in rows]), None)):
+            raise ConfigError([Problem("zip", f"{label(rows[twice])} is listed twice")])
         directions.append(rows)
     return directions
 
@@ -185,13 +185,13 @@ def probes(grid: Grid, scale: str) -> Iterator[Values]:
     plan = layout(grid, scale)
     directions = dimensions(plan.axes, grid.zip)
     home = {path: v for rows in directions for path, v in _home(rows, plan.baseline).items()}
-    seen: set[str] = set()
+    left = {json.dumps(values, sort_keys=True) for values in plan.kept}
     for rows in directions:
         for row in rows:
             values = {path: {**home, **row}[path] for path in plan.axes}
             key = json.dumps(values, sort_keys=True)
-            if key not in seen and any(values == kept for kept in plan.kept):
-                seen.add(key)
+            if key in left:
+                left.discard(key)
                 yield values
 
 

@@ -17,6 +17,16 @@ SEGMENTS = "segment table"
 FIRST_SEES = "a first position that sees the text"
 ONE_SIDE = "text shown from one side"  # by the visibility of an example, to a model that reads both
 
+# Knob -> the largest size, several times that of any published model. What is beyond it cannot be built to be counted.
+LARGEST = {
+    "num_layers": 1000,
+    "hidden_size": 1 << 16,
+    "embedding_size": 1 << 16,
+    "ffn_size": 1 << 20,
+    "max_positions": 1 << 20,
+    "segment_types": 1 << 10,
+}
+
 
 _Kind = TypeVar("_Kind", bound=Settings)
 

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from lightning_modules.backbones.backbone import FIRST_SEES, SEGMENTS, Backbone, BackboneModule
+from lightning_modules.backbones.backbone import FIRST_SEES, LARGEST, SEGMENTS, Backbone, BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.stack import initialise
 from lightning_modules.batch import BEGIN, WIDE_TABLE, Encoded, Example, Unsupported
@@ -30,17 +30,22 @@ class Recurrent(Backbone):
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout")
 
     kind: Literal["lstm"] = knob("lstm", "")
-    num_layers: int = knob(1, "Number of layers L; with two stacks, of both together.", ge=1)
-    hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1)
+    num_layers: int = knob(1, "Number of layers L; with two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
+    hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1, le=LARGEST["hidden_size"])
     embedding_size: int | None = knob(
-        768, "Width e of the embedding tables, which the first layer reads; by default hidden_size.", ge=1
+        768,
+        "Width e of the embedding tables, which the first layer reads; by default hidden_size.",
+        ge=1,
+        le=LARGEST["embedding_size"],
     )
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right",
         "In which direction rows are read; two_way is one stack per direction, each with half of the layers, whose "
         "states are concatenated (ELMo).",
     )
-    segment_types: int = knob(0, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
+    segment_types: int = knob(
+        0, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0, le=LARGEST["segment_types"]
+    )
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
     dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
     embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings.", neutral=True)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from lightning_modules.backbones.backbone import FIRST_SEES, ONE_SIDE, SEGMENTS, Backbone
+from lightning_modules.backbones.backbone import FIRST_SEES, LARGEST, ONE_SIDE, SEGMENTS, Backbone
 from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, REUSE, WIDE_TABLE, Direction, Size
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
@@ -22,14 +22,15 @@ class StackSettings(Backbone):
 
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout", "attention_dropout")
 
-    num_layers: int = knob(12, "Number of layers L; with two stacks, of both together.", ge=1)
-    hidden_size: int = knob(768, "Width d of the residual stream.", ge=1)
+    num_layers: int = knob(12, "Number of layers L; with two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
+    hidden_size: int = knob(768, "Width d of the residual stream.", ge=1, le=LARGEST["hidden_size"])
     embedding_size: int | None = knob(
         None,
         "Width e of the embedding tables, projected to hidden_size if smaller (ALBERT, section 3.1); "
         "by default hidden_size.",
         neutral=None,
         ge=1,
+        le=LARGEST["embedding_size"],
     )
     embedding_cutoffs: tuple[int, ...] = knob(
         (),
@@ -44,13 +45,16 @@ class StackSettings(Backbone):
         "large models). 1 is one table.",
         neutral=1,
         ge=1,
+        le=LARGEST["hidden_size"],
     )
     sharing: Literal["none", "attention", "ffn", "all"] = knob(
         "none", "Sub-layers, with their LayerNorm, that all layers of a group share (ALBERT).", neutral="none"
     )
     sharing_groups: int = knob(1, "Number of groups of consecutive layers; sharing is within groups.", neutral=1, ge=1)
     num_heads: int | None = knob(None, f"Heads h; by default as many as fit, each {HEAD_SIZE} wide or wider.", ge=1)
-    ffn_size: int | None = knob(None, "Inner width of the feed-forward sub-layers; by default 4 x hidden_size.", ge=1)
+    ffn_size: int | None = knob(
+        None, "Inner width of the feed-forward sub-layers; by default 4 x hidden_size.", ge=1, le=LARGEST["ffn_size"]
+    )
     norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
     activation: Activation = knob(
         "gelu",
@@ -79,7 +83,11 @@ class StackSettings(Backbone):
         neutral="shared",
     )
     clamp_length: int = knob(
-        0, "Relative positions: distances beyond this one count as this one; 0 means none.", neutral=0, ge=0
+        0,
+        "Relative positions: distances beyond this one count as this one; 0 means none.",
+        neutral=0,
+        ge=0,
+        le=LARGEST["max_positions"],
     )
     memory_length: int = knob(
         0,
@@ -88,6 +96,7 @@ class StackSettings(Backbone):
         "so that memory and batch have the same ones.",
         neutral=0,
         ge=0,
+        le=LARGEST["max_positions"],
     )
     same_length: bool = knob(
         False,
@@ -125,8 +134,11 @@ class StackSettings(Backbone):
         "Rows of the position table (learned or sinusoidal); with relative_learned, distances that have a vector, 0 "
         "included, in each direction: the last one serves all beyond it.",
         ge=1,
+        le=LARGEST["max_positions"],
     )
-    segment_types: int = knob(2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0)
+    segment_types: int = knob(
+        2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0, le=LARGEST["segment_types"]
+    )
     embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings; GPT and GPT-2 have none.", neutral=True)
     embedding_scale: bool = knob(
         False,

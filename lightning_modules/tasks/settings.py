@@ -31,7 +31,7 @@ class Features(Settings):
         "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
     ] = knob("concat_last_four", "Layers that serve as features; all means all but the embeddings.")
     bilstm_layers: int = knob(2, "Layers of the BiLSTM; 0 feeds the mixture directly to the head.", ge=0, le=16)
-    bilstm_size: int = knob(768, "Width of each direction of the BiLSTM.", ge=1)
+    bilstm_size: int = knob(768, "Width of each direction of the BiLSTM.", ge=1, le=1 << 16)
 
     def resolved(self) -> Self:
         """A BiLSTM without layers has no size."""
@@ -95,9 +95,9 @@ class FineTuning(Settings):
         neutral=None,
         ge=1,
     )
-    batch_size: int = knob(32, "Examples per optimiser step.", ge=1)
+    batch_size: int = knob(32, "Examples per optimiser step.", ge=1, le=1 << 20)
     max_length: int = knob(
-        128, "Maximum positions of an example, special tokens included; longer examples are cut.", ge=8
+        128, "Maximum positions of an example, special tokens included; longer examples are cut.", ge=8, le=1 << 20
     )
     train_examples: int | None = knob(
         None, "Number of training examples, sampled by the seed; by default all.", neutral=None, ge=1

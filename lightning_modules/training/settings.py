@@ -11,7 +11,7 @@ class Training(Settings):
     """Length, batch size and precision of a training."""
 
     steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
-    batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1)
+    batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1, le=1 << 20)
     batch_by: Literal["sequences", "tokens"] = knob(
         "sequences",
         "What batch_size counts: sequences, or the tokens of so many sequences of full length (tokens), for which a "
@@ -26,6 +26,7 @@ class Training(Settings):
         "Depths, in ascending order, of shallower runs of this system. Each run starts from the stacked weights of the "
         "one before, this one from the last (ALBERT, section 4.8).",
         neutral=(),
+        max_length=16,
     )
     start: dict[str, Any] = knob(
         {},

@@ -48,6 +48,7 @@ class Measurement(Settings):
         "Positions that the model remembers before a segment of a stream; by default as in the run's evaluation.",
         neutral=None,
         ge=0,
+        le=1 << 20,
     )
     memory_from: Literal["own_row", "other_row"] = knob(
         "own_row",

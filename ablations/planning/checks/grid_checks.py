@@ -10,7 +10,7 @@ from typing import Any
 from ablations.core.metrics import COSTS, METRICS
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature import published_values
-from ablations.literature.published_values import same
+from ablations.literature.published_values import repeated, same
 from ablations.measurements import probe_metrics
 from ablations.measurements.derived import DERIVED, missing, possible
 from ablations.planning.afterwards import PROTOCOL, tasks_at
@@ -161,9 +161,8 @@ def _check_axes(grid: Grid, document: Document) -> bool:
     for where, path, values in _axis_values(grid):
         if not values and where not in document.kept:  # else it has values, all of them wrong
             document.complain(where, "an axis needs at least one value")
-        for index, value in enumerate(() if path in zipped else values):
-            if any(same(value, earlier) for earlier in values[:index]):
-                document.complain((*where, index), f"{value!r} is listed twice")
+        for index in repeated(() if path in zipped else values):
+            document.complain((*where, index), f"{values[index]!r} is listed twice")
     return all(values for _, _, values in _axis_values(grid))
 
 
@@ -355,8 +354,9 @@ def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:
     if path in values:
         own = grid.scales[scale].axes
         where: Path_ = ("scales", scale, "axes", path) if path in own else ("axes", path)
-        options = own.get(path, grid.axes[path])
-        return (*where, next(n for n, option in enumerate(options) if same(option, values[path])))
+        options, value = own.get(path, grid.axes[path]), values[path]
+        itself = (n for n, option in enumerate(options) if option is value)  # ten thousand wrong values: quick enough
+        return (*where, next(itself, None) or next(n for n, option in enumerate(options) if same(option, value)))
     if path in grid.scales[scale].set:
         return ("scales", scale, "set", path)
     return ("set", path) if path in grid.set else ("scales", scale)

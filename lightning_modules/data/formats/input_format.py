@@ -128,6 +128,7 @@ class InputFormat(Settings):
         "begins behind them and reads the rest of the row again (XLNet: 256 of 512). By default all go on.",
         neutral=None,
         ge=8,
+        le=1 << 20,
     )
     rest: Rest = knob(
         "text",
@@ -171,7 +172,11 @@ class InputFormat(Settings):
         le=1,
     )
     duplicates: int = knob(
-        1, "Pairs: how often the text is arranged, with new random draws (BERT's dupe_factor).", neutral=1, ge=1
+        1,
+        "Pairs: how often the text is arranged, with new random draws (BERT's dupe_factor).",
+        neutral=1,
+        ge=1,
+        le=1000,
     )
     short_documents: bool = knob(
         False,

@@ -6,6 +6,7 @@ A setting without a knob is rejected unless it has the one value that our models
 from collections.abc import Mapping
 from typing import Any, cast
 
+from lightning_modules.backbones.backbone import LARGEST
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.folder import CONFIG
 from lightning_modules.layers.activations import Activation
@@ -60,8 +61,7 @@ XLNET_FIXED = _ALWAYS | {
 }
 _WHY = {"auto_map": "it names custom code, which is never run, so its weights may mean something else"}
 # knob, or key where there is none -> the largest number
-_MOST = {"num_layers": 1000, "hidden_size": 1 << 16, "ffn_size": 1 << 20, "embedding_size": 1 << 16,
-         "vocab_size": 1 << 20, "max_positions": 1 << 20, "segment_types": 1 << 10}  # fmt: skip
+_MOST = LARGEST | {"vocab_size": 1 << 20}
 
 
 def checked(
