@@ -18,7 +18,8 @@ from lightning_modules.files import Refused, open_plain, read_text
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _LARGEST_JSON = 64 << 20  # bytes; vocabularies are the largest
-_LARGEST_HEADER = 100 << 20  # bytes, the format's own bound
+_MOST_VALUES = 1 << 22  # of a JSON file: a vocabulary of a million pieces with their scores or merges
+_LARGEST_HEADER = 4 << 20  # bytes; tensors of a thousand layers have twice the room that they need
 _PICKLES = (b"\x80", b"PK")  # first bytes of pickles and of torch's archives of them
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _OTHERS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.index.json")
@@ -48,7 +49,10 @@ def json_object(path: Path) -> dict[str, Any]:
         ConfigError: When it cannot be read or is not a JSON object.
     """
     try:
-        value = json.loads(text(path))
+        content = text(path)
+        if sum(map(content.count, "[{,")) > _MOST_VALUES:
+            raise ConfigError([f"{path} holds more than {_MOST_VALUES:,} values, the maximum"])
+        value = json.loads(content)
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -139,5 +143,8 @@ def _check_format(path: Path) -> None:
     if start.startswith(_PICKLES) and start[8:] != b"{":
         raise ConfigError([f"{path} is a pickle or an archive under another name; it is not opened"])
     header = struct.unpack("<Q", start[:8])[0] if len(start) == 9 else size
-    if start[8:] != b"{" or header > min(_LARGEST_HEADER, size - 8):
+    if start[8:] != b"{" or header > size - 8:
         raise ConfigError([f"{path} is cut short or not in the safetensors format"])
+    if header > _LARGEST_HEADER:
+        limit = f"{_LARGEST_HEADER >> 20} MiB, which is room for the tensors of a thousand layers"
+        raise ConfigError([f"{path} has a header of {header:,} bytes; at most {limit}, are allowed"])

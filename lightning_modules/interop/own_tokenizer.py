@@ -10,8 +10,10 @@ Text directly after a mask gets no space, as in training (`data.text.masks`). ``
 cannot read masks so; a written folder names the class that reads its ``tokenizer.json`` as it is.
 """
 
+import base64
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,7 @@ from lightning_modules.places import cache
 Frame = Literal["cls_first", "cls_last", "ends"]  # of the texts that a written tokenizer makes
 
 _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT
+_MOST_STEPS, _MOST_GROWTH = 32, 256  # of what happens to a text before its words are encoded; ALBERT has 8 and 128
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,8 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
             if name not in (kind.needed, *kind.also) or (name == "Split" and kind.needed not in types[:place])
         ]
         bad += [step["type"] for step in cleans if step["type"] not in _NORMALIZERS]
+        growing = sorted({step["type"] for step in cleans if _growth(step) > 1})
+        is_endless = len(cleans) + len(splits) > _MOST_STEPS or math.prod(map(_growth, cleans)) > _MOST_GROWTH
         if kind.needed not in types:
             bad.append(f"no {kind.needed}")
         if model.get("dropout"):
@@ -185,16 +190,32 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
             if step["type"] == "Metaspace":
                 step |= {"prepend_scheme": "always", "split": True}
                 step.pop("add_prefix_space", None)  # an older spelling of the scheme
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         known = ", ".join(_KINDS)
         raise ConfigError([f"{source} is not a tokenizer of a supported kind ({known}): {error!r}"]) from None
     if ends and model.get("unk_token") is None:
         raise ConfigError([f"{source}: the model has no unk_token, so texts would lose unknown letters; give it one"])
+    if is_endless:
+        limits = f"at most {_MOST_STEPS} steps, and no Replace by more than it matches, are allowed"
+        raise ConfigError([f"{source}: texts would grow without limit ({', '.join(growing) or 'steps'}); {limits}"])
     if bad:
         raise ConfigError(
             [f"{source}: {', '.join(bad)}: not supported, because words must be encoded independently as {kind.name}"]
         )
     return kind
+
+
+def _growth(step: Mapping[str, Any]) -> float:
+    """How many times longer a step of a normalizer makes a text of ordinary letters, or more."""
+    if step["type"] == "Replace":
+        pattern, added = step["pattern"], len(step["content"])
+        matched = len(pattern["String"]) if "String" in pattern else 1
+        return math.inf if added > matched else 1 + ("Regex" in pattern and added)  # it may match between two letters
+    if step["type"] == "Precompiled":
+        table = base64.b64decode(step["precompiled_charsmap"])
+        forms = table[4 + int.from_bytes(table[:4], "little") :]  # after their index
+        return 8 if max(map(len, forms.split(b"\0"))) <= _LONGEST_WORD else math.inf
+    return 8 if step["type"] in ("NFKC", "NFKD") else 1
 
 
 def _part_specials(data: dict[str, Any], specials: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 import glob
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,9 +22,12 @@ _TITLE = re.compile(r"^\s*= [^=].* =\s*$")
 
 
 def text_files(pattern: str) -> list[Path]:
-    """The files of ``text:<glob>``, sorted; a relative pattern starts from `places.project`."""
+    """The files of ``text:<glob>``, sorted; a relative pattern starts from `places.project`.
+
+    ``**`` is any folder below, and follows no links to folders, which may lead back.
+    """
     full = str(project() / Path(pattern).expanduser())
-    paths = sorted(Path(p) for p in glob.glob(full, recursive=True) if Path(p).is_file())
+    paths = sorted({Path(p) for p in _matches(full) if Path(p).is_file()})
     if not paths:
         raise ConfigError(
             [
@@ -32,6 +36,18 @@ def text_files(pattern: str) -> list[Path]:
             ]
         )
     return paths
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """What a pattern matches, as `glob` says, but for links to folders, which ``**`` does not follow."""
+    above, recursive, below = (pattern + os.sep).partition(f"{os.sep}**{os.sep}")
+    if not recursive:
+        yield from glob.glob(pattern)
+        return
+    for top in glob.glob(above or os.sep):
+        for folder, inner, _ in os.walk(top):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            yield from _matches(os.path.join(glob.escape(folder), below.rstrip(os.sep) or "*"))
 
 
 def text_documents(pattern: str) -> Iterator[list[str]]:

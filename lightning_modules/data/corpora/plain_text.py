@@ -36,8 +36,7 @@ _OPENINGS = {
     "binary": rb"\x7fELF|\x93NUMPY|PAR1",
 }
 _OPENING_BYTES = 1 << 16
-_PART = 1 << 20  # characters of a line that are looked at before more are read
-_LONGEST = 1 << 28  # characters of a line
+_LONGEST_LINE = 1 << 24  # characters; ten times a long novel, and the words of a line take twenty times its memory
 _ROWS = "A folder of JSON lines, CSV or parquet is read as 'hub:{folder}', by its column 'text'."
 _OTHER = "Convert it to text, or give a glob that leaves it out, for example 'text:{folder}/*.txt'."
 
@@ -69,22 +68,17 @@ def lines(path: Path) -> Iterator[str]:
 
     Raises:
         ConfigError: At the first byte that is no text: NUL, or not UTF-8; with line and byte, from 1. At a line that is
-            too long for a paragraph.
+            longer than any text.
         Refused: If it is no plain file.
     """
     try:
         with open_text(path, "utf-8-sig") as file:
-            line = ""
-            while part := file.readline(_PART):
-                if "\0" in part:
+            while line := file.readline(_LONGEST_LINE + 1):
+                if "\0" in line:
                     raise _no_text(path)
-                line += part
-                if len(line) > _LONGEST:
-                    raise ConfigError([f"{path} has a line of more than {_LONGEST:,} characters. Break it into lines."])
-                if len(part) < _PART or part.endswith("\n"):
-                    yield line
-                    line = ""
-            if line:
+                if len(line) > _LONGEST_LINE:
+                    many = f"more than {_LONGEST_LINE:,} characters; break it into lines or paragraphs."
+                    raise ConfigError([f"{path} has a line of {many}"])
                 yield line
     except UnicodeDecodeError:
         raise _no_text(path) from None

@@ -35,6 +35,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 .. 4 of every
 TRAINING_WORDS = 6_000_000  # approximate maximum words for training a tokenizer
 _RECIPE = 1  # raise when the same text and settings would give a different vocabulary
 _LONGEST_WORD = 100  # characters; a longer word is [UNK], as in BERT
+_LONGEST_TRAINED = 1 << 12  # letters of a word; a longer one is left out, since the time of a trainer is their square
 
 
 class Tokenizer(Settings):
@@ -150,10 +151,12 @@ _MARKS = {"wordpiece": "##", "byte_bpe": "Ġ", "unigram": unigram.SPACE, "letter
 def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenizer":
     """A tokenizer trained on sentences whose words are separated by single spaces.
 
+    Words of more than 4,096 letters, such as base64 and minified code, are left out.
+
     Raises:
         ConfigError: When the text is too small for the vocabulary, with the largest possible size.
     """
-    found = _shell(settings, _MODELS[settings.kind](settings, list(sentences)))
+    found = _shell(settings, _MODELS[settings.kind](settings, _without_endless(settings, sentences)))
     if found.get_vocab_size() < settings.vocab_size:
         raise ConfigError(
             [
@@ -162,6 +165,26 @@ def train(settings: Tokenizer, sentences: Iterable[str]) -> "tokenizers.Tokenize
             ]
         )
     return found
+
+
+def _without_endless(settings: Tokenizer, sentences: Iterable[str]) -> list[str]:
+    """The sentences without words that are too long, as the tokenizer splits words; SentencePiece leaves them out."""
+    if settings.kind == "unigram":
+        return list(sentences)
+    shell = _shell(settings, _empty_model())
+
+    def shortened(word: str) -> str:
+        if len(word) <= _LONGEST_TRAINED:
+            return word
+        clean = shell.normalizer.normalize_str(word) if shell.normalizer else word
+        parts = shell.pre_tokenizer.pre_tokenize_str(clean)
+        short = [clean[start:end].strip() for part, (start, end) in parts if len(part) <= _LONGEST_TRAINED]
+        return word if len(short) == len(parts) else " ".join(short)
+
+    return [
+        " ".join(map(shortened, sentence.split(" "))) if len(sentence) > _LONGEST_TRAINED else sentence
+        for sentence in sentences
+    ]
 
 
 def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "Model":

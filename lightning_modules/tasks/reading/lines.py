@@ -8,15 +8,16 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from lightning_modules import files
 from lightning_modules.config import ConfigError
-from lightning_modules.files import open_plain
 from lightning_modules.tasks.reading.separators import wrong_count, wrong_headings
 
 LONGEST = 1 << 20  # bytes of a line; a hundred times the longest example of any data set here
-_LONGEST_READ = 64 * LONGEST  # a longer one is a fault of its line; here the file is no file of lines
 MOST_NAMED = 12  # faults of a file that an error lists
+_MOST_FAULTS = 10_000  # after which a file is read no further
+_MARK = b"\xef\xbb\xbf"  # of the byte order
 _Made = TypeVar("_Made")
 
 
@@ -50,7 +51,7 @@ def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind
         kind: What a line is called in errors.
 
     Raises:
-        ConfigError: After the last line, with the faults of all.
+        ConfigError: After the last line, with the faults of all; after thousands of faults at once.
     """
     faults = []
     for line in lines:
@@ -60,13 +61,16 @@ def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind
             yield make(*line.fields)
         except Fault as fault:
             faults.append(f"{source}, {kind} {line.number}: {fault}")
+            if len(faults) == _MOST_FAULTS:
+                break
     if faults:
         raise refused(faults, f"{kind}s are wrong")
 
 
 def refused(faults: Sequence[str], what: str = "examples are wrong") -> ConfigError:
-    """The error that names the first dozen faults and says how many more there are."""
-    more = [f"{len(faults) - MOST_NAMED} more {what}."] if len(faults) > MOST_NAMED else []
+    """The error that names the first dozen faults and says how many more were found."""
+    least = "At least " if len(faults) >= _MOST_FAULTS else ""
+    more = [f"{least}{len(faults) - MOST_NAMED} more {what}."] if len(faults) > MOST_NAMED else []
     return ConfigError([f"{fault}." for fault in faults[:MOST_NAMED]] + more)
 
 
@@ -83,29 +87,35 @@ def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
         raise ConfigError([f"{path} is a folder; it must be a file."])
     empty, number = [], 0
     try:
-        with open_plain(path) as file:
-            for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_READ), b""), 1):
-                raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-                if len(raw) == _LONGEST_READ:
-                    raise ConfigError(
-                        [f"{path}, line {number}: has more than {LONGEST:,} bytes, and is read no further."]
-                    )
+        with files.open_plain(path) as file:
+            for number, (raw, size) in enumerate(_read(file), 1):
+                if number == 1 and raw.startswith(_MARK):
+                    raw, size = raw.removeprefix(_MARK), size - len(_MARK)
                 raw = raw.rstrip(b"\r\n")
                 if not raw and not blank:
                     empty.append(number)
                     continue
                 yield from (Line(n, [""], "is empty") for n in empty)
                 empty = []
-                yield _decoded(number, raw)
+                yield _decoded(number, raw, size)
     except OSError as error:
         raise ConfigError([f"{path} cannot be read: {error.strerror or error}."]) from None
     if number == len(empty):
         raise ConfigError([f"{path} is empty."])
 
 
-def _decoded(number: int, raw: bytes) -> Line:
-    if len(raw) > LONGEST:
-        return Line(number, [""], f"has {len(raw):,} bytes; at most {LONGEST:,} are allowed")
+def _read(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Each line, no more of it than tells that it is too long, and the bytes that it has without its end."""
+    while raw := file.readline(LONGEST + len(_MARK) + 2):
+        size, part = len(raw.rstrip(b"\r\n")), raw
+        while not part.endswith(b"\n") and (part := file.readline(LONGEST)):
+            size += len(part.rstrip(b"\r\n"))
+        yield raw, size
+
+
+def _decoded(number: int, raw: bytes, size: int) -> Line:
+    if size > LONGEST:
+        return Line(number, [""], f"has {size:,} bytes; at most {LONGEST:,} are allowed")
     if b"\0" in raw:
         return Line(number, [""], f"contains NUL (byte {raw.index(0) + 1})")
     try:
