@@ -120,11 +120,15 @@ class Study:
         """The folder of this study's page."""
         return self.records.folder / self.grid.name / self._plan.folder_name
 
-    def about(self) -> Shown:
-        """The question, the source, and how each cell differs from the baseline."""
+    def about(self, brief: bool = False) -> Shown:
+        """The question, what the grid says about it, the source, and how each cell differs from the baseline.
+
+        Args:
+            brief: Whether to leave out what the grid says about it.
+        """
         lines = [
             f"**{markdown_text(self.grid.question)}**",
-            *filter(None, [report.overridden(self._plan)]),
+            *filter(None, ["" if brief else self.grid.about, report.overridden(self._plan)]),
             *([f"Published: {markdown_text(self.grid.paper)}."] if self.grid.paper else []),
         ]
         baseline = self._plan.baseline
@@ -279,7 +283,8 @@ class Study:
         """Downstream tasks one by one: spread over seeds, degenerate runs, the vote of all seeds."""
         sheets = task_table.per_task(self.measurements)
         if not sheets:
-            return Shown("*No fine-tuning has finished.*")
+            some = any(cell.finetunings for cell in self._plan.cells)
+            return Shown(f"*{'No fine-tuning has finished' if some else 'This grid fine-tunes no model'}.*")
         return Shown(formatting.markdown(sheets[0]), _unrounded(sheets[1]))
 
     def claims(self) -> Shown:
@@ -308,7 +313,10 @@ class Study:
     def _drawn(self, name: str, **options: Any) -> Drawing | Shown:
         measured, (draw, _, marks) = self.measurements, grid_figures.FIGURES[name]
         drawn = draw(measured, f"{report.subtitle(self._plan, measured)}; {marks}", **options)
-        return Shown("*Nothing to draw: no run has finished.*") if drawn is None else drawn
+        if drawn is not None:
+            return drawn
+        some = any(measured.finished(cell) for cell in measured.cells)
+        return Shown(f"*Nothing to draw: {'the runs measure nothing of the kind' if some else 'no run has finished'}.*")
 
     def tokens_to_reach(self, loss: float | None = None) -> Shown:
         """How many training tokens each cell needs to reach a held-out loss.

@@ -102,7 +102,7 @@ def plan(
         study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
         planned = study.plan(devices, num_nodes, strategy, activation_checkpointing)
         if form is Format.table:
-            show(study.about(), planned, study.power())
+            show(study.about(brief=True), planned, study.power())
         else:
             listing(planned.data.to_dict("records"), form, "cell")
 
@@ -132,6 +132,7 @@ def run(
     Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
     """
     from ablations.core import notebooks
+    from ablations.planning import grids
     from ablations.study import Study
 
     with reporting_errors():
@@ -141,11 +142,12 @@ def run(
         common |= {"results_dir": results_dir}
         source = None if no_notebook else notebooks.find(grid, notebook)
         if source is not None:
-            parameters = notebooks.checked(source, grid, common | parameters)
+            parameters = notebooks.checked(source, grid, common | parameters, grids.read(grid).axes)
         elif parameters:
             raise typer.BadParameter("-p sets parameters of a notebook; drop -p or --no-notebook")
         axes = notebooks.axes(source, parameters) if source is not None else None
-        study = Study(grid, scale, axes=axes, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
+        overridden: dict[str, Any] = {"axes": axes, "set": parameters.get("set"), "seeds": seeds, "filters": filters}
+        study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
         with aside(form):
             _tell_cost(study)
             sharing = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}

@@ -20,6 +20,7 @@ from ablations.core.store import unwritten
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.files import is_full, read, read_text
 from lightning_modules.places import checkout, own
+from lightning_modules.problems import nearest
 
 _INJECTED = "# Parameters\n"  # the first line of the cell that papermill adds
 ANY_GRID = "grid"  # the notebook for grids without their own
@@ -36,7 +37,7 @@ def find(grid: str, notebook: str | None = None) -> Path:
     The user's own notebooks come before the project's of the same name.
 
     Raises:
-        ConfigError: If the given one does not exist.
+        ConfigError: If the given one does not exist; if it has the grid's name, with the notebook that shows the grid.
         Refused: If it is no plain file, or too large.
     """
     found = _named(grid, notebook)
@@ -45,41 +46,59 @@ def find(grid: str, notebook: str | None = None) -> Path:
 
 
 def _named(grid: str, notebook: str | None) -> Path:
-    if notebook is not None and notebook.endswith(".ipynb"):
-        if not Path(notebook).exists():
-            raise ConfigError([Problem("notebook", f"{notebook}: there is no such file")])
-        return Path(notebook)
     names = {path.stem: path for place in (folder(), *own("notebooks")) for path in sorted(place.glob("*.ipynb"))}
-    if notebook is not None and notebook not in names:
-        raise ConfigError([Problem("notebook", f"there is no notebook '{notebook}'.{did_you_mean(notebook, names)}")])
-    return names[notebook or (Path(grid).stem if Path(grid).stem in names else ANY_GRID)]
+    usual = names.get(Path(grid).stem, names[ANY_GRID])
+    if notebook is None:
+        return usual
+    hint = f" {usual.name} shows this grid: ablations run {grid}, without --notebook"
+    is_grids = Path(notebook).stem == Path(grid).stem
+    if notebook.endswith(".ipynb"):
+        if not Path(notebook).is_file():
+            raise ConfigError([Problem("notebook", f"{notebook}: there is no such file.{hint * is_grids}")])
+        return Path(notebook)
+    if notebook not in names:
+        known = hint if is_grids else did_you_mean(notebook, names)
+        raise ConfigError([Problem("notebook", f"there is no notebook '{notebook}'.{known}")])
+    return names[notebook]
 
 
-def checked(source: Path, grid: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def checked(source: Path, grid: str, values: Mapping[str, Any], axes: Iterable[str] = ()) -> dict[str, Any]:
     """The parameters to execute a notebook with.
 
     Args:
         source: The notebook.
         grid: The grid, for notebooks with a parameter ``grid``.
         values: Parameter -> value; None keeps the notebook's default.
+        axes: The axes of the grid.
 
     Raises:
-        ConfigError: For parameters that the notebook does not declare, each with the nearest declared one.
+        ConfigError: For parameters that the notebook does not declare, each with the nearest declared one, or the
+            nearest axis if a parameter ``axes`` sets these.
     """
     declared = _declared(source)
     parameters = {name: value for name, value in values.items() if value is not None}
     if "grid" in declared:
         parameters.setdefault("grid", grid)
-    _refuse_unknown(parameters, declared, source.name)
+    _refuse_unknown(parameters, declared, source.name, axes)
     return parameters
 
 
-def _refuse_unknown(given: Iterable[str], declared: Iterable[str], notebook: str) -> None:
+def _refuse_unknown(given: Iterable[str], declared: Iterable[str], notebook: str, axes: Iterable[str] = ()) -> None:
+    def hint(name: str) -> str:
+        of_axis = "axes" in declared and not nearest(name, declared)
+        return _axes_hint(name, list(axes)) if of_axis else did_you_mean(name, declared)
+
     unknown = [name for name in given if name not in declared]
     if unknown:
-        raise ConfigError(
-            [Problem(name, f"{notebook} has no such parameter.{did_you_mean(name, declared)}") for name in unknown]
-        )
+        raise ConfigError([Problem(name, f"{notebook} has no such parameter.{hint(name)}") for name in unknown])
+
+
+def _axes_hint(name: str, axes: list[str]) -> str:
+    """How a notebook for any grid takes the values of an axis, shown by the axis whose last word is nearest."""
+    by_word = {path.rpartition(".")[2]: path for path in axes}
+    example = by_word.get(nearest(name, by_word) or "", (axes or ["model.num_layers"])[0])
+    known = f"; this grid has {', '.join(axes)}" if axes else ""
+    return f" Values of an axis are given as axes={{{example}: [...]}}{known}"
 
 
 def _declared(source: Path) -> list[str]:

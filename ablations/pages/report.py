@@ -173,7 +173,7 @@ def _page(
     lead += filter(None, [_stale(plan)])
     if grid.paper:
         lead.append(f"Published ablation: {markdown_text(grid.paper)}.")
-    parts = ["\n\n".join(lead)]
+    parts = ["\n\n".join(lead), *(["## About", grid.about] if grid.about else [])]
     if verdicts:
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
         parts += ["## Verdicts", lines, _VERDICT_NOTE, _links("claims")]

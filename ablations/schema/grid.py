@@ -3,9 +3,10 @@
 A *grid* is one YAML file: a question, a base system, axes over its knobs, scales, metrics, claims, published tables.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ablations.schema.claim import Claim
 from ablations.schema.scale import Scale
@@ -33,6 +34,10 @@ MEASURING = "measuring."  # prefix of the knobs of `Measurement`
 
 
 AFTERWARDS = (FINETUNING, MEASURING)  # prefixes of what is done with a system; other knobs belong to its pretraining
+
+
+# raw HTML; directives of Sphinx, behind any mark of a list or quotation
+_NO_MARKDOWN = re.compile(r"<(?=[A-Za-z/!?])\S*|^[\s\d.)>*+-]*(?:`{3,}|~{3,}|:{3,})[ \t]*\{.*", re.MULTILINE)
 
 
 class Budget(Settings):
@@ -115,6 +120,9 @@ class Grid(Settings):
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_]*$")
     question: str = required("The question that the grid answers.", min_length=1)
     paper: str = knob("", "The paper and table of the published ablation.")
+    about: str = knob(
+        "", "What there is to know beforehand: what papers found, what a row is, what is held equal. Markdown."
+    )
     base: str = required("The system that cells start from.")
     set: dict[str, Any] = knob({}, "Knob -> value in every cell.")
     axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try; 'system' tries whole systems.", min_length=1)
@@ -144,6 +152,18 @@ class Grid(Settings):
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
     published: tuple[PublishedTable, ...] = knob((), "Published values beside the measured ones.")
     figure: FigureAxes | None = knob(None, "The axes of the figure.")
+
+    @field_validator("about")
+    @classmethod
+    def _markdown_alone(cls, about: str) -> str:
+        """Pages, the site and notebooks show the text: neither HTML nor a directive in it may act there."""
+        if found := _NO_MARKDOWN.search(about):
+            raise ValueError(
+                f"'{found[0].strip()[:40]}' is no Markdown; write &lt; for <, and [text](address) for a link"
+            )
+        if hidden := [c for c in about if not c.isprintable() and c != "\n"]:
+            raise ValueError(f"has the invisible character {hidden[0]!r}")
+        return about.strip("\n")
 
     def looks_at(self, scale: str) -> tuple[int, ...]:
         """The numbers of seeds at which claims are judged at a scale; the scale's own settings win."""

@@ -139,7 +139,7 @@ def _without_results(page: GridPage) -> str:
     parts = [
         title,
         f"{named}, {planned} says first what that costs.",
-        "## What varies",
+        "## About",
         study.about().text.partition("\n\n")[2],
         f"## What would be an answer at scale `{_SCALE}`",
         study.hypotheses().text,

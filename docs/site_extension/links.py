@@ -10,6 +10,7 @@ from pathlib import Path
 from site_extension import grid_pages
 
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|/|#)([^()\s#]+)(#[^()\s]*)?(?=\))")
+_EXECUTED = re.compile(r"results/[^/]+/[^/]+/notebook\.ipynb")
 _SOURCES = (".md", ".ipynb", ".rst")
 
 
@@ -18,13 +19,12 @@ def absolute(root: Path, name: str, text: str, pages: Collection[str]) -> str:
 
     Args:
         root: The root of the repository.
-        name: The file, relative to the root; the links of an executed notebook were written for its source's folder.
+        name: The file, relative to the root; the links of an executed notebook were written for ``notebooks/``.
         text: Markdown, or a notebook as JSON.
         pages: The docnames of the site.
     """
     executed = grid_pages.executed(root)
-    written_as = {copy: source for source, copy in executed.items()}
-    folder = (root / written_as.get(name.rpartition(".")[0], name)).parent
+    folder = root / "notebooks" if _EXECUTED.fullmatch(name) else (root / name).parent
 
     def replaced(match: re.Match[str]) -> str:
         path = (folder / match[1]).resolve()

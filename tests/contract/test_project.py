@@ -1,6 +1,7 @@
 """Promises that hold over everything on disk: packages, sizes, dependencies, notebooks, documents."""
 
 import ast
+import random
 import re
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from IPython.core.interactiveshell import InteractiveShell
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
+import ablations
 from ablations.core import notebooks
 from ablations.planning import grids
 from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora.made import Language
 from lightning_modules.places import project
+from tests.depth import SEED, depth
 
 ROOT = project()
 SOURCES = sorted(
@@ -126,6 +130,24 @@ def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
     assert "study.runs()" in records
     assert "set={" in change
     assert figure.startswith("axes = ")
+
+
+def test_what_the_texts_of_grids_suggest_can_be_done():
+    texts = {name: text for name in grids.available() if (text := grids.read(name).about)}
+    for name in random.Random(SEED).sample(list(texts), depth(3, len(texts))):
+        blocks = re.findall(r"^```python\n(.*?)^```", texts[name], re.MULTILINE | re.DOTALL)
+        assert f'ablations.open("{name}"' in "".join(blocks[-1].split()), name
+        for block in blocks:
+            exec(block, {"ablations": ablations})
+
+
+def test_the_entropies_in_a_text_are_those_of_its_language():
+    rows = re.findall(r"^\| (no copies|\d+ words) \|(.*)\|$", grids.read("copy_distance").about, re.MULTILINE)
+    assert len(rows) == len(grids.read("copy_distance").axes["text"])
+    for name, printed in rows:
+        copies = "no-copies" if name == "no copies" else f"copies={name.split()[0]}"
+        language = Language.of(f"agreement=2,{copies},length=5")
+        assert [cell.strip() for cell in printed.split("|")] == [f"{language.nats(n):.3f}" for n in (0, 2, 5, 20)]
 
 
 @pytest.mark.parametrize("name", grids.available())

@@ -77,6 +77,7 @@ def test_every_grid_has_a_page_that_begins_with_its_answer(name, reachable, gene
         title, _, first = _text(docname, generated).split("\n")[:3]
         assert title == f"# {grids.read(name).question}"
         assert first.startswith(("**Answer:** ", "**Not run yet.** "))
+        assert _text(docname, generated).count(grids.read(name).about or title) == 1
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
@@ -171,6 +172,7 @@ def test_links_lead_to_pages_or_to_files(tmp_path):
         "[w](https://x.org/b.md)"
     )
     executed = links.absolute(tmp_path, "results/g/s/notebook.ipynb", "[b](../docs/b.md)", shown)
+    assert executed == links.absolute(tmp_path, "results/of_any/s/notebook.ipynb", "[b](../docs/b.md)", shown)
     assert executed == "[b](/docs/b.md)", "an executed notebook keeps the links of its source"
 
 

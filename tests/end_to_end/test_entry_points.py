@@ -24,8 +24,9 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.places import project
-from tests import finished
+from tests import finished, tiny
 from tests.conftest import of_all_workers
+from tests.depth import NIGHTLY
 from tests.end_to_end import cells
 
 RATES = "objectives.mlm.masking.rate"
@@ -64,6 +65,19 @@ def test_listings_come_for_people_and_for_programs(command):
         (["plan", "masking_ratio", "--scale", "smoke", "--filter", "rate"], "not of the form name=value"),
         (["run", "masking_ratio", "--scale", "smoke", "-p", "raets=[0.15]"], "Did you mean 'rates'?"),
         (["run", "masking_ratio", "--scale", "smoke", "--notebook", "quickstrat"], "Did you mean 'quickstart'?"),
+        (
+            ["run", "zero_shot", "--scale", "smoke", "--notebook", "zero_shot"],
+            "grid.ipynb shows this grid: ablations run zero_shot, without --notebook",
+        ),
+        (
+            ["run", "zero_shot", "-s", "smoke", "--notebook", "notebooks/zero_shot.ipynb"],
+            "ablations run zero_shot, without --notebook",
+        ),
+        (
+            ["run", "zero_shot", "-s", "smoke", "-p", "sizes=[1 x 64]"],
+            "axes={size: [...]}; this grid has size, length, shots",
+        ),
+        (["run", "zero_shot", "-s", "smoke", "-p", "axs={size: [1 x 64]}"], "Did you mean 'axes'?"),
         (
             ["plan", "masking_ratio", "-s", "smoke", "--filter", f"{RATES}=0.15", "--filter", f"{RATES}=0.4"],
             f"one list: '{RATES}=[0.15, 0.4]'",
@@ -151,7 +165,6 @@ def test_a_notebook_runs_under_papermill_and_by_command_alike(tmp_path, command)
     assert (page / "table.md").read_bytes() == table
 
 
-NOTEBOOKS = sorted(path.stem for path in (project() / "notebooks").glob("*.ipynb"))
 HANDS_ON = {  # these train no grid
     "masking_gallery": {}, "permutations": {"steps": 8}, "read_the_records": {}, "train_by_hand": {"steps": 10},
 }  # fmt: skip
@@ -164,17 +177,47 @@ def test_every_notebook_without_a_grid_runs(tmp_path, name, parameters):
     assert cells.execute(project() / "notebooks" / f"{name}.ipynb", parameters)
 
 
-@pytest.mark.parametrize("name", sorted({*NOTEBOOKS} - {"masking_ratio", *HANDS_ON}))  # the first is run above
-def test_every_notebook_runs_at_smoke_scale(tmp_path, name):
-    grid = name if name in grids.available() else "masking_ratio"
-    source = notebooks.find(grid, name)
-    parameters = {"scale": "smoke", "seeds": 1, "executor": "inline", "results_dir": str(tmp_path / "results")}
-    shown = cells.execute(source, parameters)
+OWN = [name for name in grids.available() if notebooks.find(name).stem == name and name != "masking_ratio"]  # run above
+KINDS = ["static_vs_dynamic", "albert_more_data", "zero_shot"]  # pretraining, fine-tuning, measuring
+OTHERS = [name for name in grids.available() if name not in (*OWN, *KINDS, "masking_ratio")] if NIGHTLY else []
+
+
+@pytest.mark.parametrize(
+    ("grid", "notebook"),
+    [(name, None) for name in (*OWN, *KINDS, *OTHERS)]
+    + [("masking_ratio", "quickstart"), ("masking_ratio", "inside_a_model")],
+)
+def test_the_notebook_of_a_grid_runs_at_smoke_scale(tmp_path, grid, notebook):
+    source = notebooks.find(grid, notebook)
+    asked = {"scale": "smoke", "seeds": 1, "executor": "inline", "results_dir": str(tmp_path / "results")}
+    shown = cells.execute(source, notebooks.checked(source, grid, asked))
     assert any("text/markdown" in output for output in shown)
     filters = ast.literal_eval(papermill.inspect_notebook(str(source))["filters"]["default"])
     planned = {run.id for run in plan(grids.read(grid), "smoke", seeds=1, filters=filters).runs}
     assert {path.stem for path in (tmp_path / "results/records").glob("*/*.json")} == planned
     assert all(record.outcome == "done" for record in Records(tmp_path / "results").all())
+
+
+def test_the_notebook_for_any_grid_shows_what_was_searched_and_set(tmp_path, command, monkeypatch):
+    """A grid by its path, with a search and a knob that the command sets: the notebook trains nothing more."""
+    search = "search: {axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}, metric: heldout.loss}\nabout: Hide *more*.\n"
+    file, results, shown = tiny.grid(tmp_path, seeds=1, extra=search), tmp_path / "results", []
+
+    def execute(source, parameters, output):
+        before = _files(results / "records")
+        shown.extend(cells.execute(source, parameters))
+        assert _files(results / "records") == before
+
+    monkeypatch.setattr(notebooks, "execute", execute)
+    words = ["--executor", "inline", "-p", "set={training.steps: 6}", "--results-dir", results]
+    ran = command("run", file, "--scale", "smoke", *words)
+    assert ran.exit_code == 0, ran.output
+    assert {record.config["system"]["training"]["steps"] for record in Records(results).all()} == {6}
+    assert len(_files(results / "records")) == 6, "two rates of learning to choose from, for each of two cells"
+    text = "\n".join(output.get("text/markdown", "") for output in shown)
+    assert "Hide *more*." in text
+    assert "`training.steps` = 6 in every cell" in text
+    assert len([output for output in shown if "image/svg+xml" in output]) == 2, "the figure and the curves"
 
 
 def _files(folder: Path) -> list[str]:

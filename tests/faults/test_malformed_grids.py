@@ -41,6 +41,18 @@ CASES = {
         ("seeds: 3", "sedes: 3"),
         [says("g.yaml:8: sedes", near="seeds")],
     ),
+    "HTML in the text": (
+        ("base: roberta_base", "about: Click <a href=x>here</a>.\nbase: roberta_base"),
+        [says("g.yaml:2: about", "<a", "&lt;", "[text](address)")],
+    ),
+    "a directive in the text": (
+        ("base: roberta_base", "about: |\n  So.\n\n  ```{raw} html\n  <b>\n  ```\nbase: roberta_base"),
+        [says("g.yaml:2: about", "```{raw} html")],
+    ),
+    "a control character in the text": (
+        ("base: roberta_base", 'about: "red \\e[31m"\nbase: roberta_base'),
+        [says("g.yaml:2: about", "x1b")],
+    ),
     "misspelt key of a scale": (
         ("    description: seconds", "    descripton: seconds"),
         [says("g.yaml:12: scales.smoke.descripton", near="description")],

@@ -121,6 +121,17 @@ def test_figures_can_be_drawn_on_and_are_shown_in_the_bytes_that_are_saved(study
     assert figure._repr_svg_() != before
 
 
+def test_what_is_about_a_grid_is_shown_unless_it_is_to_be_brief(tmp_path):
+    study = Study(tiny.grid(tmp_path, extra="about: A *note*.\n"), "smoke", results_dir=tmp_path / "results")
+    assert "A *note*.\n\n" in study.about().text
+    assert study.about(brief=True).text == study.about().text.replace("A *note*.\n\n", "")
+
+
+def test_what_a_grid_does_not_measure_is_not_awaited(study):
+    assert "fine-tunes no model" in study.tasks().text
+    assert "nothing of the kind" in str(study.layers())
+
+
 def test_nothing_to_draw_is_said(tmp_path):
     assert "no run has finished" in str(Study("masking_ratio", "smoke", results_dir=tmp_path).figure())
 

@@ -177,6 +177,17 @@ def test_the_executed_notebook_is_linked_where_there_is_one(published):
     assert (folder / "notebook.ipynb").read_text() == "{}"
 
 
+def test_the_text_of_a_grid_is_shown_as_the_markdown_that_it_is(tmp_path):
+    grid, cells, records = make_study()
+    publish_page(make_plan(grid, cells), records, tmp_path)
+    before = (tmp_path / "README.md").read_text()
+    about = "A *note* on [a paper](https://arxiv.org/abs/2202.08005).\n\n| x | 1 < 2 |\n|---|---|\n| `a` | b |"
+    publish_page(make_plan(make_grid(about=f"{about}\n"), cells), records, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert page.replace(f"## About\n\n{about}\n\n", "") == before
+    assert page.index("**Answer:**") < page.index(about) < page.index("## Results")
+
+
 def test_combinations_left_out_are_listed_with_their_reasons(tmp_path):
     grid, cells, records = make_study()
     excluded = (({"model.num_layers": 8}, "too slow"),)
