@@ -84,21 +84,19 @@ def checked(source: Path, grid: str, values: Mapping[str, Any], axes: Iterable[s
 
 
 def _refuse_unknown(given: Iterable[str], declared: Iterable[str], notebook: str, axes: Iterable[str] = ()) -> None:
+    last = {path.rpartition(".")[2]: path for path in axes}  # a notebook for one grid may have had it as a parameter
+
     def hint(name: str) -> str:
-        of_axis = "axes" in declared and not nearest(name, declared)
-        return _axes_hint(name, list(axes)) if of_axis else did_you_mean(name, declared)
+        axis = nearest(name, last)
+        if "axes" not in declared or (axis is None and nearest(name, declared)):
+            return did_you_mean(name, declared)
+        example = last[axis] if axis else next(iter(axes), "model.num_layers")
+        known = f"; this grid has {', '.join(axes)}" if last else ""
+        return f" Values of an axis are given as axes={{{example}: [...]}}{known}"
 
     unknown = [name for name in given if name not in declared]
     if unknown:
         raise ConfigError([Problem(name, f"{notebook} has no such parameter.{hint(name)}") for name in unknown])
-
-
-def _axes_hint(name: str, axes: list[str]) -> str:
-    """How a notebook for any grid takes the values of an axis, shown by the axis whose last word is nearest."""
-    by_word = {path.rpartition(".")[2]: path for path in axes}
-    example = by_word.get(nearest(name, by_word) or "", (axes or ["model.num_layers"])[0])
-    known = f"; this grid has {', '.join(axes)}" if axes else ""
-    return f" Values of an axis are given as axes={{{example}: [...]}}{known}"
 
 
 def _declared(source: Path) -> list[str]:
