@@ -37,7 +37,11 @@ AFTERWARDS = (FINETUNING, MEASURING)  # prefixes of what is done with a system; 
 
 
 # raw HTML; directives of Sphinx, behind any mark of a list or quotation
-_NO_MARKDOWN = re.compile(r"<(?=[A-Za-z/!?])\S*|^[\s\d.)>*+-]*(?:`{3,}|~{3,}|:{3,})[ \t]*\{.*", re.MULTILINE)
+_NO_MARKDOWN = re.compile(  # HTML; directives, roles and targets of MyST; links to anything but pages and files
+    r"<(?=[A-Za-z/!?])\S*|^[\s\d.)>*+-]*(?:`{3,}|~{3,}|:{3,})[ \t]*\{.*|\{[^{}\n]*\}(?=`)|^\([^()\n]*\)=$|^(?:%|\+\+\+).*"
+    r"|\]\((?!https://|[\w./-]+[)#\s])[^)\n]*|^\s*\[[^\]\n]*\]:(?!\s*https://).*",
+    re.MULTILINE,
+)
 
 
 class Budget(Settings):
@@ -159,7 +163,7 @@ class Grid(Settings):
         """Pages, the site and notebooks show the text: neither HTML nor a directive in it may act there."""
         if found := _NO_MARKDOWN.search(about):
             raise ValueError(
-                f"'{found[0].strip()[:40]}' is no Markdown; write &lt; for <, and [text](address) for a link"
+                f"'{found[0].strip()[:40]}' is no Markdown; write &lt; for <, and [text](https://...) for a link"
             )
         if hidden := [c for c in about if not c.isprintable() and c != "\n"]:
             raise ValueError(f"has the invisible character {hidden[0]!r}")

@@ -24,6 +24,7 @@ from ablations.running.summary import Failure, Summary
 from ablations.schema.grid import Grid
 from ablations.schema.record import Record, checksum
 from lightning_modules import interop
+from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from tests.faults.test_hostile_checkpoints import SHAPE
 from tests.foreign import TEXTS, assert_no_formula, assert_plain, fields, holding, rendered, shown
@@ -57,8 +58,9 @@ GRID = {
     ],
     "figure": {"x": ANY, "y": "heldout.loss"},
 }  # fmt: skip
-# fields that hold names of what there is, values of knobs, or are compared with the record itself
+# fields that hold names of what there is, values of knobs, what is checked, or are compared with the record itself
 GRID_NAMES = {
+    "about",
     "base", "claims.against", "claims.claim", "claims.metric", "claims.official", "claims.positive_control.above",
     "claims.positive_control.metric", "claims.published{}", "figure.y", "ladder.rungs", "ladder.rungs{}", "ladder.to",
     "measure", "metrics.name", "published.file", "published.match", "published.match{}", "published.metrics",
@@ -122,6 +124,40 @@ def test_every_field_that_may_hold_any_text_holds_a_foreign_one():
     assert {*holding(filled, text)} == {*fields(Record)} - RECORD_NAMES
     assert {*holding(cards._Card.read(card(text)), text)} == {*fields(cards._Card)}
     assert {*holding(Grid.read({"name": "x", **GRID}), ANY)} == {*fields(Grid)} - GRID_NAMES
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        "a <b>bold</b> word",
+        "<div>\n\nx",
+        "<!-- x -->",
+        "see [x](javascript:run())",
+        "see ![x](data:image/svg+xml,x)",
+        "see [x]\n\n[x]: javascript:run()",
+        "```{raw} html\nx\n```",
+        "~~~{include} /x\n~~~",
+        ":::{raw} html\nx\n:::",
+        "a {raw}`x` role",
+        "(x)=\n\nx",
+        "x \x1b]0;pwned\x07",
+        "x \u202e turned",
+    ],
+)
+def test_what_a_grid_says_about_itself_is_plain_markdown(tmp_path, about):
+    file = tmp_path / "foreign.yaml"
+    file.write_text(yaml.safe_dump({**GRID, "about": about}))
+    with pytest.raises(ConfigError, match=r"^foreign\.yaml:1: about: "):
+        grids.read(file)
+
+
+def test_plain_markdown_may_say_what_it_likes(tmp_path):
+    about = (
+        "A [paper](https://arxiv.org/abs/1), *more*, `a < b`, [a file](table.csv).\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    )
+    about += "\n\n```python\nx < y  # {raw}\n```"
+    (tmp_path / "foreign.yaml").write_text(yaml.safe_dump({**GRID, "about": about}))
+    assert grids.read(tmp_path / "foreign.yaml").about == about
 
 
 def test_pages_have_no_markup_but_their_own(folder):
