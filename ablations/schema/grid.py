@@ -38,7 +38,8 @@ AFTERWARDS = (FINETUNING, MEASURING)  # prefixes of what is done with a system; 
 
 # raw HTML; directives of Sphinx, behind any mark of a list or quotation
 _NO_MARKDOWN = re.compile(  # HTML; directives, roles and targets of MyST; links to anything but pages and files
-    r"<(?=[A-Za-z/!?])\S*|^[\s\d.)>*+-]*(?:`{3,}|~{3,}|:{3,})[ \t]*\{.*|\{[^{}\n]*\}(?=`)|^\([^()\n]*\)=$|^(?:%|\+\+\+).*"
+    r"<(?=[A-Za-z/!?])\S*|^[\s\d.)>*+-]*(?:`{3,}|~{3,}|:{3,})[ \t]*\{.*"
+    r"|\{[^{}\n]*\}(?=`)|^\([^()\n]*\)=$|^(?:%|\+\+\+).*"
     r"|\]\((?!https://|[\w./-]+[)#\s])[^)\n]*|^\s*\[[^\]\n]*\]:(?!\s*https://).*",
     re.MULTILINE,
 )
