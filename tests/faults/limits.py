@@ -1,5 +1,6 @@
 """Calls that may not take more time and memory than a limit: each in a process of its own, which the kernel ends."""
 
+import math
 import os
 import pickle
 import resource
@@ -45,7 +46,7 @@ def _answer(writing, seconds, megabytes, call, given):
         torch.set_num_threads(1)
         signal.alarm(60)  # for one that waits
         memory = psutil.Process().memory_info().vms
-        used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
+        used = math.ceil(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
         resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, used + seconds + 1))
         if sys.platform == "linux":  # others do not keep this limit
             resource.setrlimit(resource.RLIMIT_AS, (memory + (megabytes << 20),) * 2)

@@ -14,7 +14,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import SPECIALS, Tokenizer, train
 from lightning_modules.interop import folder
 from lightning_modules.interop.own_tokenizer import own_encoder
-from lightning_modules.tasks.reading.lines import Fault, made, numbered, objects
+from lightning_modules.tasks.reading.lines import made, numbered, table
 from tests.faults.limits import limited
 from tests.messages import naming
 
@@ -44,10 +44,6 @@ class TestWords:
         assert len(counts) == 1
 
 
-def as_row(text):
-    raise Fault("is wrong")
-
-
 class TestLines:
     def test_a_line_of_three_hundred_megabytes(self, tmp_path):
         file = tmp_path / "data.jsonl"
@@ -70,11 +66,10 @@ class TestLines:
         assert "1,048,577" in first.fault or not end
 
     def test_three_hundred_thousand_wrong_lines(self, tmp_path):
-        file = tmp_path / "data.jsonl"
-        file.write_text("{'text': 1}\n" * 300_000)
-        lines = (line for line in objects(file, ["text"], "label"))
+        file = tmp_path / "data.tsv"
+        file.write_text("text\tlabel\n" + "a, b, c, d, e, f; g; h; i\n" * 300_000)
         with pytest.raises(ConfigError, match=naming("line 12", "more lines")) as raised:
-            limited(lambda: list(made(file, lines, as_row)))
+            limited(lambda: list(made(file, table(file, ["text", "label"]), str)), seconds=1)
         assert len(str(raised.value)) < 10_000
 
     def test_a_line_of_a_text_that_is_no_line(self, tmp_path):
