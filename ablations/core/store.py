@@ -7,6 +7,7 @@ published, and what belongs to the records, `sharing` how two stores are united.
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import warnings
@@ -32,7 +33,7 @@ from ablations.core.disk.reading import (
 from ablations.schema.record import Record, checksum
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.files import read, write_atomically
+from lightning_modules.files import read, version, write_atomically
 from lightning_modules.places import cache, project, readable
 
 __all__ = [
@@ -164,6 +165,7 @@ class Records:
         These are held-out losses by sequence, conflicts, lists of packages, and kept weights. A conflict is another
         final record of a run that `ablations sync` found and kept beside it.
         """
+        _as_seen.cache_clear()  # a dying disk changes files and none of their times
         found = dict(self.survey())
         records = {stem: entry for stem, entry in found.items() if isinstance(entry, Record)}
         done = {stem: record for stem, record in records.items() if record.outcome == "done"}
@@ -264,7 +266,7 @@ class Records:
 
     def _read(self, path: Path) -> Record | Damage | None:
         try:
-            record = parsed(content(path, self.folder))
+            record = _parsed(path, self.folder)
             if path != self.path(record.id):
                 message = f"holds the record of {record.id}; rename it to {record.id}.json or delete it"
                 raise Flawed("misplaced", message)
@@ -327,6 +329,20 @@ def name_damaged(entries: Iterable[Record | Damage | None]) -> None:
     for entry in entries:
         if isinstance(entry, Damage):
             warnings.warn(f"set aside: {entry}", RecordWarning, stacklevel=3)
+
+
+def _parsed(path: Path, folder: Path) -> Record:
+    """The record in a file, parsed once a process while the file stays the same."""
+    try:
+        seen = version(path)
+    except OSError:
+        return parsed(content(path, folder))  # it says what is wrong
+    return _as_seen(path, folder, seen)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _as_seen(path: Path, folder: Path, _version: tuple[int, int, int]) -> Record:
+    return parsed(content(path, folder))
 
 
 def _usable(entry: Record | Damage | None) -> Record | None:
