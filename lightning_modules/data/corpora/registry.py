@@ -60,6 +60,12 @@ CORPORA: dict[str, Corpus] = {
         _every(wikipedia_mini.articles, 10),
         package="gensim",
     ),
+    "wikipedia-unread": Corpus(
+        "wikipedia-unread",
+        "those 68 of them that wikipedia-2015 lacks, 0.25 M words; CC BY-SA 3.0; 10 held out that share no 13 words",
+        wikipedia_mini.unread,
+        package="gensim",
+    ),
     "novels": Corpus(
         "novels",
         "98 English novels of 1839-1930, 14 M words; public domain; every 20th book held out",
