@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lightning_modules import cached, streams
 from lightning_modules.config import ConfigError, Problem, identity
-from lightning_modules.data import fingerprints
+from lightning_modules.data import fingerprints_of
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
@@ -81,7 +81,9 @@ def fit(
     """
     checkpoint, module, data = folder / CHECKPOINT, system.build(seed), system.data_module(seed)
     _begin(module, system, start, execution)
-    run_id = run_id or identity([system.essence(), seed, fingerprints(system.data), start and cached.digest(start)])
+    run_id = run_id or identity(
+        [system.essence(), seed, fingerprints_of(system.corpora), start and cached.digest(start)]
+    )
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     lightning = trainer(recorder, folder, execution, run_id)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
@@ -203,7 +205,13 @@ def _sums(found: BySequence, system: System) -> dict[str, Any]:
     """The held-out losses by sequence, packed."""
     form, evaluation = system.heldout_format.resolved(), system.evaluation
     count = evaluation.sequences_at_end
-    text: list[Any] = [fingerprints(system.data), system.data.essence(), form.essence(), count, evaluation.rate]
+    text: list[Any] = [
+        fingerprints_of(system.data.named),
+        system.data.essence(),
+        form.essence(),
+        count,
+        evaluation.rate,
+    ]
     if form.kind == "stream":  # sequences are segments of its rows
         read = streams.reading(system.format, evaluation)
         text += [read.rows, read.length]

@@ -77,8 +77,13 @@ class System(Settings):
             both = "training.warm_start says as well which weights the training starts from; leave one of them out"
             raise ConfigError([Problem("training.start", both)])
         ancestor = self._started_from()
-        text = "must be as here: the vocabulary is made from the text, and ids would mean other words"
-        wrong = {f"data.{path}": text for path in diff(self.data, ancestor.data)}
+        ours, theirs = self.data.tokenized_by, ancestor.data.tokenized_by
+        text = "must be as here, or ids would mean other words"
+        wrong = {f"data.tokenizer.{path}": text for path in diff(ours, theirs)}
+        if wrong.pop("data.tokenizer.corpora", None):
+            named = ancestor.data.tokenizer.corpora
+            text = f"the vocabulary is made from the text: set data.tokenizer.corpora to [{', '.join(theirs.corpora)}]"
+            wrong["data.tokenizer.corpora" if named else "data.corpora"] = f"{text}, to read other text by its pieces"
         wrong |= {
             f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
             for path in shaping(self.model, ancestor.model, self.data.tokenizer.vocab_size)
@@ -201,6 +206,12 @@ class System(Settings):
     def continued_from(self) -> Self | None:
         """The system whose training this one continues; None if it starts from random or stacked weights."""
         return self._started_from() if self.training.start else None
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """Every corpus behind a training: of its text, of its tokenizer, and of the one that it starts from."""
+        own, before = self.data.named, self.continued_from
+        return own if before is None else tuple(dict.fromkeys((*own, *before.corpora)))
 
     @property
     def probed(self) -> tuple[str, ...]:

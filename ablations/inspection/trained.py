@@ -8,11 +8,8 @@ from ablations.running import worker
 from ablations.schema.kinds import Watch
 from ablations.schema.record import Record
 from ablations.schema.run import Run
-from lightning_modules import cached
 from lightning_modules.config import ConfigError
-from lightning_modules.data.store import tokenizer_file, tokenizer_place
-from lightning_modules.data.text.encode import Encoder
-from lightning_modules.files import read
+from lightning_modules.data.store import tokenizer_file
 
 
 def recorded(prefix: str, records: Records) -> Record:
@@ -81,16 +78,12 @@ def weights(record: Record, records: Records, train: bool) -> Path:
 
 
 def tokenizer(run: Run, records: Records) -> Path:
-    """The file of a run's tokenizer: from the cache, kept with the records, or else trained now on its corpora.
+    """The file of a run's tokenizer: from the cache, kept with the records, or else trained now.
 
     Raises:
         ConfigError: If it has to be trained and a corpus is missing, or the kept one cannot be read.
     """
-    kept, place = kept_weights.kept(records.folder, run.id, kept_weights.TOKENIZER), tokenizer_place(run.system.data)
-    if kept and not cached.is_sound(place):
-        Encoder(kept, run.system.data.tokenizer.kind)  # or it would be the tokenizer of all runs on these corpora
-        with cached.locked(place):
-            cached.write(place, lambda file: file.write(read(kept, within=records.folder)))
+    kept_weights.lend_tokenizer(records.folder, run)
     return tokenizer_file(run.system.data)
 
 

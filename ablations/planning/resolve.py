@@ -13,7 +13,7 @@ from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Gri
 from ablations.schema.run import Run
 from lightning_modules import NUMERICS
 from lightning_modules.config import ConfigError, Problem, identity
-from lightning_modules.data import Data, fingerprints
+from lightning_modules.data import Data
 from lightning_modules.data.pins import fingerprint as fingerprint_of
 from lightning_modules.probing.table import PREFIX
 from lightning_modules.probing.table import fingerprints as probes
@@ -49,7 +49,6 @@ class Resolver:
         self._tasks = {task: fingerprint(task) for task in tasks_at(grid, scale)}
         self._measured = measured_at(grid, scale)
         self._asked: dict[str, dict[str, str]] = {}  # kind of tokenizer -> task -> fingerprint
-        self._pins: dict[Data, dict[str, str]] = {}
         self._texts: dict[str, str] = {}  # name -> fingerprint
         self._name = identity([grid.to_dict(), baseline])
         rows = [TASKS[task] for task in self._tasks]
@@ -102,10 +101,8 @@ class Resolver:
             self._texts[name] = fingerprint_of(name) if probe == name else probes((probe,))[name]
         return self._texts[name]
 
-    def _fingerprints(self, data: Data) -> dict[str, str]:
-        if data not in self._pins:
-            self._pins[data] = fingerprints(data)
-        return self._pins[data]
+    def _fingerprints(self, corpora: Sequence[str]) -> dict[str, str]:
+        return {name: self._fingerprint(name) for name in corpora}
 
     def _asking(self, data: Data) -> dict[str, str]:
         """Zero-shot task -> fingerprint of its examples, under the tokenizer of the data."""
@@ -148,7 +145,7 @@ class Resolver:
             fitting.check(system, task, tuning)
         if seeds[0] < FIRST_SEARCH_SEED and any(tuning.validation_share for tuning in settings.values()):
             raise ConfigError([Problem(FINETUNING + VALIDATION, ONLY_TRIALS)])
-        runs = tuple(Run.pretraining(system, seed, self._fingerprints(system.data)) for seed in seeds)
+        runs = tuple(Run.pretraining(system, seed, self._fingerprints(system.corpora)) for seed in seeds)
         finetunings = tuple(
             Run.finetuning_of(run, task, self._tasks[task], settings[task]) for run in runs for task in tasks
         )

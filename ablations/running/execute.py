@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from ablations.core.disk import locks
+from ablations.core.disk import kept_weights, locks
 from ablations.core.store import Records, check_inside
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
@@ -92,7 +92,7 @@ def execute(
         engine.check_machine()
         locks.check(records.folder / locks.FOLDER)
     with ending(), registered(records, [run.id for run in plan.pending]):
-        notes = _prepare_text(plan)
+        notes = _prepare_text(plan, records)
         engine.run(launch)
     return replace(launch.finish(), notes=notes)
 
@@ -164,14 +164,15 @@ def _check_writable(plan: Plan, records: Records) -> None:
             raise ConfigError([f"cannot write results to {folder}: {text} or choose another folder"])
 
 
-def _prepare_text(plan: Plan) -> list[str]:
+def _prepare_text(plan: Plan, records: Records) -> list[str]:
     """Builds and opens the data of pending and later runs in this process, where the user sees what is missing.
 
     Returns:
         What is left out of the runs for want of text, a sentence each.
     """
     ahead = (*plan.pending, *plan.awaited) if plan.pending else ()
-    for data, reads in dict.fromkeys((run.system.data, run.system.objectives.reads) for run in ahead):
+    for (data, reads), run in {(run.system.data, run.system.objectives.reads): run for run in ahead}.items():
+        kept_weights.lend_tokenizer(records.folder, run)
         open_annotated(data, "train", reads)
         open_store(data, "heldout")
     for run in {(run.kind, run.task): run for run in ahead}.values():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import Timeout
 
 from ablations.core import provenance
-from ablations.core.disk import heldout
+from ablations.core.disk import heldout, kept_weights
 from ablations.core.disk.kept_weights import WEIGHTS
 from ablations.core.store import Records
 from ablations.running.exit_codes import DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
@@ -27,7 +27,7 @@ from ablations.schema.record import Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
-from lightning_modules.data import fingerprints, open_annotated, open_store
+from lightning_modules.data import fingerprints_of, open_annotated, open_store
 from lightning_modules.files import is_full, open_end
 from lightning_modules.probing.table import fingerprints as probe_fingerprints
 from lightning_modules.probing.table import left_out
@@ -106,7 +106,7 @@ def _attempt(run: Run, records: Records, watch: Watch) -> int:
     note(folder, f"run {run.id} attempt {attempts} started")
     result: dict[str, Any]
     try:
-        _check_text(run)
+        _check_text(run, records)
         if any(records.is_locked(parent) for parent in run.parents):
             note(folder, f"run {run.id} put back: another process makes the weights that it starts from")
             return HELD
@@ -204,8 +204,8 @@ class TextUnavailableError(Exception):
     """The text of a run is missing or has changed; the next attempt may find it."""
 
 
-def _check_text(run: Run) -> None:
-    current = fingerprints(run.system.data) | probe_fingerprints(run.system.probed)
+def _check_text(run: Run, records: Records) -> None:
+    current = fingerprints_of(run.system.corpora) | probe_fingerprints(run.system.probed)
     kind, first = KINDS[run.kind], run.finetuning.first if run.finetuning else None
     pieces = run.system.data.tokenizer.kind
     current |= {task: kind.fingerprint(task, pieces) for task in (run.task, first) if task}
@@ -214,6 +214,7 @@ def _check_text(run: Run) -> None:
             f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"
         )
     try:
+        kept_weights.lend_tokenizer(records.folder, run)
         open_annotated(run.system.data, "train", run.system.objectives.reads)
         open_store(run.system.data, "heldout")
         kind.check(run.task)

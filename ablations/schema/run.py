@@ -120,7 +120,7 @@ class Run(Settings):
 
 def _pretrained_on(system: System) -> tuple[str, ...]:
     """The names of the fingerprints of a pretraining: corpora and probes, those of its ancestors included."""
-    return (*system.data.corpora, *(PREFIX + name for name in system.probed))
+    return (*system.corpora, *(PREFIX + name for name in system.probed))
 
 
 def _first(finetuning: FineTuning) -> dict[str, str]:

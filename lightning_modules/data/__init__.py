@@ -11,7 +11,7 @@ from lightning_modules.data.corpora.registry import CORPORA, Corpus
 from lightning_modules.data.formats.input_format import InputFormat
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.data.formats.running_text import Sequences
-from lightning_modules.data.pins import DataMismatch, fingerprints
+from lightning_modules.data.pins import DataMismatch, fingerprints, fingerprints_of
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import TokenStore, open_store
 from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
@@ -28,6 +28,7 @@ __all__ = [
     "Tokenizer",
     "Vocabulary",
     "fingerprints",
+    "fingerprints_of",
     "open_annotated",
     "open_store",
 ]

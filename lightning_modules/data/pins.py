@@ -116,8 +116,13 @@ def digest(parts: dict[str, Part]) -> str:
 
 
 def fingerprints(data: Data) -> dict[str, str]:
+    """Corpus of the text -> its fingerprint; see `fingerprints_of`."""
+    return fingerprints_of(data.corpora)
+
+
+def fingerprints_of(names: Iterable[str]) -> dict[str, str]:
     """Corpus -> fingerprint of its cleaned text. Pinned corpora are not opened."""
-    return {name: fingerprint(name) for name in data.corpora}
+    return {name: fingerprint(name) for name in names}
 
 
 def fingerprint(name: str) -> str:

@@ -22,7 +22,7 @@ import torch
 
 from lightning_modules import cached
 from lightning_modules.batch import Annotation
-from lightning_modules.config import identity
+from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import pins
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
@@ -156,23 +156,38 @@ def open_store(data: Data, split: Split) -> TokenStore:
 
 
 def tokenizer_file(data: Data) -> Path:
-    """The file of the tokenizer of some corpora, from the cache or trained now."""
-    return tokenizer.trained(data.tokenizer, pins.fingerprints(data), _tokenizer_text(data))
+    """The file of the tokenizer of some corpora, from the cache or trained now.
+
+    Raises:
+        ConfigError: When it has to be trained and a corpus is missing or too small for the vocabulary.
+    """
+    try:
+        return tokenizer.trained(data.tokenizer, _learnt_from(data), _tokenizer_text(data.tokenized_by))
+    except ConfigError as error:
+        if not data.tokenizer.corpora:
+            raise
+        where = "neither in the cache nor kept with the weights of a run that this one starts from"
+        text = f"the tokenizer of {', '.join(data.tokenizer.corpora)} is {where}, and cannot be trained:"
+        raise type(error)([f"{text} {problem}" for problem in error.problems]) from None
 
 
 def tokenizer_place(data: Data) -> Path:
     """Where `tokenizer_file` looks in the cache."""
-    return tokenizer.place(data.tokenizer, pins.fingerprints(data))
+    return tokenizer.place(data.tokenizer, _learnt_from(data))
 
 
-def _tokenizer_text(data: Data) -> Iterator[str]:
+def _learnt_from(data: Data) -> dict[str, str]:
+    return pins.fingerprints_of(data.tokenized_by.corpora)
+
+
+def _tokenizer_text(settings: tokenizer.Tokenizer) -> Iterator[str]:
     """The sentences for training a tokenizer; of long texts a fixed sample of the documents.
 
     Raises:
         DataMismatch: At the end of a corpus whose text differs from its pin, before training.
     """
-    share = tokenizer.TRAINING_WORDS / sum(pins.expected(name)["train"].words for name in data.corpora)
-    for name in data.corpora:
+    share = tokenizer.TRAINING_WORDS / sum(pins.expected(name)["train"].words for name in settings.corpora)
+    for name in settings.corpora:
         meter = pins.Meter()
         for number, document in enumerate(meter(corpus(name).documents("train"))):
             if share >= 1 or tokenizer.sampled(number, share):

@@ -13,7 +13,7 @@ from lightning_modules import cached
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data import fingerprints, open_store
+from lightning_modules.data import fingerprints_of, open_store
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
@@ -137,7 +137,7 @@ class FinetuningRun:
             ConfigError: When the examples or the text are missing.
         """
         files = [cached.digest(path) if path else None for path in (self.weights, self.encoder and self.encoder.path)]
-        text = {} if self.encoder else fingerprints(self.system.data)
+        text = {} if self.encoder else fingerprints_of(self.system.corpora)
         settings = [self.system.essence(), self.settings.essence(), self.seed]
         return identity([*settings, self.task, fingerprint(self.task), text, files])
 

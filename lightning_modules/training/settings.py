@@ -31,7 +31,7 @@ class Training(Settings):
     start: dict[str, Any] = knob(
         {},
         "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here; "
-        "empty for random weights. Both have the same backbone and text; optimiser and schedule start anew.",
+        "empty for random weights. Both have the same backbone and tokenizer; optimiser and schedule start anew.",
         neutral={},
     )
     clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)

@@ -10,8 +10,11 @@ from pathlib import Path
 from ablations.core.disk.publishing import check_inside
 from ablations.core.disk.reading import Damage
 from ablations.schema.record import Record
+from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
+from lightning_modules.data.store import tokenizer_place
+from lightning_modules.data.text.encode import Encoder
 from lightning_modules.files import read
 
 FOLDER = "weights"
@@ -24,6 +27,22 @@ def kept(results: Path, run_id: str, name: str) -> Path | None:
     """A kept file of a run, if it is there and as it was written."""
     path = results / FOLDER / run_id / name
     return path if cached.is_sound(path, results) else None
+
+
+def lend_tokenizer(results: Path, run: Run) -> None:
+    """Gives the cache the kept tokenizer of a run, or of one that it starts from, which has the same; if it lacks it.
+
+    Raises:
+        ConfigError: For a corpus of the user's own that is missing, and a kept tokenizer that cannot be read.
+    """
+    place = tokenizer_place(run.system.data)
+    behind: Run | None = run
+    while behind is not None and not cached.is_sound(place):
+        if file := kept(results, behind.id, TOKENIZER):
+            Encoder(file, run.system.data.tokenizer.kind)  # or it would be the tokenizer of all runs on these corpora
+            with cached.locked(place):
+                cached.write(place, lambda copy, file=file: copy.write(read(file, within=results)))
+        behind = behind.parent
 
 
 def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:

@@ -47,6 +47,9 @@ class Tokenizer(Settings):
     )
     vocab_size: int = knob(4096, "Pieces in the vocabulary, including the five special ones.", ge=64, le=1 << 20)
     lowercase: bool = knob(True, "Lower-case the text (and, but for either BPE, strip accents).")
+    corpora: tuple[str, ...] = knob(
+        (), "Corpora that it is trained on, where these are not those of the data; empty for those.", neutral=()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +361,8 @@ def trained(settings: Tokenizer, key: dict[str, str], sentences: Iterator[str]) 
 
 def place(settings: Tokenizer, key: dict[str, str]) -> Path:
     """Where `trained` keeps the tokenizer; the arguments are its."""
-    name = identity({"settings": settings.essence(), "corpora": key, "recipe": _RECIPE})[:24]
+    learnt = settings.model_copy(update={"corpora": ()})  # the key names them
+    name = identity({"settings": learnt.essence(), "corpora": key, "recipe": _RECIPE})[:24]
     return cache() / "tokenizers" / name / "tokenizer.json"
 
 
