@@ -171,7 +171,9 @@ def _not_given(parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _tell_cost(study: Any) -> None:
     from ablations.running import estimate
+    from ablations.running.execute import check_trunks
 
+    check_trunks(study.resolve(), study.records)
     echo(estimate.cost(study.resolve()))
     for note in estimate.notes(study.resolve(), study.records):
         echo(note)

@@ -42,12 +42,15 @@ def added(grid: Grid, name: str) -> Grid:
     """A grid with one more scale, if the grid does not list it and it has a file.
 
     Raises:
-        ConfigError: For problems of that file, and if the grid varies a size of models or trainings that the file sets:
-            the values of its axes are for the scales that it lists.
+        ConfigError: For problems of that file; if it has an ``instead``; and if the grid varies a size of models or
+            trainings that the file sets: the values of its axes are for the scales that it lists.
     """
     if name in grid.scales or name not in available():
         return grid
     files = lineage(name)
+    if other := files[0].instead:
+        text = f"grid '{grid.name}' has no entry for it, which would say what continues its trunks; use '{other}'"
+        raise ConfigError([Problem(f"scale {name}", text)])
     sizes = sorted({path for file in files for path in file.set if path in _SIZES} & varied(grid))
     if sizes and not any(file.name in grid.scales for file in files):
         text = (

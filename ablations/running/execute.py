@@ -9,6 +9,7 @@ from typing import Any
 
 from ablations.core.disk import kept_weights, locks
 from ablations.core.store import Records, check_inside
+from ablations.planning import scales
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
 from ablations.running.engines.ray import Ray
@@ -86,6 +87,7 @@ def execute(
     wrong = dict.fromkeys([*engine.problems(execution), *devices.problems(plan.pending, execution)])
     if wrong:
         raise ConfigError(wrong)
+    check_trunks(plan, records)
     launch = Launch(plan, records, retries, deadline, on_event, execution)
     _check_writable(plan, records)
     if plan.pending:
@@ -162,6 +164,26 @@ def _check_writable(plan: Plan, records: Records) -> None:
         if not os.access(path, os.R_OK):
             text = f"another user has closed {path}; let its owner give you permission (chmod -R g+rwX)"
             raise ConfigError([f"cannot write results to {folder}: {text} or choose another folder"])
+
+
+def check_trunks(plan: Plan, records: Records) -> None:
+    """Checks that the weights of all trunks are at hand if the scale trains none.
+
+    Raises:
+        ConfigError: If some are missing, with the scale that can do without.
+    """
+    other = scales.read(plan.scale).instead if plan.scale in scales.available() else ""
+    lacking = [trunk for trunk in plan.trunks if records.weights(trunk.id) is None] if other and plan.pending else []
+    if lacking:
+        seeds = ", ".join(str(trunk.seed) for trunk in lacking)
+        origin = f"the project's repository, in its results/{kept_weights.FOLDER}"
+        raise ConfigError(
+            [
+                f"scale '{plan.scale}' continues trunks, and {records.folder} lacks the weights of seeds {seeds}",
+                f"it trains no trunk: their weights come with {origin}",
+                f"use --scale {other}, whose models start from random weights",
+            ]
+        )
 
 
 def _prepare_text(plan: Plan, records: Records) -> list[str]:

@@ -73,6 +73,11 @@ class ScaleFile(Settings):
     like: str = knob(
         "", "The scale that it starts from; grids without an entry for this scale use their entry for that one."
     )
+    instead: str = knob(
+        "",
+        "The scale to take where the weights of its trunks are not at hand, for it trains none, and for grids without "
+        "an entry for it; empty for scales that train their trunks.",
+    )
     set: dict[str, Any] = knob({}, "Knob -> value, before the grid's own.")
     pins: dict[str, Any] = knob(
         {},

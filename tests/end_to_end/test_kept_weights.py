@@ -1,15 +1,19 @@
 """Weights that are kept with the records serve a clone, whose cache is empty; damaged ones never do."""
 
+import shutil
+
 import pytest
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
 from ablations.core.disk import kept_weights
 from ablations.core.store import Records
-from ablations.planning import grids
+from ablations.planning import grids, scale_files
 from ablations.planning.plan import plan
 from ablations.running.estimate import notes
 from ablations.running.execute import execute
+from lightning_modules.config import ConfigError
+from lightning_modules.data import open_store
 from lightning_modules.data.text import tokenizer
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny
@@ -51,6 +55,65 @@ def test_what_starts_from_kept_weights_trains_nothing_again(clone):
     assert execute(found, records, "inline").executed == 1
     assert records.get(arm.id).metrics == measured
     assert not (records.work_folder(trunk.id) / WEIGHTS).exists()
+
+
+@pytest.fixture
+def on_other_text(tmp_path, monkeypatch):
+    """A clone whose arm continues a kept trunk on text that the trunk has not read; nothing was trained on it yet."""
+    first = tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=6, extra="claims: []\n")
+    corpus, other = tiny.text(tmp_path / "text"), tiny.text(tmp_path / "other", documents=11)
+    records = Records(tmp_path / "results")
+    plain = plan(grids.read(first), "smoke", records=records)
+    assert execute(plain, records, "inline").outcomes == {"done": 1}
+    trunk = plain.cells[0].runs[0]
+    assert command("keep", trunk.id[:8], records).exit_code == 0
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "elsewhere"))
+    file = tmp_path / "other.yaml"
+    start = f'{{training.steps: 6, objectives.mlm.masking.rate: 0.15, data.corpora: ["{corpus}"]}}'
+    knobs = f'set:\n  training.start: {start}\n  data.tokenizer.corpora: ["{corpus}"]\n'
+    text = first.read_text().replace(f'data.corpora: ["{corpus}"]', f'data.corpora: ["{other}"]')
+    file.write_text(text.replace("set:\n", knobs, 1).replace("rate: [0.15]", "rate: [0.15, 0.4]"))
+    return grids.read(file), records, trunk
+
+
+def test_a_clone_continues_on_other_text_by_the_kept_tokenizer(on_other_text, monkeypatch):
+    grid, records, trunk = on_other_text
+    found = plan(grid, "smoke", records=records)
+    assert [run.id for run in found.trunks] == [trunk.id]  # the same run as that of a grid on its text
+    monkeypatch.setattr(tokenizer, "train", lambda *_: pytest.fail("a tokenizer is trained"))
+    assert execute(found, records, "inline").executed == 2
+    arm = found.cells[0].runs[0]
+    assert set(arm.fingerprints) == {*arm.system.data.corpora, *trunk.system.data.corpora}
+    ours, theirs = (open_store(data, "heldout") for data in (arm.system.data, trunk.system.data))
+    assert ours.vocabulary.pieces == theirs.vocabulary.pieces
+    assert ours.words != theirs.words
+    answer = command("fill-mask", arm.id, "the [MASK] sees a dog", "--format", "json", records)
+    assert answer.exit_code == 0, answer.output
+
+
+def test_without_the_text_of_the_tokenizer_and_a_kept_one_it_is_named(on_other_text, monkeypatch):
+    grid, records, trunk = on_other_text
+    (records.folder / "weights" / trunk.id / "tokenizer.json").unlink()
+    monkeypatch.setattr(tokenizer, "train", lambda *_: (_ for _ in ()).throw(ConfigError(["the corpus is gone"])))
+    with pytest.raises(ConfigError, match=r"the tokenizer of text:\S+text/\*\.txt is neither in the cache nor kept"):
+        execute(plan(grid, "smoke", records=records), records, "inline")
+
+
+def test_a_scale_that_trains_no_trunk_names_another(on_other_text, tmp_path, monkeypatch):
+    grid, records, trunk = on_other_text
+    shutil.copytree(scale_files.FOLDER, tmp_path / "scales")
+    smoke = tmp_path / "scales/smoke.yaml"
+    smoke.write_text(f"{smoke.read_text()}\ninstead: gpu\n")
+    monkeypatch.setattr(scale_files, "FOLDER", tmp_path / "scales")
+    (records.folder / "weights" / trunk.id / WEIGHTS).unlink()
+    with pytest.raises(ConfigError) as raised:
+        execute(plan(grid, "smoke", records=records), records, "inline")
+    assert len(raised.value.problems) == 3
+    assert f"{records.folder} lacks the weights of seeds 0" in str(raised.value.problems[0])
+    assert "--scale gpu" in str(raised.value.problems[2])
+    assert list(records.files()) == [records.path(trunk.id)]
+    with pytest.raises(ConfigError, match=r"has no entry for it.*'gpu'"):
+        plan(grids.read("masking_scheme").model_copy(update={"scales": {}}), "smoke")
 
 
 def test_altered_ones_are_named_and_the_run_is_trained_again(clone):

@@ -118,6 +118,7 @@ ROWS = {
     "format.lone_negatives": (False, True),
     "data.corpora": None,  # a test of the data room
     "data.tokenizer.kind": None,
+    "data.tokenizer.corpora": None,  # see tests/unit/data/test_store.py
     "data.tokenizer.vocab_size": (64, 70),
     "data.tokenizer.lowercase": None,  # the text has no capitals
     "optimizer.algorithm": ("adamw", "lamb"),

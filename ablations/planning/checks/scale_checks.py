@@ -71,8 +71,9 @@ def _read(name: str) -> tuple[ScaleFile, Document]:
 
 def _check_names(file: ScaleFile, document: Document) -> None:
     """Names of scales and knobs."""
-    if file.like and file.like not in available():
-        document.complain(("like",), f"there is no scale '{file.like}'.{did_you_mean(file.like, available())}")
+    for key, other in (("like", file.like), ("instead", file.instead)):
+        if other and other not in available():
+            document.complain((key,), f"there is no scale '{other}'.{did_you_mean(other, available())}")
     known = known_knobs()
     sections = {"set": file.set, "pins": file.pins, "trunk": file.trunk, "checkpoints": file.checkpoints or {}}
     for section, knobs in sections.items():

@@ -45,6 +45,29 @@ class TestWikipediaMini:
             documents("wikipedia-mini", "train")
 
 
+class TestWikipediaUnread:
+    @pytest.mark.slow
+    def test_is_the_rest_of_the_dump_and_holds_out_what_repeats_nothing(self):
+        pytest.importorskip("gensim")
+        every = {tuple(d) for split in ("train", "heldout") for d in documents("wikipedia-mini", split)}
+        train, heldout = ({tuple(d) for d in documents("wikipedia-unread", split)} for split in ("train", "heldout"))
+        assert (len(train), len(heldout)) == (58, 10)
+        assert train | heldout < every
+        assert not train & heldout
+        held = runs_of_words(heldout)
+        assert not held & runs_of_words(every - heldout)
+
+    def test_is_what_was_pinned(self):
+        pytest.importorskip("gensim")
+        assert pins.measured("wikipedia-unread") == pins.pinned()["wikipedia-unread"]
+
+
+def runs_of_words(documents, size=13):
+    """Every run of so many words in some documents."""
+    texts = (re.findall(r"\w+", " ".join(document).lower()) for document in documents)
+    return {tuple(words[n : n + size]) for words in texts for n in range(len(words) - size + 1)}
+
+
 @pytest.mark.parametrize(
     ("line", "clean"),
     [

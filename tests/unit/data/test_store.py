@@ -266,11 +266,26 @@ def test_other_text_or_another_tokenizer_is_another_store(tmp_path):
 
 def test_a_long_text_trains_its_tokenizer_on_a_fixed_sample(tmp_path, monkeypatch):
     data = make_data(tmp_path)
-    everything = list(store._tokenizer_text(data))
+    everything = list(store._tokenizer_text(data.tokenized_by))
     monkeypatch.setattr(tokenizer, "TRAINING_WORDS", 500)
-    some = list(store._tokenizer_text(data))
+    some = list(store._tokenizer_text(data.tokenized_by))
     assert 0.25 < sum(map(len, some)) / sum(map(len, everything)) < 0.75
-    assert some == list(store._tokenizer_text(data))
+    assert some == list(store._tokenizer_text(data.tokenized_by))
+
+
+def test_text_is_read_by_the_tokenizer_of_another(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, two = make_data(tmp_path / "a"), make_data(tmp_path / "b")
+    text = tmp_path / "b/text.txt"
+    text.write_text(text.read_text().replace("a", "o") + "\n\nquite other words\n\nquite other words here")
+    read = two.but(**{"tokenizer.corpora": one.corpora})
+    assert store.tokenizer_file(read) == store.tokenizer_file(one) != store.tokenizer_file(two)
+    ours, theirs, own = (open_store(data, "train") for data in (read, one, two))
+    assert ours.vocabulary.pieces == theirs.vocabulary.pieces != own.vocabulary.pieces
+    assert (ours.words, ours.folder == own.folder) == (own.words, False)
+    both = one.but(corpora=[*one.corpora, *two.corpora])
+    assert len(open_store(both.but(**{"tokenizer.corpora": one.corpora}), "train").documents) > len(ours.documents)
 
 
 def test_documents_of_several_corpora_follow_each_other(tmp_path):

@@ -70,6 +70,12 @@ def test_a_grid_may_hold_continued_and_plain_cells(tmp_path):
         ("{training.stepz: 3}", "set.training.start.training.stepz", "Did you mean 'training.steps'?"),
         ("{model.hidden_size: 32}", "set.training.start.model.hidden_size", "must be 16 as here"),
         ("{data.tokenizer.vocab_size: 200}", "set.training.start.data.tokenizer.vocab_size", "must be as here"),
+        (
+            "{data.corpora: [novels]}",
+            "set.training.start.data.corpora",
+            "set data.tokenizer.corpora to [novels], to read",
+        ),
+        ("{data.tokenizer.corpora: [novels]}", "set.training.start.data.tokenizer.corpora", "to read other text"),
         ("{training.start: {training.steps: 3}}", "set.training.start.training.start", "cannot be given"),
         ("{training.steps: 0}", "set.training.start.training.steps", "greater than or equal to 1"),
         ("{format.sequence_length: 999}", "set.training.start", "longer than model.max_positions 32"),
@@ -91,6 +97,23 @@ def test_the_shape_is_named_by_the_knobs_that_make_it():
         system.but(**{START: other})
     assert [problem.path for problem in raised.value.problems] == ["training.start.model.hidden_size"]
     assert system.but(**{START: {"model.dropout": 0.3}}).ancestor().model.dropout == 0.3
+
+
+def test_other_text_is_read_by_the_pieces_of_the_start_alone():
+    """Spelling out the corpora that the tokenizer has anyway changes nothing, in either order."""
+    system, corpora = SYSTEMS["bert_base"], ["wikipedia-2015", "novels"]
+    spelt = system.but(**{"data.corpora": corpora[::-1], "data.tokenizer.corpora": corpora})
+    assert identity(spelt.essence()) == identity(system.but(**{"data.corpora": corpora}).essence())
+    other = spelt.but(**{"data.corpora": ["wikipedia-mini"], START: {"data.corpora": corpora}})
+    assert other.ancestor().essence() == spelt.essence()
+    assert set(other.corpora) == {"wikipedia-mini", *corpora}
+    assert identity(other.essence()) != identity(spelt.but(**{START: {"training.steps": 1_000_000}}).essence())
+    with pytest.raises(
+        ConfigError, match=r"training\.start\.data\.corpora: .*set data\.tokenizer\.corpora to \[novels"
+    ):
+        system.but(**{"data.corpora": ["wikipedia-mini"], START: {"data.corpora": corpora}})
+    with pytest.raises(ConfigError, match=r"data\.tokenizer.*no corpus 'novel'"):
+        system.but(**{"data.tokenizer.corpora": ["novel"]})
 
 
 def test_a_start_and_a_warm_start_exclude_each_other():
