@@ -8,6 +8,9 @@ TORCH_INDEX ?=
 # without what torch needs itself, which such an index has in few versions; the next step installs that from the usual one
 TORCH_FROM := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX),)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+WHEELS := $(VENV)/wheels
+FETCH := $(PIP) download --quiet --dest $(WHEELS) --constraint constraints.txt
+INSTALL := $(PIP) install --quiet --no-compile --constraint constraints.txt
 SCALE ?= laptop
 
 .DEFAULT_GOAL := help
@@ -16,17 +19,27 @@ SCALE ?= laptop
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
-# torch first and from its own index, so that no later requirement replaces the build that was asked for
-$(VENV)/.installed: pyproject.toml constraints.txt
+# seconds of a step, beside its name
+timed = start=$$(date +%s) && $(2) && echo "$(1): $$(($$(date +%s) - start)) s"
+
+# What a demo needs. torch first and from its own index, so that no later requirement replaces the build that was asked
+# for; downloaded apart, so that what the network takes can be told from the rest. Modules are compiled when imported.
+$(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --no-compile --constraint constraints.txt $(TORCH_FROM) torch
-	$(PIP) install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	@$(call timed,download,$(FETCH) $(TORCH_FROM) torch && $(FETCH) --find-links $(WHEELS) . hatchling editables)
+	@$(call timed,unpacking,$(INSTALL) --no-index --find-links $(WHEELS) --editable .)
+	rm -rf $(WHEELS)
+	touch $@
+
+# What the other targets need besides.
+$(VENV)/.installed: $(VENV)/.demo
+	$(INSTALL) --editable '.[dev]'
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib > /dev/null || true # on all cores, where pip takes one; a file of torch is of Python 3.12
 	touch $@
 
-demo: $(VENV)/.installed ## from clone to an ablation on real text: train, table, figure, verdict
-	$(BIN)/ablations run masking_ratio --scale demo --notebook quickstart
+demo: $(VENV)/.demo ## from clone to an ablation on real text: train, table, figure, verdict
+	@$(call timed,training and pages,$(BIN)/ablations run masking_ratio --scale demo --notebook quickstart)
 
 # on the CPU wherever it runs: trainings resume to the bit there
 test: $(VENV)/.installed ## the whole suite
