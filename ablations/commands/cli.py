@@ -152,9 +152,10 @@ def run(
             _tell_cost(study)
             sharing = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
             summary = study.run(asked, retries, **sharing, activation_checkpointing=activation_checkpointing)
-            study.publish()
-            if source is not None:
-                notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
+            try:
+                if source is not None:
+                    notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
+            finally:
                 study.publish()
         _report(study, summary, form)
         if not study.resolve().is_finished:

@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ablations.core.disk import bars
+from ablations.core.disk.bars import Bar
 from ablations.core.metrics import COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
@@ -75,7 +77,7 @@ class Measurements:
         self._records, self.computed, self.absent = completed(known)
         self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records))
         self._index, self._silent = indexed(self.rows), indexed(self.rows, SILENT)
-        self._sums = getattr(records, "sums", _no_sums)
+        self._sums, self._folder = getattr(records, "sums", _no_sums), getattr(records, "folder", None)
 
     def of(self, cell: Cell, metric: str) -> BySeed:
         """The measurements of a metric in a cell's finished runs, by seed.
@@ -97,6 +99,15 @@ class Measurements:
     def sums(self, run_id: str) -> Mapping[str, Any] | None:
         """The held-out losses of a run by sequence, as `Records.sums` gives them; None if none were kept."""
         return self._sums(run_id)
+
+    def bar(self, cell: Cell, metric: str) -> Bar | None:
+        """What counting reaches on the held-out text of a cell, if that is kept with the records."""
+        record = next(iter(self.finished(cell).values()), None)
+        if record is None or self._folder is None or not bars.are_kept(self._folder):
+            return None  # the losses by sequence, which name the text, take time to read
+        sums = self.sums(record.id)
+        found = bars.bar(self._folder, sums["text"]) if sums else None
+        return found if found is not None and found.metric == metric else None
 
     @property
     def looks(self) -> tuple[int, ...]:

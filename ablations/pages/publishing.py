@@ -15,7 +15,7 @@ from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
 from ablations.pages import cards, parameters_page, report, runs_table, scoreboard_page
-from ablations.pages.scoreboard_page import REQUEST
+from ablations.pages.scoreboard_page import REQUEST, UNCOUNTED
 from ablations.planning import grids, scales
 from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.plan import Plan, plan
@@ -49,13 +49,15 @@ class _Page(NamedTuple):
 
 
 def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
-    """Writes the page of a plan, the scoreboard and the index.
+    """Writes the page of a plan, the index, and the scoreboard if it counts the scale.
 
     Other pages stay as they are. A grid that cannot be read is left out of the scoreboard with a `GridWarning`.
     """
     with _snapshot(records) as snapshot:
         measured = Measurements(found.grid, found.cells, snapshot)
         written = _publish(source, found, measured, snapshot.folder)
+        if found.scale in UNCOUNTED:
+            return written | _index(snapshot)
         for problem in grids.readable()[1]:
             warnings.warn(f"a grid is left out of the scoreboard: {problem}", GridWarning, stacklevel=2)
         return written | _overviews(snapshot)
@@ -111,6 +113,10 @@ def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path)
 def _overviews(snapshot: Snapshot) -> dict[str, Path]:
     """Writes the scoreboard and the index of all pages."""
     scoreboard_page.write(snapshot)
+    return _index(snapshot)
+
+
+def _index(snapshot: Snapshot) -> dict[str, Path]:
     return {"results/README.md": report.index(snapshot.folder)}
 
 

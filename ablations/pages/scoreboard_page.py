@@ -20,7 +20,7 @@ from ablations.planning import grids
 from ablations.schema.record import Record
 from lightning_modules import files
 
-UNCOUNTED = ("smoke", "demo")  # scales too small for their numbers to count
+UNCOUNTED = ("smoke", "demo", "demo-scratch")  # scales too small for their numbers to count
 REQUEST = "request.json"  # in a page's folder: the request, if it overrides the grid or the scale
 _ORDER = ("laptop", "laptop-long", "gpu", "paper", MECHANISM)
 _APART = (

@@ -61,7 +61,9 @@ def notes(planned: Plan, records: Records) -> list[str]:
 
 
 def _trunks(planned: Plan) -> str:
-    trunks = planned.trunks
+    trunks = [run for run in planned.trunks if planned.states.get(run.id) != "done"]
+    if not trunks:
+        return "The trunks that the cells continue are finished."
     one = formatting.duration(_seconds(planned, trunks[:1]))
     hours = _seconds(planned, trunks) / 3600
     seeds = ", ".join(str(run.seed) for run in trunks)

@@ -14,7 +14,7 @@ from lightning_modules.systems import BERT_BASE
 from tests.contract.test_cell_identities import cells
 
 # Only local prediction is measured there, nothing is read from one state, and no grid varies heads or direction.
-SHORT_SIGHTED = {"demo"}
+SHORT_SIGHTED = {"demo-scratch"}
 AS_PUBLISHED = {"paper"}  # shapes of others, which take minutes in double precision
 SIGHTED = sorted(scales.available().keys() - SHORT_SIGHTED)
 DIRECTIONS = ("both", "left_to_right", "right_to_left", "two_way")

@@ -180,7 +180,7 @@ def test_a_borrowed_entry_keeps_the_sizes_that_the_grid_varies(folder, tmp_path)
 
 @pytest.mark.parametrize("name", [name for name in grids.available() if name != "permutation"])  # of 32 positions
 def test_no_run_of_a_scale_of_minutes_has_the_published_size(name):
-    cells = plan(grids.read(name), "demo").cells
+    cells = plan(grids.read(name), "demo-scratch").cells
     assert max(cell.system.model.hidden_size for cell in cells) <= 256
     assert max(cell.system.training.batch_size for cell in cells) <= 128
 
