@@ -3,6 +3,7 @@ import re
 import pytest
 
 from ablations.claims import judging
+from ablations.core.disk import bars
 from ablations.measurements.measurements import Measurements
 from ablations.pages.lead import answer
 from tests.unit.synthetic import (
@@ -85,6 +86,30 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     assert f"{system.model.num_layers} layers of {system.model.hidden_size}" in holds
     assert "5 runs a cell" in holds
     assert system.data.corpora[0] in holds
+
+
+class Kept(dict):
+    """Records of a folder, all on the held-out text ``text``."""
+
+    def __init__(self, records, folder, text):
+        super().__init__(records)
+        self.folder, self.text = folder, text
+
+    def sums(self, run_id):
+        return {"text": self.text} if run_id in self else None
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "told"),
+    [("here", "heldout.loss", True), ("elsewhere", "heldout.loss", False), ("here", "heldout.next_loss", False)],
+)
+def test_what_counting_reaches_on_the_same_text_stands_beside_the_best_cell(tmp_path, text, metric, told):
+    grid, cells, records = make_study()
+    path = bars.write(tmp_path, "here", bars.Bar(metric=metric, value=1.2345, method="product of counts"))
+    line = _lead(grid, cells, Kept(records, tmp_path, text))
+    assert ("the best simple method has 1.234 (product of counts)" in line) is told
+    path.write_text("{")
+    assert "product of counts" not in _lead(grid, cells, Kept(records, tmp_path, text))
 
 
 def test_the_strongest_simple_method_stands_beside_the_best_cell():

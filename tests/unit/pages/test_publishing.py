@@ -93,7 +93,7 @@ def test_the_scoreboard_counts_runs_that_stand_behind_no_verdict(folder, tmp_pat
 
 
 def test_a_file_that_cannot_be_read_stops_no_other_page(folder, tmp_path):
-    study = finished("masking_ratio", "smoke", tmp_path / "results")
+    study = finished("masking_ratio", "laptop", tmp_path / "results")
     broken = (folder / "tiny.yaml").read_text().replace("id: less_is_more", "claim: mask15.r.40_gt_15_mnly")
     (folder / "tiny.yaml").write_text(broken)
     with pytest.warns(publishing.GridWarning, match=naming("tiny.yaml:25", "mask15.r.40_gt_15_mnli")):
@@ -105,6 +105,17 @@ def test_a_file_that_cannot_be_read_stops_no_other_page(folder, tmp_path):
         publishing.republish(study.records.folder)
     assert (study.folder / "table.md").read_bytes() == before
     assert (study.records.folder / "claims.md").exists()
+
+
+def test_a_scale_that_does_not_count_leaves_the_scoreboard_alone(folder, tmp_path):
+    finished("masking_ratio", "laptop", tmp_path / "results").publish()
+    before = (tmp_path / "results" / "claims.md").stat()
+    study = finished("masking_ratio", "demo-scratch", tmp_path / "results")
+    study.publish()
+    assert (study.folder / "README.md").exists()
+    assert "masking_ratio/demo-scratch" in (tmp_path / "results" / "README.md").read_text()
+    after = (tmp_path / "results" / "claims.md").stat()
+    assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
 
 
 def test_a_page_whose_text_is_gone_stays_as_it_was_and_is_named(folder, tmp_path):
