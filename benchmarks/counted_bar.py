@@ -150,9 +150,9 @@ def asked(system: System, count: int) -> Questions:
     return Questions.of(examples, open_store(system.data, "train").vocabulary.mask)
 
 
-def main(grid: str, scale: str) -> None:
-    """Computes and writes the bar of a grid's cells at a scale, which have one held-out text."""
-    records = Records()
+def main(grid: str, scale: str, results: str | None = None) -> None:
+    """Computes and writes the bar of a grid's cells at a scale, which have one held-out text and a finished run."""
+    records = Records(results)
     found = plan(grids.read(grid), scale, records=records)
     run = found.cells[0].runs[0]
     kept_weights.lend_tokenizer(records.folder, run)

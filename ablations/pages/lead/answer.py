@@ -64,15 +64,21 @@ def holds(measured: Measurements) -> str:
     width = _span([system.model.hidden_size for system in systems], str)
     sizes = _span([system.parameters() for system in systems], quantity)
     tokens = _span([system.tokens() for system in systems], quantity)
-    text = " and ".join(dict.fromkeys(corpus for system in systems for corpus in system.data.corpora))
+    text = _text(systems)
     length = _span([system.format.sequence_length for system in systems], str)
     runs = _span([len(measured.finished(cell)) for cell in cells], str)
-    trunks = [trunk.tokens() for system in systems if system.training.start and (trunk := system.ancestor())]
-    after = f" after a trunk of {_span(trunks, quantity)}," if trunks else ""
+    trunks = [trunk for system in systems if (trunk := system.continued_from)]
+    before = _text(trunks)
+    other = f" of {markdown_text(before)}" * (before != text)
+    after = f" after a trunk of {_span([trunk.tokens() for trunk in trunks], quantity)}{other}," if trunks else ""
     return (
         f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens{after} of "
         f"{markdown_text(text)} in sequences of {length} ({_pieces(systems)}); {runs} run{'s' * (runs != '1')} a cell."
     )
+
+
+def _text(systems: Sequence[System]) -> str:
+    return " and ".join(dict.fromkeys(corpus for system in systems for corpus in system.data.corpora))
 
 
 def _pieces(systems: Sequence[System]) -> str:
