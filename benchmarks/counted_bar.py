@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -161,7 +162,7 @@ def main(grid: str, scale: str, results: str | None = None) -> None:
     other = asked(systems[-1], 2_000).some(FITTED)
     counts = Counts([open_store(system.data, "train") for system in systems], [judged, other])
     words = torch.from_numpy(judged.words)
-    results = {}
+    methods: dict[str, dict[str, Any]] = {}
     for name, used in {"neighbours": (0, 1, 5), "every context": tuple(range(len(CONTEXTS) + 1))}.items():
         tried = {d: fitted(counts.logs(other, d), torch.from_numpy(other.words), used) for d in DISCOUNTS}
         discount = min(tried, key=lambda d: tried[d][0])
@@ -171,13 +172,13 @@ def main(grid: str, scale: str, results: str | None = None) -> None:
             for part in _parts(judged)
         ]
         numbers = [round(float(value), 3) for value in exponents]
-        results[name] = {"nats": sum(sums) / len(words), "discount": discount, "exponents": numbers}
-        results[name]["nats on the text of the fit"] = tried[discount][0]
-    best = min(results, key=lambda name: results[name]["nats"])
-    texts = [f"{'-'.join(system.data.corpora)}" for system in systems]
+        methods[name] = {"nats": sum(sums) / len(words), "discount": discount, "exponents": numbers}
+        methods[name]["nats on the text of the fit"] = tried[discount][0]
+    best = min(results, key=lambda name: methods[name]["nats"])
+    texts = [" and ".join(system.data.corpora) for system in systems]
     bar = Bar(
         metric="heldout.loss",
-        value=results[best]["nats"],
+        value=methods[best]["nats"],
         method=f"product of counts, {best}",
         recipe={
             "script": f"benchmarks/counted_bar.py {grid} {scale}",
@@ -185,7 +186,7 @@ def main(grid: str, scale: str, results: str | None = None) -> None:
             "contexts": [list(offsets) for offsets in CONTEXTS],
             "fitted on": f"{len(other.words):,} hidden words of the held-out text of {texts[-1]}",
             "judged on": f"{len(judged.words):,} hidden words of the held-out text of {texts[0]}",
-            "methods": results,
+            "methods": methods,
         },
     )
     sums = next(filter(None, (records.sums(run.id) for cell in found.cells for run in cell.runs)))

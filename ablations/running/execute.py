@@ -94,6 +94,8 @@ def execute(
         engine.check_machine()
         locks.check(records.folder / locks.FOLDER)
     with ending(), registered(records, [run.id for run in plan.pending]):
+        if plan.pending:
+            engine.warm_up()
         notes = _prepare_text(plan, records)
         engine.run(launch)
     return replace(launch.finish(), notes=notes)

@@ -38,6 +38,9 @@ class Executor(ABC):
             ConfigError: For what is missing, with a way to get it.
         """
 
+    def warm_up(self) -> None:  # noqa: B027, most have nothing
+        """Begins what takes seconds and can go on beside the preparation of text; does not wait for it."""
+
     @abstractmethod
     def run(self, launch: Launch) -> None:
         """Makes every run of ``launch.todo`` and reports to ``launch`` how each ends.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
@@ -67,6 +67,13 @@ class Local(Executor):
         """See `Executor.problems`."""
         yield from devices.one_node(execution)
         yield from devices.too_many(execution)
+
+    def warm_up(self) -> None:
+        """Starts the fork server, which imports torch."""
+        if sys.platform != "win32":
+            with bare_main(), _signals_held():
+                _context()
+                forkserver.ensure_running()
 
     def run(self, launch: Launch) -> None:
         """See `Executor.run`. The first signal waits for checkpoints, the second kills."""
