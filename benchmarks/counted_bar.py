@@ -163,7 +163,8 @@ def main(grid: str, scale: str, results: str | None = None) -> None:
     counts = Counts([open_store(system.data, "train") for system in systems], [judged, other])
     words = torch.from_numpy(judged.words)
     methods: dict[str, dict[str, Any]] = {}
-    for name, used in {"neighbours": (0, 1, 5), "every context": tuple(range(len(CONTEXTS) + 1))}.items():
+    ways = {"neighbours": (0, 1, 5), "every context": tuple(range(len(CONTEXTS) + 1))}
+    for name, used in ways.items():
         tried = {d: fitted(counts.logs(other, d), torch.from_numpy(other.words), used) for d in DISCOUNTS}
         discount = min(tried, key=lambda d: tried[d][0])
         exponents = tried[discount][1]
@@ -174,7 +175,7 @@ def main(grid: str, scale: str, results: str | None = None) -> None:
         numbers = [round(float(value), 3) for value in exponents]
         methods[name] = {"nats": sum(sums) / len(words), "discount": discount, "exponents": numbers}
         methods[name]["nats on the text of the fit"] = tried[discount][0]
-    best = min(results, key=lambda name: methods[name]["nats"])
+    best = min(methods, key=lambda name: methods[name]["nats"])
     texts = [" and ".join(system.data.corpora) for system in systems]
     bar = Bar(
         metric="heldout.loss",
