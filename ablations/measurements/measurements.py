@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ablations.core.disk import bars
-from ablations.core.disk.bars import Bar
 from ablations.core.metrics import COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
@@ -100,14 +99,14 @@ class Measurements:
         """The held-out losses of a run by sequence, as `Records.sums` gives them; None if none were kept."""
         return self._sums(run_id)
 
-    def bar(self, cell: Cell, metric: str) -> Bar | None:
-        """What counting reaches on the held-out text of a cell, if that is kept with the records."""
+    def counted(self, cell: Cell, metric: str) -> Mapping[str, float]:
+        """What counting reaches on the held-out text of a cell, by method; empty if none is kept with the records."""
         record = next(iter(self.finished(cell).values()), None)
         if record is None or self._folder is None or not bars.are_kept(self._folder):
-            return None  # the losses by sequence, which name the text, take time to read
+            return {}  # the losses by sequence, which name the text, take time to read
         sums = self.sums(record.id)
         found = bars.bar(self._folder, sums["text"]) if sums else None
-        return found if found is not None and found.metric == metric else None
+        return found.scores if found is not None and found.metric == metric else {}
 
     @property
     def looks(self) -> tuple[int, ...]:

@@ -137,8 +137,12 @@ def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings:
     """The rows below the cells: the scores of simple methods, one row each; a range where cells have other text."""
     places: dict[str, dict[int, str]] = {}
     for metric in metrics:
-        for method, name in references(metric.name).items():
-            score = reference(measured, measured.cells, name)
+        scores = {method: reference(measured, measured.cells, name) for method, name in references(metric.name).items()}
+        counted = [measured.counted(cell, metric.name) for cell in measured.cells]
+        for method in dict.fromkeys(method for found in counted for method in found):
+            known = [found[method] for found in counted if method in found]
+            scores[method] = (min(known), max(known))
+        for method, score in scores.items():
             if score is not None:
                 shown = " to ".join(dict.fromkeys(f"{value:.3f}" for value in score))
                 places.setdefault(method, {})[headings.index(metric.label or metric.name)] = shown

@@ -1,6 +1,6 @@
 """Bars: what methods without a network reach on a held-out text, kept with the records.
 
-``bars/<id of the held-out text>.json`` of the results folder holds the best of them and how it was computed. Records
+``bars/<id of the held-out text>.json`` of the results folder holds their scores and how they were computed. Records
 name the text by that id (``text`` of `Records.sums`).
 """
 
@@ -16,12 +16,11 @@ _MOST = 1 << 20  # bytes
 
 
 class Bar(Settings):
-    """The best score of a method without a network."""
+    """The scores of methods without a network on one text."""
 
-    metric: str = required("The metric that it is a score of.")
-    value: float = required("The score, in the metric's unit.")
-    method: str = required("The name of the method, for a sentence.", min_length=1)
-    recipe: dict[str, Any] = knob({}, "How the score was computed: script, text, parameters.")
+    metric: str = required("The metric that they are scores of.")
+    scores: dict[str, float] = required("Name of a method, as tables show it -> its score, in the metric's unit.")
+    recipe: dict[str, Any] = knob({}, "How the scores were computed: script, text, parameters.")
 
 
 def are_kept(results: Path) -> bool:

@@ -192,8 +192,7 @@ def _strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[floa
     """The best score of a simple method on the text of a cell, and the method."""
     scores = ((reference(measured, [cell], name), method) for method, name in references(metric.name).items())
     known = [(score[0], method) for score, method in scores if score is not None]
-    if bar := measured.bar(cell, metric.name):
-        known.append((bar.value, bar.method))
+    known += [(score, method) for method, score in measured.counted(cell, metric.name).items()]
     if not known:
         return None
     return min(known) if metric.better == "lower" else max(known)

@@ -105,7 +105,7 @@ class Kept(dict):
 )
 def test_what_counting_reaches_on_the_same_text_stands_beside_the_best_cell(tmp_path, text, metric, told):
     grid, cells, records = make_study()
-    path = bars.write(tmp_path, "here", bars.Bar(metric=metric, value=1.2345, method="product of counts"))
+    path = bars.write(tmp_path, "here", bars.Bar(metric=metric, scores={"product of counts": 1.2345, "others": 2.0}))
     line = _lead(grid, cells, Kept(records, tmp_path, text))
     assert ("the best simple method has 1.234 (product of counts)" in line) is told
     path.write_text("{")
