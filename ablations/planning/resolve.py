@@ -10,7 +10,7 @@ from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_
 from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
-from ablations.schema.run import Run
+from ablations.schema.run import Run, current_numerics
 from lightning_modules import NUMERICS
 from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import Data
@@ -82,17 +82,21 @@ class Resolver:
         """The cell of a combination, made again if a text, a data set, a system or the numerics are others."""
         key = self._name, self.scale, label(values), seeds
         before, cell = _known.get(key, (None, None))
-        if cell is None or before != self._origins(cell):
+        if (
+            cell is None
+            or before != [self._common, self._asking(cell.system.data)]
+            or not self._is_current(cell.runs[0])
+        ):
             cell = self._cell(values, seeds)
             if len(_known) >= _MOST_KEPT:
                 _known.clear()
-            _known[key] = self._origins(cell), cell
+            _known[key] = [self._common, self._asking(cell.system.data)], cell
         return cell
 
-    def _origins(self, cell: Cell) -> list[Any]:
-        """What a cell is made from besides the grid."""
-        texts = {name: self._fingerprint(name) for name in cell.runs[0].fingerprints}
-        return [self._common, self._asking(cell.system.data), texts]
+    def _is_current(self, run: Run) -> bool:
+        """Whether a pretraining has the present texts and numerics."""
+        texts = all(self._fingerprint(name) == known for name, known in run.fingerprints.items())
+        return texts and run.numerics == current_numerics(run.kind)
 
     def _fingerprint(self, name: str) -> str:
         """The present fingerprint of a corpus or of a probe."""

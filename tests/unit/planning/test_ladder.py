@@ -56,7 +56,7 @@ def test_each_cell_stands_beside_the_one_a_rung_away(tmp_path):
         "without width": "+ rate",
     }
     text = Study(grids.locate(written(tmp_path)), "demo").about().text
-    assert "num_layers" not in next(line for line in text.splitlines() if line.startswith("* + width"))
+    assert "num_layers" not in next(line for line in text.splitlines() if line.startswith("* \\+ width"))
 
 
 @pytest.mark.parametrize(
