@@ -39,6 +39,8 @@ PARTS = (  # folders of the cache; whoever makes another one adds its name
 _NAMED = r"\.?([\w-]+-)?([0-9a-f]{24}|[0-9a-f]{16})(\..+)?"  # what lies in a part: its name has a digest
 _WORK = rf"[0-9a-f]{{8}}(/([0-9a-f]{{16}}|\.?{re.escape(RESULTS)}(\..+)?))?"  # what lies in the part for runs
 _MADE = re.compile(rf"{RUNS}(/{_WORK})?|({'|'.join(part for part in PARTS if part != RUNS)})(/{_NAMED})?")
+_OWN_FILES = {"meta.json", "tokenizer.json", "run.json", "log.txt", "progress.json", "last.ckpt"}  # in folders there
+_OF_DISKS = {"lost+found"}  # on the top of a file system
 TAG = "CACHEDIR.TAG"  # as on https://bford.info/cachedir
 _SIGNATURE = b"Signature: 8a477f597d28d172789f06886806bc55"
 _OWNER = b"# This is the cache of ablations, whose files can be made again; `ablations clean --all` removes them."
@@ -244,12 +246,22 @@ def check() -> None:
     if not os.environ.get("ABLATIONS_CACHE") or _is_marked():
         return
     kept, others = contents()
-    if foreign := sorted({*others, *filter(Path.is_symlink, kept)}):  # earlier versions made no links
+    if foreign := sorted({*others, *(path for path in kept if not _is_proven(path))}):
         first, more = foreign[0].relative_to(cache()), len(foreign) - 1
-        what = f"{first}{f' and {more:,} more' if more else ''}"
+        what = f"{first}{' (a link)' if foreign[0].is_symlink() else ''}{f' and {more:,} more' if more else ''}"
         advice = f"Set it to an empty or new folder, such as {cache() / 'ablations'}"
         message = f"ABLATIONS_CACHE names {cache()}, which is no cache of ablations: it holds {what}. {advice}"
         raise CacheError(errno.ENOTEMPTY, message, str(cache()))
+
+
+def _is_proven(path: Path) -> bool:
+    """Whether the content of a place of the project's shows that the project made it; its name alone may be chance."""
+    if path.is_symlink():
+        return False  # the project makes none
+    if path.is_dir():
+        found = [file.name for file in path.rglob("*") if not file.is_dir()]
+        return not found or any(name in _OWN_FILES or name.endswith((".sha256", ".lock")) for name in found)
+    return path.name.endswith((".sha256", ".lock")) or path.name == RESULTS or _beside(path).exists()
 
 
 def contents() -> tuple[list[Path], list[Path]]:
@@ -260,7 +272,7 @@ def contents() -> tuple[list[Path], list[Path]]:
     """
     made: list[Path] = []
     others: list[Path] = []
-    for part in _below(cache(), 1):
+    for part in (path for path in _below(cache(), 1) if path.name not in _OF_DISKS):
         is_mark = _is_marked() if part.name == TAG else part.name.startswith(f".{TAG}.")  # or one that is being written
         levels = 2 if part.name == RUNS else int(part.name in PARTS)
         for path in _below(part, levels) if not is_mark else ():

@@ -4,6 +4,7 @@ Commands import heavy packages (torch, pandas) themselves, so that ``--help`` is
 """
 
 import json
+import os
 import re
 import sys
 from dataclasses import asdict
@@ -288,10 +289,10 @@ def logs(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Prints the log of a run's attempts on this machine."""
+    """Prints the log of a run's attempts on this machine; of a very long one the end."""
     from ablations.core.store import Records
     from lightning_modules.config import ConfigError
-    from lightning_modules.files import read
+    from lightning_modules.files import LARGEST, open_plain
 
     with reporting_errors():
         folders = Records(results_dir).work_folders()
@@ -299,7 +300,9 @@ def logs(
         if len(matches) != 1:
             names = ", ".join(path.name for path in folders[:20]) or "none"
             raise ConfigError([f"{len(matches)} runs with a log match '{run}'; runs on this machine: {names}"])
-        text = read(matches[0] / "log.txt").decode(errors="replace")
+        with open_plain(matches[0] / "log.txt") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LARGEST))
+            text = file.read(LARGEST).decode(errors="replace")
         tell({"run": matches[0].name, "log": text}, form, "run", text.removesuffix("\n"))
 
 

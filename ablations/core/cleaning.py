@@ -9,6 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ablations.core.disk.locks import FOLDER as LOCKS
 from ablations.core.store import Records, StoreError
 from lightning_modules import cached
 from lightning_modules.config import identity
@@ -63,8 +64,9 @@ def of_all(records: Records) -> Cleaning:
     runs = [path for path in work if cached.RESULTS not in path.name]
     in_use = {path: reason for path in runs if (reason := _in_use(path, stores[path.parent]))}
     in_use |= _held(path for path in made if path not in work)
+    in_use |= _held(store.folder / LOCKS for store in stores.values() if store)  # a launcher between two runs
     if in_use:
-        user = next(iter(in_use)).relative_to(cache())
+        user, *_ = in_use
         parts = {cache() / path.relative_to(cache()).parts[0] for path in made} - {cache() / cached.RUNS}
         return _sized(runs, left | in_use | dict.fromkeys(sorted(parts), f"{user} may need it"))
     return _sized(made, left)
@@ -95,8 +97,10 @@ def remove(going: Iterable[Path]) -> dict[Path, str]:
 
 def _in_use(path: Path, store: Records | None) -> str:
     """Why the work folder of a run of a store stays; empty if it does not."""
+    if store is None:
+        return "nobody can tell whether it trains now: no note names its results folder (--results-dir does)"
     try:
-        return "a process trains it now" if store and store.is_locked(path.name) else ""
+        return "a process trains it now" if store.is_locked(path.name) else ""
     except StoreError as error:
         return f"nobody can tell whether it trains now: {error.strerror}"
 

@@ -172,7 +172,8 @@ def cell_text(values: dict[str, Any]) -> str:
 
 _INVISIBLE = {"Cf", "Cs", "Co", "Cn"}  # bidirectional overrides, joiners, surrogates, private use
 _COMMANDS = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # what moves a cursor, starts a sequence, turns or hides text
-_UNUSUAL = re.compile(r"[^\n -~]")
+_JOINERS = "\u200c\u200d"  # between letters of Persian and Hindi, and between the parts of an emoji: they move nothing
+_UNUSUAL = re.compile(rf"[^\n -~{_JOINERS}]")
 
 
 def split_unit(label: str) -> tuple[str, str]:
@@ -186,7 +187,7 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():  # nearly every text, and 50 times faster
         return " ".join(text.split())
     kept = (" " if unicodedata.category(c) in {"Cc", "Zl", "Zp"} else c for c in unicodedata.normalize("NFC", text))
-    return " ".join("".join(c for c in kept if unicodedata.category(c) not in _INVISIBLE).split())
+    return " ".join("".join(c for c in kept if unicodedata.category(c) not in _INVISIBLE or c in _JOINERS).split())
 
 
 def _text(entry: Entry) -> str:
@@ -222,16 +223,16 @@ def _spelt(character: str, name: Callable[[str], str]) -> str:
     return name(character) if unicodedata.category(character) in _COMMANDS else character
 
 
-_MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<![^\W_])_|_(?![^\W_])|(?<=\])\(")
+_MARKDOWN = re.compile(r"[\\`*<>|$~]|(?<![^\W_])_|_(?![^\W_])|(?<=\])\(|\[(?=\^)")
 # What starts a block: lists, headings, rules; fences, comments, breaks and targets of MyST; the label of a link.
 _BLOCK = re.compile(
-    r"\d{1,9}(?=[.)](?: |$))|(?=#{1,6}(?: |$)|[-+](?: |$)|-[- ]*-$|:::|%|\+\+\+|\([^()]*\)=$"
+    r"\d{1,9}(?=[.)](?: |$))|(?=#{1,6}(?: |$)|[-+](?: |$)|-[- ]*-$|:::|%|\+\+\+|\(.+\)=$"
     r"|\[[^\[\]]*\]:|\[(?!-?[\d.])[^\[\]]*\]$)"
 )
 # Markdown without the start of a block: escapes, entities, code that is no role of MyST, emphasis, other characters.
 _SAFE = re.compile(
     rf"(?!{_BLOCK.pattern}|\* |[*_ ]+$)(?:\\[!-/:-@\[-`{{-~]|&(?:amp|lt|gt);|(?<![`}}])`[^`<>|]+`(?!`)|\*|"
-    rf"\](?!\()|[^\\`*<>|$~&\]])*"
+    rf"\](?!\()|\[(?!\^)|[^\\`*<>|$~&\[\]])*"
 )
 
 
@@ -279,14 +280,16 @@ def comma_separated(sheet: Sheet) -> str:
     return out.getvalue()
 
 
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets read the wide ones too
+_FORMULAS = re.compile(r"(?:(?<=^)|(?<=;)|(?<=; ))(?=[=+\-@＝＋－＠])")  # spreadsheets read the wide ones too
 
 
 def csv_entry(entry: Entry) -> str:
-    """An entry as a field of a CSV file; text that a spreadsheet would run as a formula starts with an apostrophe."""
+    """An entry as a field of a CSV file, with an apostrophe before what a spreadsheet would run as a formula.
+
+    That is at its beginning, and behind a semicolon, which separates fields where a comma is in numbers.
+    """
     text = _text(entry)
-    is_formula = isinstance(entry, str) and text.startswith(_FORMULA)
-    return "'" + text if is_formula else text
+    return _FORMULAS.sub("'", text) if isinstance(entry, str) else text
 
 
 _LATEX = {

@@ -21,6 +21,7 @@ from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.plan import Plan, plan
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem
+from lightning_modules.data import pins as corpora
 from lightning_modules.files import read
 from lightning_modules.tasks import pins as task_pins
 from lightning_modules.zero_shot.table import ZERO_SHOT
@@ -176,7 +177,7 @@ def _planned(
 
     A new page is one of many that may show the same runs, so of one grid alone only the pages that are there count.
     """
-    for page in (*_plain_pages(snapshot, known), *_overridden_pages(snapshot, problems)):
+    for page in (*_plain_pages(snapshot, known), *_overridden_pages(snapshot, problems, only)):
         if only is not None and (page.folders[0] != only or not snapshot.folder.joinpath(*page.folders).is_dir()):
             continue
         try:
@@ -226,17 +227,35 @@ def _at_hand(grid: Grid, scale: str) -> bool:
     return all(task_pins.at_hand(task) for task in tasks_at(grid, scale)) and all(asked)
 
 
-def _overridden_pages(snapshot: Snapshot, problems: list[Problem]) -> Iterator[_Page]:
-    """The pages with a request of their own; adds those that cannot be read to ``problems``."""
-    for path in sorted(snapshot.folder.glob(f"*/*/{REQUEST}")):
+def _overridden_pages(snapshot: Snapshot, problems: list[Problem], only: str | None) -> Iterator[_Page]:
+    """The pages with a request of their own, of a grid or of all; adds those that cannot be read to ``problems``."""
+    for path in sorted(snapshot.folder.glob(f"{only or '*'}/*/{REQUEST}")):
         folders = (path.parts[-3], path.parts[-2])
         match _json(path):
             case {"grid": str(source), "scale": str(scale), **overrides} if _is_request(overrides):
                 source = source if source in grids.available() else os.path.normpath(snapshot.folder / source)
-                yield _Page(folders, source, scale, overrides)
+                if unknown := _unknown_text(overrides):
+                    text = (
+                        f"stays as it was: nobody has read its text here ({unknown}); open and publish the study again"
+                    )
+                    problems.append(Problem("/".join(folders), text))
+                else:
+                    yield _Page(folders, source, scale, overrides)
             case _:
                 text = f"stays as it was: its {REQUEST} is no request; open and publish the study again"
                 problems.append(Problem("/".join(folders), text))
+
+
+def _unknown_text(overrides: Mapping[str, Any]) -> str:
+    """A corpus that a request names and that would have to be read, on this machine or the hub; empty if none."""
+    named = {**overrides.get("axes", {}), **overrides.get("set", {})}
+    listed = [value for path, value in named.items() if path.endswith("corpora")]
+    while any(isinstance(value, list) for value in listed):
+        listed = [item for value in listed for item in (value if isinstance(value, list) else [value])]
+    try:
+        return next((name for name in listed if isinstance(name, str) and not corpora.is_known(name)), "")
+    except ConfigError as error:
+        return str(error)
 
 
 def _is_request(overrides: Mapping[str, Any]) -> bool:

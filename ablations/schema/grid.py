@@ -37,12 +37,13 @@ AFTERWARDS = (FINETUNING, MEASURING)  # prefixes of what is done with a system; 
 
 
 # raw HTML; directives of Sphinx, behind any mark of a list or quotation
-_NO_MARKDOWN = re.compile(  # HTML; directives, roles and targets of MyST; links to anything but pages and files
-    r"<(?=[A-Za-z/!?])\S*|^[\s\d.)>*+-]*(?:`{3,}|~{3,}|:{3,})[ \t]*\{.*"
-    r"|\{[^{}\n]*\}(?=`)|^\([^()\n]*\)=$|^(?:%|\+\+\+).*"
-    r"|\]\((?!https://|[\w./-]+[)#\s])[^)\n]*|^\s*\[[^\]\n]*\]:(?!\s*https://).*",
+_NO_MARKDOWN = re.compile(  # HTML; directives, roles, comments and targets of MyST; links but to pages and files below
+    r"<(?=[A-Za-z/!?])\S*|^[\s\d.)>*+-]*(?:(?:`{3,}|~{3,})[ \t]*\{.*|:{3,}.*)|(?<!`)\{[\w:+-]{1,36}\}(?=`[^`\n])"
+    r"|^\s*\(.+\)=\s*$|^\s{0,3}(?:%|\+\+\+).*"
+    r"|\]\((?!https://|(?![^)\n]*\.\.)[\w-][\w./-]*[)#])[^)\n]*|^[\s\d.)>*+-]*\[[^\]]*\]:.*",
     re.MULTILINE,
 )
+_FENCE = re.compile(r"^\s*(?:`{3,}|~{3,})", re.MULTILINE)
 
 
 class Budget(Settings):
@@ -163,9 +164,10 @@ class Grid(Settings):
     def _markdown_alone(cls, about: str) -> str:
         """Pages, the site and notebooks show the text: neither HTML nor a directive in it may act there."""
         if found := _NO_MARKDOWN.search(about):
-            raise ValueError(
-                f"'{found[0].strip()[:40]}' is no Markdown; write &lt; for <, and [text](https://...) for a link"
-            )
+            what = "write &lt; for <, [text](https://...) for a link, and neither directives nor comments"
+            raise ValueError(f"'{found[0].strip()[:40]}' is no plain Markdown; {what}")
+        if len(_FENCE.findall(about)) % 2:
+            raise ValueError("a block of code does not end; close it with ```")
         if hidden := [c for c in about if not c.isprintable() and c != "\n"]:
             raise ValueError(f"has the invisible character {hidden[0]!r}")
         return about.strip("\n")

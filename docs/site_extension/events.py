@@ -7,7 +7,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from site_extension import grid_pages, links, pages, reference
+from site_extension import grid_pages, links, pages, reference, results_text
 from site_extension.sections import section
 
 
@@ -36,6 +36,8 @@ def _prepare(app: Any, config: Any) -> None:
 def _read_page(app: Any, docname: str, source: list[str]) -> None:
     """Adds to a grid's results page what the site has beside it, and makes links absolute."""
     root, name = Path(app.srcdir), Path(app.env.doc2path(docname, base=False)).as_posix()
+    if name.startswith("results/"):
+        source[0] = results_text.notebook(source[0]) if name.endswith(".ipynb") else results_text.plain(source[0])
     if not name.endswith(".rst"):
         source[0] = links.absolute(root, name, source[0], app.env.found_docs)
     source[0] += grid_pages.supplement(root, docname)

@@ -90,12 +90,25 @@ def expected(name: str) -> dict[str, Part]:
     pins = pinned()
     if name in pins:
         return pins[name]
-    path = cache() / "fingerprints" / f"{identity(_state(name))[:24]}.json"
+    path = _place(name)
 
     def measure(file: BinaryIO) -> None:
         cached.put_json(file, {split: asdict(part) for split, part in measured(name).items()})
 
     return _parts({name: cached.kept(path, measure, cached.get_json)})[name]
+
+
+def is_known(name: str) -> bool:
+    """Whether the fingerprints of a corpus are pinned, or cached, so that no text has to be read for them.
+
+    Raises:
+        ConfigError: For a corpus of the user's own that is missing.
+    """
+    return name in pinned() or cached.is_sound(_place(name))
+
+
+def _place(name: str) -> Path:
+    return cache() / "fingerprints" / f"{identity(_state(name))[:24]}.json"
 
 
 def _state(name: str) -> list:

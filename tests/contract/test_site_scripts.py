@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from lightning_modules.places import project
+from site_extension import results_text
 from tests.contract.test_site_tables import BROWSER
 from tests.unit.synthetic import make_plan, make_study, publish_page
 
@@ -38,11 +39,11 @@ class Active(HTMLParser):
         self.found += [tag] * (tag in ("script", "svg", "iframe", "object")) + handlers
 
 
-def built(folder, pages):
+def built(folder, pages, extensions="myst_nb"):
     """The document that a browser makes of each page, by name; the settings of Markdown are the project's."""
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
-    own = {"extensions": "myst_nb", "include_patterns": ",".join(pages), "root_doc": "page", "html_theme": "basic"}
+    own = {"extensions": extensions, "include_patterns": ",".join(pages), "root_doc": "page", "html_theme": "basic"}
     options = [f"-D{name}={value}" for name, value in own.items()]
     command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-c", str(project() / "docs"), *options]
     subprocess.run([*command, str(folder), str(folder / "site")], check=True, timeout=300)
@@ -84,3 +85,34 @@ def test_neither_records_nor_html_in_pages_and_notebooks_run_scripts(tmp_path):
         assert own, name
         assert Active(own).found == [], name
     assert "&lt;script&gt;" in documents["raw.md"], "HTML is shown as text"
+
+
+def test_pages_and_notebooks_of_results_include_no_file_and_import_no_code(tmp_path):
+    (tmp_path / "secret.txt").write_text("a secret of mine")
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w').close()")
+    reads = ["```{literalinclude} secret.txt\n```", "* ```{include} secret.txt\n  ```", "~~~ {include} secret.txt\n~~~",
+             ":::{include} secret.txt\n:::", "{download}`secret.txt`", "[x](path:secret.txt)",
+             "[x]\n\n[x]: path:secret.txt",
+             "```{automodule} evil\n```\n\n```{eval-rst}\n.. include:: secret.txt\n```"]  # fmt: skip
+    text = "---\nmyst:\n  disable_syntax: []\n---\n\n# Page\n\n" + "\n\n".join(reads) + "\n\nThe end.\n"
+    output = {"output_type": "display_data", "metadata": {}, "data": {"text/markdown": [text]}}
+    code = f"open({str(tmp_path / 'executed')!r}, 'w').close()"
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": text.partition("---\n\n")[2]},
+        {"cell_type": "code", "metadata": {}, "source": code, "execution_count": None, "outputs": [output]},
+    ]
+    forced = {"mystnb": {"execution_mode": "force"}}
+    book = json.dumps({"cells": cells, "metadata": forced, "nbformat": 4, "nbformat_minor": 5})
+    pages = {"page.md": results_text.plain(text), "book.ipynb": results_text.notebook(book)}
+    for name, found in built(tmp_path, pages, "myst_nb,sphinx.ext.autodoc").items():
+        assert "The end." in found, name
+        assert "a secret of mine" not in found, name
+    assert not (tmp_path / "executed").exists()
+    assert not list((tmp_path / "site").rglob("secret.txt"))
+
+
+def test_other_markdown_of_results_stays():
+    text = (
+        "# Page\n\n`{mask}` and [a file](../../x.csv), a (b) c: d.\n\n```python\nx = {1}\n```\n\n| a | b |\n|---|---|\n"
+    )
+    assert results_text.plain(text) == text

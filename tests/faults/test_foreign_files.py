@@ -21,7 +21,7 @@ from ablations.commands.cli import app
 from ablations.core.disk import conflicts
 from ablations.core.store import Records
 from ablations.pages import parameters_page
-from ablations.planning import grids, scales
+from ablations.planning import grids, scale_files
 from ablations.planning.plan import plan
 from ablations.running import inference
 from ablations.running.execute import execute
@@ -199,7 +199,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATIONS_CACHE", str(made.home / "cache"))
     monkeypatch.setenv("ABLATIONS_DATA", str(made.data))
     monkeypatch.setattr(grids, "FOLDER", made.home / "grids")
-    monkeypatch.setattr(scales, "own", lambda name: [made.home / name])
+    monkeypatch.setattr(scale_files, "own", lambda name: [made.home / name])
     monkeypatch.setattr(parameters_page, "publish", lambda folder: [])  # which reads nothing of others
     monkeypatch.setattr(checkpoints, "_finetuned", stop)
     made.make()

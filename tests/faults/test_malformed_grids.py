@@ -43,7 +43,7 @@ CASES = {
     ),
     "HTML in the text": (
         ("base: roberta_base", "about: Click <a href=x>here</a>.\nbase: roberta_base"),
-        [says("g.yaml:2: about", "<a", "&lt;", "[text](address)")],
+        [says("g.yaml:2: about", "<a", "&lt;", "[text](https://...)")],
     ),
     "a directive in the text": (
         ("base: roberta_base", "about: |\n  So.\n\n  ```{raw} html\n  <b>\n  ```\nbase: roberta_base"),

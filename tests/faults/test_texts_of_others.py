@@ -140,6 +140,15 @@ def test_every_field_that_may_hold_any_text_holds_a_foreign_one():
         ":::{raw} html\nx\n:::",
         "a {raw}`x` role",
         "(x)=\n\nx",
+        " (x)(y)= \n\nx",
+        "see [x](../../../../secret.txt)",
+        "see ![x](a/../../secret.png)",
+        "see [x][c]\n\n> [c]: path:secret.txt",
+        "* [b\n  c]: path:secret.txt",
+        ":::\nx",
+        " % x",
+        "  +++ a",
+        "```python\nx",
         "x \x1b]0;pwned\x07",
         "x \u202e turned",
     ],
@@ -155,7 +164,7 @@ def test_plain_markdown_may_say_what_it_likes(tmp_path):
     about = (
         "A [paper](https://arxiv.org/abs/1), *more*, `a < b`, [a file](table.csv).\n\n| a | b |\n|---|---|\n| 1 | 2 |"
     )
-    about += "\n\n```python\nx < y  # {raw}\n```"
+    about += "\n\nSet `{mask}` and `x[1]` here: a < b.\n\n```python\nx < y  # {raw}\n```"
     (tmp_path / "foreign.yaml").write_text(yaml.safe_dump({**GRID, "about": about}))
     assert grids.read(tmp_path / "foreign.yaml").about == about
 

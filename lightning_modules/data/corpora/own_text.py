@@ -18,6 +18,7 @@ HELDOUT_EVERY = 20
 # "= Title ="; "lines": sentences without document boundaries, grouped into documents of 256 rows.
 ROWS = {"wikitext": "headings", "bookcorpus": "lines"}
 _RUN = 256
+_MOST_FOLDERS = 20_000  # that ``**`` stands for
 _TITLE = re.compile(r"^\s*= [^=].* =\s*$")
 
 
@@ -27,7 +28,8 @@ def text_files(pattern: str) -> list[Path]:
     ``**`` is any folder below, and follows no links to folders, which may lead back.
     """
     full = str(project() / Path(pattern).expanduser())
-    paths = sorted({Path(p) for p in _matches(full) if Path(p).is_file()})
+    walked = itertools.count(1)
+    paths = sorted({Path(p) for p in _matches(full, walked) if Path(p).is_file()})
     if not paths:
         raise ConfigError(
             [
@@ -38,16 +40,29 @@ def text_files(pattern: str) -> list[Path]:
     return paths
 
 
-def _matches(pattern: str) -> Iterator[str]:
-    """What a pattern matches, as `glob` says, but for links to folders, which ``**`` does not follow."""
+def _matches(pattern: str, walked: Iterator[int]) -> Iterator[str]:
+    """What a pattern matches, as `glob` says, but for links to folders, which ``**`` does not follow.
+
+    Args:
+        pattern: The pattern.
+        walked: Counts the folders that ``**`` stands for.
+
+    Raises:
+        ConfigError: When there are too many.
+    """
     above, recursive, below = (pattern + os.sep).partition(f"{os.sep}**{os.sep}")
+    while below.startswith(f"**{os.sep}"):  # as one
+        below = below.removeprefix(f"**{os.sep}")
     if not recursive:
         yield from glob.glob(pattern)
         return
     for top in glob.glob(above or os.sep):
         for folder, inner, _ in os.walk(top):
             inner[:] = [name for name in inner if not name.startswith(".")]
-            yield from _matches(os.path.join(glob.escape(folder), below.rstrip(os.sep) or "*"))
+            if next(walked) > _MOST_FOLDERS:
+                text = f"'{pattern}' matches more than {_MOST_FOLDERS:,} folders; name the folders of the text"
+                raise ConfigError([text])
+            yield from _matches(os.path.join(glob.escape(folder), below.rstrip(os.sep) or "*"), walked)
 
 
 def text_documents(pattern: str) -> Iterator[list[str]]:

@@ -119,12 +119,23 @@ def test_an_empty_or_new_folder_is_marked_when_something_is_written(home, tmp_pa
 
 
 def test_what_earlier_versions_kept_is_marked_at_first_use(home, tmp_path):
-    put(home / STORE / "train" / "ids.bin")
+    put(home / STORE / "train" / "meta.json")
     put(home / "fingerprints" / "task-0123456789abcdef01234567.json.lock")
     put(home / "tasks" / "qnli-train-0123456789abcdef.json.sha256")
     put(home / "runs" / "0123abcd" / RUN / "log.txt")
     write()
     assert (home / "CACHEDIR.TAG").exists()
+
+
+@pytest.mark.parametrize("place", ["tasks/65a1b2c3d4e5f60718293a4b.json", "features/IMG-2020123112345678.jpg",
+                                   "stores/65a1b2c3d4e5f60718293a4b/thesis.tex"])  # fmt: skip
+def test_a_name_alone_makes_no_file_the_projects(home, place):
+    put(home / place)
+    with pytest.raises(CacheError, match="which is no cache of ablations"):
+        write()
+    done = CliRunner().invoke(app, ["clean", "--all"])
+    assert done.exit_code == 2
+    assert (home / place).exists()
 
 
 def test_reading_writes_no_mark_and_is_never_refused(home, tmp_path):

@@ -210,3 +210,20 @@ def test_the_pages_of_one_grid_are_rebuilt_alone(folder, tmp_path):
         publishing.republish(study.records.folder, "embedding_size")
     with pytest.raises(ConfigError, match="Did you mean 'masking_ratio'"):
         publishing.republish(study.records.folder, "masking_ratoi")
+
+
+def test_a_request_makes_nobody_read_a_text(folder, tmp_path, monkeypatch):
+    study, private = finished("masking_ratio", "smoke", tmp_path / "results"), tmp_path / "private.txt"
+    study.publish()
+    private.write_text("A private text of two documents.\n\nThis is the other one.\n")
+    page = study.records.folder / "masking_ratio" / "smoke-012345"
+    page.mkdir()
+    for corpus, said in ((f"text:{private}", str(private)), ("hub:nobody/nothing", "hub:nobody/nothing")):
+        request = {"grid": "masking_ratio", "scale": "smoke", "set": {"data.corpora": [corpus]}}
+        (page / "request.json").write_text(json.dumps(request))
+        monkeypatch.setattr("lightning_modules.data.pins.measured", lambda name: pytest.fail(f"{name} is read"))
+        with pytest.raises(
+            ConfigError, match="masking_ratio/smoke-012345: stays as it was: nobody has read"
+        ) as refused:
+            publishing.republish(study.records.folder)
+        assert said in str(refused.value)
