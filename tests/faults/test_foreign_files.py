@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from ablations.commands import checkpoints
 from ablations.commands.cli import app
+from ablations.core import store
 from ablations.core.disk import conflicts
 from ablations.core.store import Records
 from ablations.pages import parameters_page
@@ -171,6 +172,7 @@ class World:
     def said(self, *words: str):
         takes = {"verify", "tables", "show", "keep", "export", "fill-mask", "sync", "plan"}
         own = ["--results-dir", str(self.results)] if words[0] in takes and "--results-dir" not in words else []
+        store._as_seen.cache_clear()  # each command is a process of its own
         return CliRunner().invoke(app, [*words, *own])
 
     def readers(self) -> dict[Path, list[str]]:

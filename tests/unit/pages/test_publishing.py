@@ -200,6 +200,7 @@ def test_of_two_that_publish_at_once_the_second_waits_and_shows_the_runs_of_both
 def test_the_pages_of_one_grid_are_rebuilt_alone(folder, tmp_path):
     study, other = (finished(name, "smoke", tmp_path / "results") for name in ("masking_ratio", "embedding_size"))
     study.publish()
+    publishing.republish(study.records.folder, "masking_ratio")
     whole = {path: path.read_bytes() for path in study.records.folder.rglob("*") if path.is_file()}
     for path in (study.folder / "table.md", study.records.folder / "README.md"):
         path.write_text("spoilt")
@@ -215,6 +216,7 @@ def test_the_pages_of_one_grid_are_rebuilt_alone(folder, tmp_path):
 def test_a_request_makes_nobody_read_a_text(folder, tmp_path, monkeypatch):
     study, private = finished("masking_ratio", "smoke", tmp_path / "results"), tmp_path / "private.txt"
     study.publish()
+    (folder / "tiny.yaml").unlink()
     private.write_text("A private text of two documents.\n\nThis is the other one.\n")
     page = study.records.folder / "masking_ratio" / "smoke-012345"
     page.mkdir()
