@@ -116,7 +116,7 @@ def rows(texts: "Sequence[Data]") -> "Iterator[dict[str, Any]]":
             "corpora": " + ".join(data.corpora),
         }
         encoder = Encoder(tokenizer_file(data), settings.kind)
-        yield named | settings.to_dict() | measured(encoder, held[data.corpora]).to_dict()
+        yield {**settings.to_dict(), **named, **measured(encoder, held[data.corpora]).to_dict()}
 
 
 def _heldout(corpora: Sequence[str]) -> list[str]:

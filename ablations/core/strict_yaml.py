@@ -18,7 +18,7 @@ import yaml
 from lightning_modules.files import read, read_text
 from lightning_modules.problems import ConfigError, Problem, did_you_mean, nearest
 
-_LARGEST_FILE = 1 << 18  # bytes; a grid has a few thousand
+_LARGEST_FILE = 1 << 20  # bytes; a grid has a few thousand
 _MOST_NODES = 20_000  # values of a file with its aliases expanded
 _MOST_LEVELS = 100  # of lists and mappings within each other
 _OPENING, _DEEP = "[{-?", 10_000  # what can begin a level, and how often without a risk: in C, too many end the process

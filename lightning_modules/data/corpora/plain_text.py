@@ -35,7 +35,8 @@ _OPENINGS = {
     "compressed": rb"PK\x03\x04|\x1f\x8b|BZh\d1AY",
     "binary": rb"\x7fELF|\x93NUMPY|PAR1",
 }
-_OPENING_BYTES = 1 << 13
+_OPENING_BYTES = 1 << 16
+_MARKED_BYTES = 1 << 13  # in which markup shows itself; its form takes the square of them
 _PART = 1 << 20  # bytes of a line that are looked at before more are read
 _LONGEST_LINE = 1 << 24  # characters; ten times a long novel, and the words of a line take twenty times its memory
 _ROWS = "A folder of JSON lines, CSV or parquet is read as 'hub:{folder}', by its column 'text'."
@@ -61,7 +62,11 @@ def _other_format(path: Path) -> str | None:
         return what
     with open_plain(path) as file:
         opening = (file.read(_OPENING_BYTES) or b"").removeprefix(b"\xef\xbb\xbf").lstrip()
-    return next((what for what, form in _OPENINGS.items() if re.match(form, opening, re.IGNORECASE | re.DOTALL)), None)
+    for what, form in _OPENINGS.items():
+        part = opening[:_MARKED_BYTES] if what == "markup" else opening
+        if re.match(form, part, re.IGNORECASE | re.DOTALL):
+            return what
+    return None
 
 
 def lines(path: Path) -> Iterator[str]:

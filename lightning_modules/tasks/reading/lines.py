@@ -15,6 +15,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.tasks.reading.separators import wrong_count, wrong_headings
 
 LONGEST = 1 << 20  # bytes of a line; a hundred times the longest example of any data set here
+_LONGEST_READ = 1 << 30  # bytes of a line that are counted
 MOST_NAMED = 12  # faults of a file that an error lists
 _MOST_FAULTS = 10_000  # after which a file is read no further
 _MARK = b"\xef\xbb\xbf"  # of the byte order
@@ -105,10 +106,14 @@ def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
 
 
 def _read(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Each line, no more of it than tells that it is too long, and the bytes that it has without its end."""
-    while raw := file.readline(LONGEST + len(_MARK) + 2):
+    """Each line, no more of it than tells that it is too long, and the bytes that it has without its end.
+
+    A line of more than `_LONGEST_READ` bytes is the last.
+    """
+    size = 0
+    while size <= _LONGEST_READ and (raw := file.readline(LONGEST + len(_MARK) + 2)):
         size, part = len(raw.rstrip(b"\r\n")), raw
-        while not part.endswith(b"\n") and (part := file.readline(LONGEST)):
+        while size <= _LONGEST_READ and not part.endswith(b"\n") and (part := file.readline(LONGEST)):
             size += len(part.rstrip(b"\r\n"))
         yield raw, size
 
