@@ -154,9 +154,9 @@ def test_every_field_that_may_hold_any_text_holds_a_foreign_one():
     ],
 )
 def test_what_a_grid_says_about_itself_is_plain_markdown(tmp_path, about):
-    file = tmp_path / "foreign.yaml"
+    file = tmp_path / "about.yaml"
     file.write_text(yaml.safe_dump({**GRID, "about": about}))
-    with pytest.raises(ConfigError, match=r"^foreign\.yaml:1: about: "):
+    with pytest.raises(ConfigError, match=r"^about\.yaml:1: about: "):
         grids.read(file)
 
 
@@ -165,8 +165,8 @@ def test_plain_markdown_may_say_what_it_likes(tmp_path):
         "A [paper](https://arxiv.org/abs/1), *more*, `a < b`, [a file](table.csv).\n\n| a | b |\n|---|---|\n| 1 | 2 |"
     )
     about += "\n\nSet `{mask}` and `x[1]` here: a < b.\n\n```python\nx < y  # {raw}\n```"
-    (tmp_path / "foreign.yaml").write_text(yaml.safe_dump({**GRID, "about": about}))
-    assert grids.read(tmp_path / "foreign.yaml").about == about
+    (tmp_path / "about.yaml").write_text(yaml.safe_dump({**GRID, "about": about}))
+    assert grids.read(tmp_path / "about.yaml").about == about
 
 
 def test_pages_have_no_markup_but_their_own(folder):
