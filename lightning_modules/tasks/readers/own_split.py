@@ -42,6 +42,32 @@ class Held:
         yield from sorted(rows, key=lambda row: [_digest(text or "") for text in row[:3]])
 
 
+@dataclass(frozen=True)
+class DevAndTest:
+    """Dev and test examples together to evaluate; training examples with the words of one of these are left out.
+
+    Words are compared by letters and digits, without case, those of a pair in either order.
+
+    Attributes:
+        reader: Reads the training examples, and the dev and test examples as one split.
+    """
+
+    reader: Files
+
+    @property
+    def origin(self) -> Origin:
+        """Where the files come from."""
+        return self.reader.origin
+
+    def __call__(self, split: Split) -> Iterator[Row]:
+        """The examples of a split; malformed ones are in it, so that it reports them."""
+        if split == "dev":
+            yield from self.reader("dev")
+            return
+        held_out = {_words(row) for row in self.reader("dev")}
+        yield from (row for row in self.reader("train") if row.fault or _words(row) not in held_out)
+
+
 def fraction(text: str) -> float:
     """A pseudo-random number in [0, 1) that is a function of the text."""
     return int(_digest(text)[:12], 16) / 16**12
@@ -62,3 +88,8 @@ def nearest(name: str, what: str) -> str:
 def _digest(text: str) -> str:
     """SHA-256 of a text whose words are separated by single spaces."""
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
+
+
+def _words(row: Row) -> frozenset[str]:
+    """What the texts of an example say, whatever their spelling and order."""
+    return frozenset("".join(filter(str.isalnum, text.casefold())) for text in (row.first, row.second or ""))

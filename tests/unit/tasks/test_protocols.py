@@ -71,6 +71,8 @@ def test_rebuilt_data_sets_are_tuned_as_the_official_ones(name):
     settings = PROTOCOLS[name].settings
     assert settings("qnli_own") == settings("qnli")
     assert settings("squad1_own") == settings("squad1")
+    assert settings("sst2_dev_test") == settings("sst2")
+    assert settings("mrpc_dev_test") == settings("mrpc")
 
 
 def test_an_own_split_is_seen_as_often_as_the_official_data():

@@ -10,7 +10,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Hub, Origin
 from lightning_modules.tasks import TASKS, fingerprint, pins
 from lightning_modules.tasks.readers import files
-from lightning_modules.tasks.readers.own_split import Held
+from lightning_modules.tasks.readers.own_split import DevAndTest, Held
 
 MNLI = "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"
 
@@ -76,15 +76,47 @@ class TestOwnSplits:
         texts = [(f"premise {n // 3}", f"text {n}", n % 3) for n in range(60)]
         assert self.rows(home, texts) == self.rows(home, texts, order=-1)
 
-    def test_no_test_set_is_read(self):
-        names = [name for task in TASKS.values() if task.origin for name in task.origin.every_file]
+    def test_only_rows_that_say_so_read_a_test_set(self):
+        tasks = [task for task in TASKS.values() if not isinstance(task.rows, DevAndTest)]
+        names = [name for task in tasks if task.origin for name in task.origin.every_file]
         assert names
         assert not [name for name in names if "test" in name.rpartition("/")[2] and "latest" not in name]
 
     def test_own_splits_say_so(self):
-        own = {name for name, task in TASKS.items() if isinstance(task.rows, (Held, files.EachItsOwn))}
+        own = {name for name, task in TASKS.items() if isinstance(task.rows, (Held, DevAndTest, files.EachItsOwn))}
         assert own
         assert all(TASKS[name].own_split and not TASKS[name].official for name in own)
+
+
+class TestDevAndTestTogether:
+    """Of MRPC: the pairs of both files are scored, and no pair is trained on that says the same in whatever order."""
+
+    def put(self, home, **pairs):
+        head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+        for name, rows in pairs.items():
+            lines = [f"{label}\t1\t2\t{first}\t{second}\n" for label, first, second in rows]
+            put(home / f"glue/MRPC/{name}.tsv", head + "".join(lines))
+
+    def test_dev_comes_first_and_nothing_scored_is_trained_on(self, home):
+        kept = [(1, "A man.", "One."), (1, "A dog.", "A dog."), (0, "It rains.", "It is dry.")]
+        seen = [(0, "Two.", "One, two ..."), (1, "A cat - asleep.", "The cat"), (0, "One two", "two")]
+        self.put(
+            home,
+            train=[kept[0], seen[0], kept[1], seen[1], kept[2], seen[2]],
+            dev=[(1, "One two.", "Two.")],
+            test_labelled=[(0, "The cat.", "a cat asleep"), (0, "A dog.", "It is dry.")],
+        )
+        train, dev = (TASKS["mrpc_dev_test"].examples(split) for split in ("train", "dev"))
+        assert list(zip(train.labels, train.first, train.second, strict=True)) == kept
+        assert (dev.first, dev.labels.tolist()) == (["One two.", "The cat.", "A dog."], [1, 0, 0])
+
+    def test_both_files_are_needed_and_faults_are_named(self, home):
+        self.put(home, train=[(1, "A.", "B."), ("x", "C.", "D.")], dev=[(1, "E.", "F.")])
+        with pytest.raises(ConfigError, match=r"MRPC was not found: [^ ]*test_labelled\.tsv is missing\. "):
+            TASKS["mrpc_dev_test"].examples("dev")
+        self.put(home, test_labelled=[(1, "G.", "H.")])
+        with pytest.raises(ConfigError, match=r"train\.tsv, line 3: .*'x'"):
+            TASKS["mrpc_dev_test"].examples("train")
 
 
 class TestLinesThatAreLeftOut:

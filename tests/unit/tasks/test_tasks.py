@@ -71,6 +71,8 @@ OWN = {
     "mnli_own": (7848, 1967),
     "snli_own": (7808, 2034),
     "imdb": (22596, 2404),
+    "sst2_dev_test": (67349 - 15, 872 + 1821),
+    "mrpc_dev_test": (3668 - 13, 408 + 1725),
 }
 TEXTS = [name for name, task in TASKS.items() if isinstance(task.shape, Texts)]
 
