@@ -118,11 +118,15 @@ def _agreement(verdict: Verdict) -> str:
     a, b, c, d = (*verdict.sides, *[""] * 4)[:4]
     order = " > ".join(verdict.sides)
     within = f"within {verdict.margin:.3g}{unit}" if verdict.margin else ""
-    sized = {"inside": f", {within} of 0", "beyond": f", by more than {within.removeprefix('within ')}"}.get(
-        claim.size, ""
-    )
+    favours, bound = f"the whole interval favours {first}", within.removeprefix("within ")
+    better = {
+        "": favours,
+        "inside": f"{favours}, {within} of 0",
+        "beyond": f"{favours}, by more than {bound}",
+        "at_most": f"no part of the interval favours {first} by more than {bound}",
+    }
     return {
-        ">": f"the whole interval favours {first}{sized}",
+        ">": better[claim.size],
         "~": f"the whole interval lies {within} of 0",
         "ratio": f"the whole interval of the ratio lies above {claim.ratio} in favour of {first}",
         "ordering": f"the whole interval of every step favours {order}",

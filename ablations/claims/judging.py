@@ -5,13 +5,13 @@ an interaction, a ratio, a spread. The interval of its estimate at the claim's l
 whether it excludes 0 and on which side, and the *size*, whether it lies inside the margin, beyond it or astride. The
 outcome sums them up as the claim asks:
 
-======================  ================  ===============  =================  =================
-outcome                 a better than b   a little better  much better        a equals b
-======================  ================  ===============  =================  =================
-replicates              above 0           above 0, inside  above the margin   inside
-contradicts             below 0           below 0, beyond  below 0, inside    beyond
-not resolved            everything else   everything else  everything else    everything else
-======================  ================  ===============  =================  =================
+==============  ===============  ===============  ================  ================  ================
+outcome         a better than b  a little better  much better       better at most    a equals b
+==============  ===============  ===============  ================  ================  ================
+replicates      above 0          above 0, inside  above the margin  below the margin  inside
+contradicts     below 0          below 0, beyond  below 0, inside   above the margin  beyond
+not resolved    everything else  everything else  everything else   everything else   everything else
+==============  ===============  ===============  ================  ================  ================
 
 What is not resolved has a reason (``outcomes.py``). For a ratio the claimed ratio is the margin; for a trend, also no
 step may go the other way.

@@ -167,7 +167,7 @@ def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
 
 
 def _asked(claim: Claim) -> str:
-    much = {"inside": ", a little", "beyond": ", much"}.get(claim.size, "")
+    much = {"inside": ", a little", "beyond": ", much", "at_most": ", at most"}.get(claim.size, "")
     return IN_WORDS[claim.relation] + much
 
 

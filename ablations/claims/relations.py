@@ -8,7 +8,7 @@ intervals always agree, whatever the correction for many claims.
 ===========  ==================================================  =============================================
 relation     the claim                                           the estimate
 ===========  ==================================================  =============================================
->            a is better than b; also by little, or by much      a - b
+>            a is better than b; by little, much, or at most x   a - b
 ~            a equals b within a margin                          a - b
 ratio        a is at least x times as good as b                  log(a / b), against log x
 ordering     a is better than b, b than c, and on                each step: a - b, b - c, ...
@@ -115,6 +115,8 @@ class Better:
         if claim.size == "" or margin is None:
             return [Way(REPLICATES, (ABOVE,)), Way(CONTRADICTS, (BELOW,))]
         much, little = Bound("beyond", margin), Bound("inside", margin, below=True)
+        if claim.size == "at_most":
+            return [Way(REPLICATES, (little,)), Way(CONTRADICTS, (much,))]
         if claim.size == "inside":
             against = [Way(CONTRADICTS, (BELOW,)), Way(CONTRADICTS, (much,))]
             return [Way(REPLICATES, (ABOVE, little)), *against]

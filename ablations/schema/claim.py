@@ -44,8 +44,10 @@ class Claim(Settings):
     margin: float | None = knob(
         None, "Largest difference that still counts as equal, in the metric's unit; by default claims/margins.py.", gt=0
     )
-    size: Literal["", "inside", "beyond"] = knob(
-        "", "What '>' says of the size: 'inside' the margin (a little), 'beyond' it (much); by default nothing."
+    size: Literal["", "inside", "beyond", "at_most"] = knob(
+        "",
+        "What '>' says of the size: 'inside' the margin (a little), 'beyond' it (much), 'at_most' the margin, if it is "
+        "better at all; by default nothing.",
     )
     ratio: float | None = knob(None, "a is at least so many times as good as b.", gt=0)
     positive_control: Control | None = knob(

@@ -248,6 +248,10 @@ def test_an_order_of_two_on_the_plateau_stands_and_is_marked():
         ("inside", (4.0, 4.05, 4, 4), NOT_RESOLVED, Size.ASTRIDE),
         ("beyond", (4.0, 4.10, 4, 4), REPLICATES, Size.BEYOND),
         ("beyond", (4.0, 4.03, 4, 4), CONTRADICTS, Size.INSIDE),
+        ("at_most", (4.0, 4.03, 4, 4), REPLICATES, Size.INSIDE),
+        ("at_most", (4.10, 4.0, 4, 4), REPLICATES, Size.BEYOND),  # the other way
+        ("at_most", (4.0, 4.10, 4, 4), CONTRADICTS, Size.BEYOND),
+        ("at_most", (4.0, 4.05, 4, 4), NOT_RESOLVED, Size.ASTRIDE),
         ("", (4.0, 4.03, 4, 4), REPLICATES, Size.INSIDE),
     ],
 )
