@@ -1,8 +1,8 @@
 """Which claims were stated before their grid had run: registered by commit, or marked *post hoc*.
 
-A claim is registered if the first commit whose grid file names it is older than the first run of the grid, at a scale
-that counts, that measured its metric: a trunk that another grid had trained says nothing of fine-tunings. Without git,
-or outside a checkout, nothing is known.
+A claim is registered if the first commit whose grid file names it is older than what it could be seen from, at a scale
+that counts: runs of two of its sides that measured its metric. A trunk that another grid had trained says nothing of
+fine-tunings, nor of models that differ from it. Without git, or outside a checkout, nothing is known.
 """
 
 import re
@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ablations.core.store import Lookup
+from ablations.measurements.sides import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
+from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
 
 REGISTERED, POST_HOC, UNMARKED, NOT_RUN, UNKNOWN = "registered", "post hoc", "unmarked", "not run", "unknown"
@@ -31,7 +33,7 @@ class Registration:
         standing: One of ``REGISTERED``, ``POST_HOC`` (stated later, and marked so), ``UNMARKED`` (stated later, and not
             marked), ``NOT_RUN``, ``UNKNOWN``.
         stated: When the first commit with the claim was made; None if no commit has it, or without git.
-        ran: When the first run of the grid that measured its metric began; None without records.
+        ran: `first_seen`; None without records.
     """
 
     claim: str
@@ -81,6 +83,13 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def first_seen(claim: Claim, grid: Grid, cells: Sequence[Cell], records: Lookup) -> datetime | None:
+    """When something of a claim could first be seen: once two of its sides have a run, or its only side has one."""
+    sides = (side_of(grid, cells, side) for side in claim.asked)
+    starts = sorted(filter(None, (first_run(side, records, claim.metric) for side in sides)))
+    return starts[1] if len(starts) > 1 else starts[0] if starts and len(claim.asked) == 1 else None
+
+
 def first_run(cells: Iterable[Cell], records: Lookup, metric: str) -> datetime | None:
     """When the first run of some cells that measures a metric began, searches left out; None without records.
 
@@ -116,7 +125,7 @@ def registrations(
         scale: The scale.
         claims: Its claims.
         known: What `stated` says of its file.
-        ran: What `first_run` says of its cells and the metric of a claim.
+        ran: What `first_seen` says of a claim.
     """
     found = []
     for claim in claims:

@@ -127,8 +127,8 @@ def _audit(results_dir: str | None, form: Format) -> None:
                 cells = plan(grid, scale, records=snapshot).cells
             except ConfigError:  # data that are neither pinned nor available: no run is known
                 continue
-            ran = functools.partial(auditing.first_run, cells, snapshot)
-            found += auditing.registrations(name, scale, grid.claims, known, lambda claim, ran=ran: ran(claim.metric))
+            ran = functools.partial(auditing.first_seen, grid=grid, cells=cells, records=snapshot)
+            found += auditing.registrations(name, scale, grid.claims, known, ran)
     rows = [
         {"claim": one.claim, "grid": one.grid, "scale": one.scale, "standing": one.standing,
          "stated": one.stated.isoformat() if one.stated else "", "first run": one.ran.isoformat() if one.ran else ""}

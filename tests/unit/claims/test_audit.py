@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ablations.claims import audit
-from tests.unit.synthetic import RATE, make_cell, make_claim, make_record
+from tests.unit.synthetic import RATE, make_cell, make_claim, make_grid, make_record
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -94,6 +94,23 @@ def test_of_a_task_it_is_the_first_fine_tuning_and_not_an_older_pretraining():
     assert audit.first_run([cell], records, "heldout.loss") == day(1)
     del records[cell.finetunings[0].id]
     assert audit.first_run([cell], records, "rte.accuracy") is None
+
+
+def test_a_comparison_is_seen_once_a_second_side_has_run():
+    rates = (0.15, 0.4, 0.8)
+    cells = [make_cell({RATE: rate}, seeds=1) for rate in rates]
+    grid = make_grid(axes={RATE: list(rates)}, baseline={RATE: 0.15})
+    sides = [{RATE: rate} for rate in rates]
+    pair, alone = make_claim(a=sides[0], b=sides[1]), make_claim(a=sides[0], b={}, against="heldout.bigram_loss")
+    order = make_claim(a={}, b={}, sides=sides, relation="ordering")
+
+    def seen(claim, *days):
+        begun = [(cell.runs[0], day(n).isoformat()) for cell, n in zip(cells, days, strict=False)]
+        kept = {run.id: make_record(run, 4.0, provenance={"started": when}) for run, when in begun}
+        return audit.first_seen(claim, grid, cells, kept)
+
+    assert [seen(claim, 2) for claim in (pair, order, alone)] == [None, None, day(2)]
+    assert [seen(claim, 2, 6, 4) for claim in (pair, order, alone)] == [day(6), day(4), day(2)]
 
 
 TIMES = {  # texts in records -> the earliest time
