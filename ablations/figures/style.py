@@ -1,7 +1,7 @@
 """The style of all figures: colours, drawable names, and saving with the same bytes each time.
 
-Text becomes outlines of the DejaVu fonts that come with matplotlib, ids are hashed with a fixed salt, and no date is
-written. Names are drawn literally, never as mathematics.
+Text stays text. Its places are those of the DejaVu fonts that come with matplotlib. Ids are hashed with a fixed salt,
+and no date is written. Names are drawn literally, never as mathematics.
 """
 
 import io
@@ -22,6 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from ablations.core.formatting import printable
 from ablations.core.store import write
+from ablations.figures.markup import slim
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -50,7 +51,7 @@ STYLE: "dict[RcKeyType, Any]" = {
     "ytick.labelcolor": INK,
     "legend.frameon": False,
     "figure.facecolor": "white",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "svg.hashsalt": "ablations",
     "savefig.dpi": 150,
 }
@@ -68,7 +69,7 @@ def svg(figure: Figure) -> str:
     with mpl.rc_context(STYLE), _laid_out(figure):
         out = io.BytesIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue().decode()
+    return slim(out.getvalue().decode())
 
 
 @contextmanager

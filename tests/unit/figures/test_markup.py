@@ -1,0 +1,84 @@
+"""The SVG that figures are written as: what a browser without our fonts shows, and how little is written."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from ablations.figures.style import STYLE, Drawing, svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn():
+    figure = Drawing(figsize=(4, 3))
+    axes = figure.subplots()
+    axes.plot([0, 1 / 3, 2], [1, 2 / 7, 3], "o-", alpha=1 / 3)
+    axes.set_title("a < b & 1.23456")
+    axes.set_ylabel("a long first line\nshort")
+    axes.text(0.5, 1, "ALBERT  43")
+    return figure
+
+
+def lines(text):
+    return {element.text: element for element in ElementTree.fromstring(text).iter(f"{SVG}text")}
+
+
+def test_text_is_text_to_find_and_to_read_aloud():
+    found = lines(svg(drawn()))
+    assert {"a < b & 1.23456", "a long first line", "short", "ALBERT\u00a0\u00a043"} <= {*found}
+    fonts = found["short"].get("style")
+    assert "'DejaVu Sans', Verdana, sans-serif" in fonts
+
+
+def test_a_line_of_several_has_the_room_that_was_measured_and_others_their_anchor():
+    found = lines(svg(drawn()))
+    long, short = found["a long first line"], found["short"]
+    widths = [float(line.get("textLength")) for line in (long, short)]
+    assert widths[0] > 2.5 * widths[1] > 50
+    starts = [float(re.search(r"translate\(\S+ (\S+)\)", line.get("transform"))[1]) for line in (long, short)]
+    middles = [start - width / 2 for start, width in zip(starts, widths, strict=True)]  # turned: upwards
+    assert middles[0] == pytest.approx(middles[1], abs=1)
+    assert found["ALBERT\u00a0\u00a043"].get("x")
+    assert found["ALBERT\u00a0\u00a043"].get("textLength") is None
+
+
+def test_the_room_of_a_bold_line_is_that_of_bold_letters():
+    normal, bold = (float(lines(svg(titled(weight)))["two"].get("textLength")) for weight in ("normal", "bold"))
+    assert bold > 1.05 * normal
+
+
+def titled(weight):
+    figure = Drawing(figsize=(4, 3))
+    figure.suptitle("two\nlines", fontweight=weight)
+    return figure
+
+
+def test_points_are_where_matplotlib_draws_them_to_a_hundredth():
+    figure = drawn()
+    text = svg(figure)
+    path = next(e for e in ElementTree.fromstring(text).iter(f"{SVG}path") if "stroke-opacity" in e.get("style", ""))
+    given = np.array(re.findall(r"-?[\d.]+", path.get("d")), dtype=float).reshape(-1, 2)
+    (axes,) = figure.axes
+    figure.dpi = 72
+    places = axes.transData.transform(np.column_stack(axes.lines[0].get_data()))
+    assert given == pytest.approx(np.column_stack([places[:, 0], 72 * 3 - places[:, 1]]), abs=0.0051)
+    assert "stroke-opacity: 0.33;" in path.get("style")
+    assert max(map(len, re.findall(r'(?<=[ "]\d\.)\d+', re.sub(r">[^<]*<", "><", text)))) <= 2
+
+
+def test_a_formula_of_somebodys_own_stays_one():
+    figure = drawn()
+    figure.axes[0].set_xlabel("$x^2$ steps")
+    signs = [sign.text for sign in ElementTree.fromstring(svg(figure)).iter(f"{SVG}tspan")]
+    assert {"x", "2"} <= {*signs} or {"𝑥", "2"} <= {*signs}
+
+
+def test_most_bytes_of_matplotlib_are_saved(tmp_path):
+    figure = drawn()
+    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
+        Figure.savefig(figure, tmp_path / "outlines.svg")
+    assert len(svg(figure)) < 0.4 * (tmp_path / "outlines.svg").stat().st_size
