@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -263,6 +263,14 @@ class Study:
     def frame(self) -> pd.DataFrame:
         """Every measurement of every run, one a row, for your own analyses; ``docs/records.md`` has the columns."""
         return runs_table.frame(self._plan.folder_name, self.measurements)
+
+    def written(self, notation: Literal["md", "tex", "csv"]) -> str:
+        """The tables of the page in Markdown or LaTeX; as CSV the rows of `frame`."""
+        if notation == "csv":
+            return runs_table.comma_separated(self._plan.folder_name, self.measurements)
+        from ablations.pages import report  # half a second of matplotlib
+
+        return report.rendered(self.measurements, notation)
 
     def runs(self) -> pd.DataFrame:
         """One row per pretraining: knobs, seed, outcome, and a column for each metric and cost."""

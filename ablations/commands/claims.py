@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, echo, listing, reporting_errors
+from ablations.commands.terminal import Format, In, Notation, Results, echo, listing, plain, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.claims.scoreboard import Entry
@@ -20,16 +20,16 @@ def claims(
     audit: Annotated[
         bool, typer.Option("--audit", help="When was each claim stated, and when did its grid first run?")
     ] = False,
-    form: As = Format.table,
+    form: In = Notation.table,
     results_dir: Results = None,
 ) -> None:
     """Shows the published claims with their verdicts and runs: the scoreboard."""
     with reporting_errors():
         if audit:
-            _audit(results_dir, form)
+            _audit(results_dir, plain(form, "an audit"))
             raise typer.Exit()
         from ablations.core.store import Records
-        from ablations.pages import scoreboard_page
+        from ablations.pages import scoreboard_page, tables
 
         board = scoreboard_page.gathered(Records(results_dir).snapshot())
         board = _named(_chosen(board, grid, paper, scale), ids or ())
@@ -37,16 +37,18 @@ def claims(
             asked = {"the grid": grid, "the paper": paper, "the ids": ", ".join(ids or ())}
             said = ", ".join(f"{name} '{value}'" for name, value in asked.items() if value)
             echo(f"No claim has {said}.", err=True)
-        if form is Format.names:
+        if form is Notation.names:
             echo("\n".join(entry.claim.id for entry in board))
-        elif form is Format.json:
+        elif form is Notation.json:
             _, numbers, runs = scoreboard_page.sheets(board)
             rows = [dict(zip(numbers.headings, row, strict=True)) for row in numbers.rows]
             made = {(claim["asked"], claim["grid"], claim["scale"]): claim["runs"] for claim in runs["claims"]}
             keyed = [row | {"runs": made.get((row["asked"], row["grid"], row["scale"]), ())} for row in rows]
-            listing(keyed, form, "claim")
-        else:
+            listing(keyed, Format.json, "claim")
+        elif form is Notation.table:
             _print(board, scale, narrowed=any((ids, grid, paper, scale)))
+        else:
+            echo(tables.rendered(scoreboard_page.sheets(board), form.value), nl=False)
 
 
 def _chosen(board: "list[Entry]", grid: str | None, paper: str | None, scale: str | None) -> "list[Entry]":

@@ -42,8 +42,10 @@ from ablations.commands.terminal import (
     Filter,
     Format,
     Grid,
+    In,
     Look,
     Nodes,
+    Notation,
     Parameter,
     Results,
     Scale,
@@ -57,6 +59,7 @@ from ablations.commands.terminal import (
     existing_folder,
     listed,
     listing,
+    plain,
     reporting_errors,
     show,
     tell,
@@ -273,9 +276,13 @@ def show_record(
     what: Annotated[str, typer.Argument(help="A run id, its first digits, or a grid.")],
     scale: Shown = USUAL,
     results_dir: Results = None,
-    form: As = Format.table,
+    form: In = Notation.table,
 ) -> None:
-    """Shows the record of a run, or the current table and verdicts of a grid."""
+    """Shows the record of a run, or the current tables and verdicts of a grid.
+
+    In Markdown and LaTeX these are all tables of the grid's page. As CSV it is every number of every run, one a row;
+    docs/records.md has the columns.
+    """
     from ablations.inspection.trained import recorded
     from ablations.planning import grids
     from ablations.study import Study
@@ -284,16 +291,18 @@ def show_record(
     with reporting_errors():
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results_dir)
-            if form is Format.table:
+            if form is Notation.table:
                 show(study.plan(), study.table(), study.claims())
+            elif form is Notation.json or form is Notation.names:
+                tell(_numbers(study), Format(form.value), "cells")
             else:
-                tell(_numbers(study), form, "cells")
+                echo(study.written(form.value), nl=False)
         elif not re.fullmatch("[0-9a-f]*", what):
             hint = did_you_mean(what, grids.available())
             raise ConfigError([f"'{what}' is neither a grid nor the first digits of a run.{hint}"])
         else:
             record = recorded(what, existing(results_dir)).to_dict()
-            tell(record, form, "id", json.dumps(record, indent=1, ensure_ascii=False))
+            tell(record, plain(form, "a record"), "id", json.dumps(record, indent=1, ensure_ascii=False))
 
 
 def _numbers(study: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, echo, listing, reporting_errors, values
+from ablations.commands.terminal import Format, In, Notation, echo, listing, plain, reporting_errors, values
 
 if TYPE_CHECKING:
     from lightning_modules.system import System
@@ -15,7 +15,7 @@ def command(
         str | None, typer.Argument(help="A system or a published configuration; by default all published ones.")
     ] = None,
     set: Annotated[list[str] | None, typer.Option("--set", help="knob=value: changes the system. Repeatable.")] = None,
-    form: As = Format.table,
+    form: In = Notation.table,
 ) -> None:
     """Shows published parameter counts beside ours; or the parameters of one system by part, its FLOPs and knobs."""
     with reporting_errors():
@@ -23,9 +23,20 @@ def command(
         if system is None:
             if changes:
                 raise typer.BadParameter("--set changes one system; name it")
-            listing(_published(form), form, "configuration")
+            _print_published(form)
         else:
-            _print_system(_named(system).but(**changes), form)
+            _print_system(_named(system).but(**changes), plain(form, "one system"))
+
+
+def _print_published(form: Notation) -> None:
+    if form is Notation.table or form is Notation.json or form is Notation.names:
+        listing(_published(Format(form.value)), Format(form.value), "configuration")
+        return
+    from ablations.literature import configurations, parameters
+    from ablations.pages import parameters_page, tables
+
+    sheets = parameters_page.sheets(configurations.read(), parameters.comparisons())
+    echo(tables.rendered(sheets, form.value), nl=False)
 
 
 def _published(form: Format) -> list[dict[str, Any]]:

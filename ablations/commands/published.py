@@ -1,38 +1,26 @@
 """``ablations published``: lists or prints the tables of published values."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, echo, listing, reporting_errors
+from ablations.commands.terminal import Format, In, Notation, echo, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.formatting import Sheet
     from ablations.literature.published_tables import PrintedTable
 
 
-class Notation(StrEnum):
-    """How published tables are printed."""
-
-    table = "table"
-    json = "json"
-    names = "names"
-    md = "md"
-    csv = "csv"
-    tex = "tex"
-
-
 def command(
     names: Annotated[
         list[str] | None, typer.Argument(help="Tables such as albert.t4, or papers; by default lists all tables.")
     ] = None,
-    form: Annotated[
-        Notation,
-        typer.Option("--format", help="table for people; md; tex; json or csv for programs: a row per value; names."),
-    ] = Notation.table,
+    form: In = Notation.table,
 ) -> None:
-    """Prints published tables as the papers print them; without a name lists all tables."""
+    """Prints published tables as the papers print them; without a name lists all tables.
+
+    JSON and CSV have a row per value.
+    """
     from ablations.literature.published_tables import catalogue, find
 
     with reporting_errors():

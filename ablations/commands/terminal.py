@@ -50,6 +50,28 @@ class Format(StrEnum):
     names = "names"
 
 
+class Notation(StrEnum):
+    """How tables are printed: as listings are, or in a notation of documents."""
+
+    table = "table"
+    json = "json"
+    names = "names"
+    md = "md"
+    csv = "csv"
+    tex = "tex"
+
+
+def plain(form: Notation, what: str) -> Format:
+    """The format of what is no table.
+
+    Raises:
+        typer.BadParameter: For a notation of documents.
+    """
+    if form.value not in Format.__members__:
+        raise typer.BadParameter(f"--format {form.value} is for tables; {what} is printed as {', '.join(Format)}")
+    return Format(form.value)
+
+
 def echo(text: object = "", *, nl: bool = True, err: bool = False, **style: Any) -> None:
     """Prints text, of whatever origin, with its control characters spelt out.
 
@@ -91,6 +113,9 @@ def _ends(text: str) -> str:
 
 
 As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
+In = Annotated[
+    Notation, typer.Option("--format", help="table for people; json or csv for programs; names; md or tex for papers.")
+]
 Shown = Annotated[str, typer.Option("--scale", "-s", help="The size that is shown (see `ablations list`).")]
 USUAL = "laptop"  # the scale that commands show if none is named; what trains asks for one
 Results = Annotated[

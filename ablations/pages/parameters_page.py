@@ -9,7 +9,7 @@ from typing import Any
 
 from ablations.core import store
 from ablations.core.disk.reading import Damage, Flawed, content
-from ablations.core.formatting import Sheet, comma_separated, latex, markdown, quantity
+from ablations.core.formatting import Sheet, comma_separated, markdown, quantity
 from ablations.figures.parameters import draw
 from ablations.figures.style import svg
 from ablations.literature.configurations import Catalogue, read
@@ -73,7 +73,7 @@ def _notes(catalogue: Catalogue) -> list[str]:
 
 
 def publish(results_dir: Path) -> list[Path]:
-    """Writes ``published/parameters`` as ``.md``, ``.csv``, ``.tex``, ``.json`` and ``.svg`` into a results folder.
+    """Writes ``published/parameters`` as ``.md``, ``.csv``, ``.json`` and ``.svg`` into a results folder.
 
     Beside it the page of `systems_page`. The bytes depend only on the catalogue and the networks.
 
@@ -88,13 +88,13 @@ def publish(results_dir: Path) -> list[Path]:
     texts = {
         "md": f"# Parameters of published configurations\n\n{image}\n\n{markdown(reading)}",
         "csv": comma_separated(everything),
-        "tex": latex(reading),
         "json": json.dumps(trace, indent=1, sort_keys=True, ensure_ascii=False) + "\n",
         "svg": svg(draw(compared)),
     }
     paths = [results_dir / FOLDER / f"parameters.{end}" for end in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         store.write(path, text.encode())
+    (results_dir / FOLDER / "parameters.tex").unlink(missing_ok=True)  # of an earlier version
     return [*paths, *systems_page.publish(results_dir / FOLDER)]
 
 

@@ -14,7 +14,7 @@ from ablations.core.disk.publishing import StoreError, check_inside, turn, unwri
 from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
-from ablations.pages import cards, parameters_page, report, runs_table, scoreboard_page
+from ablations.pages import cards, parameters_page, report, scoreboard_page
 from ablations.pages.scoreboard_page import UNCOUNTED
 from ablations.planning import grids, scales
 from ablations.planning.afterwards import measured_at, tasks_at
@@ -100,7 +100,7 @@ def check_page(source: str, folder: Path) -> None:
 
 
 def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path) -> dict[str, Path]:
-    """Writes only the page and its runs; that of an overridden grid, or of one given by path, keeps its request."""
+    """Writes only the page; that of an overridden grid, or of one given by path, keeps its request."""
     folder = results_dir / plan.grid.name / plan.folder_name
     check_page(source, folder)
     is_known = source in grids.available()
@@ -108,8 +108,8 @@ def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path)
         name = source if is_known else os.path.relpath(source, results_dir)
         request = {"grid": name, "scale": plan.scale, **plan.overrides}
         store.write(folder / REQUEST, (json.dumps(request, indent=1, ensure_ascii=False) + "\n").encode())
-    written = report.publish(plan, measured, folder)
-    return written | {runs_table.NAME: runs_table.write(folder, plan.folder_name, measured)}
+    (folder / "runs.csv").unlink(missing_ok=True)  # of an earlier version: it would stay at old numbers
+    return report.publish(plan, measured, folder)
 
 
 def _overviews(snapshot: Snapshot) -> dict[str, Path]:

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ablations.claims import judging, scoreboard
 from ablations.claims.outcomes import NOT_RESOLVED, Direction
@@ -51,6 +51,8 @@ _VERDICT_NOTE = (
     "where their scores are kept; those under Results do neither."
 )
 _SECTIONS = {
+    "claims": "Verdicts",
+    "table": "Results",
     "tasks": "Task by task",
     "probes": "What the states know",
     "equal_compute": "At equal compute",
@@ -70,14 +72,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
         Every file written, by name. A table or figure without data is not written; its old files are removed.
     """
     verdicts = judging.verdicts(measured)
-    made = {
-        "table": tables.results(measured),
-        "claims": tables.claims(verdicts) if verdicts else None,
-        "tasks": task_table.per_task(measured),
-        "probes": probe_table.table(measured),
-        "equal_compute": equal_compute.sheets(measured),
-        "search": search_report.searches(measured),
-    }
+    made = _sheets(measured, verdicts)
     written: dict[str, Path] = {}
     for name, sheets in made.items():
         if sheets:
@@ -97,6 +92,27 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     card = folder / cards.NAME
     store.write(card, (json.dumps(_card(plan, measured, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
     return written | {page.name: page, card.name: card}
+
+
+def _sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, tables.Sheets | None]:
+    """The tables of a page by name, in its order; None for those that it does not have."""
+    return {
+        "claims": tables.claims(verdicts) if verdicts else None,
+        "table": tables.results(measured),
+        "tasks": task_table.per_task(measured),
+        "probes": probe_table.table(measured),
+        "equal_compute": equal_compute.sheets(measured),
+        "search": search_report.searches(measured),
+    }
+
+
+def rendered(measured: Measurements, notation: Literal["md", "tex"]) -> str:
+    """All tables of a page in one notation, each below the title of its section."""
+    made = _sheets(measured, judging.verdicts(measured)).items()
+    mark = {"md": "### {}\n\n", "tex": "% {}\n"}[notation]
+    return "\n".join(
+        mark.format(_SECTIONS[name]) + tables.rendered(sheets, notation) for name, sheets in made if sheets
+    )
 
 
 def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
@@ -156,12 +172,10 @@ def _page(
     parts = ["\n\n".join(lead), *(["## About", grid.about] if grid.about else [])]
     if verdicts:
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
-        parts += ["## Verdicts", lines, _VERDICT_NOTE, _links("claims")]
-    parts += ["## Results", markdown(sheets["table"]).rstrip("\n"), *_computed(measured), _links("table")]
-    parts += pictures[1:]
-    for name, title in _SECTIONS.items():
-        if name in sheets:
-            parts += [f"## {title}", markdown(sheets[name]).rstrip("\n"), _links(name)]
+        parts += [f"## {_SECTIONS['claims']}", lines, _VERDICT_NOTE, _links("claims")]
+    for name, sheet in sheets.items():
+        parts += [f"## {_SECTIONS[name]}", markdown(sheet).rstrip("\n")]
+        parts += [*_computed(measured), _links(name), *pictures[1:]] if name == "table" else [_links(name)]
     tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
     parts += checkpoint_table.part(plan.grid, plan.scale, folder, tasks)
     parts += inference_page.part(folder)
@@ -170,6 +184,8 @@ def _page(
         held_equal.lines(plan),
         "## Cost",
         _cost(plan, measured),
+        "## Every number",
+        _numbers(plan),
         "## Regenerate",
         _commands(plan),
     ]
@@ -207,7 +223,7 @@ def _computed(measured: Measurements) -> list[str]:
 
 
 def _links(name: str) -> str:
-    files = (f"[{end}]({name}.{end})" for end in ("md", "csv", "tex", "json"))
+    files = (f"[{end}]({name}.{end})" for end in ("md", "csv", "json"))
     return f"As files: {', '.join(files)}; the JSON names the runs behind each number."
 
 
@@ -267,12 +283,22 @@ def _commands(plan: Planned) -> str:
     )
 
 
-def _command(plan: Planned) -> str:
-    command = f"ablations run {plan.grid.name} --scale {plan.scale}"
-    if plan.overrides:
-        options = ", ".join(f"{name}={value!r}" for name, value in plan.overrides.items())
-        command = f"ablations.open({plan.grid.name!r}, {plan.scale!r}, {options}).run()"
-    return command
+def _numbers(plan: Planned) -> str:
+    """How to get what is too large to lie beside each page, or wanted by few."""
+    commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
+    long, tex = map(markdown_code, commands)
+    return (
+        f"Every number of every run, one a row, as CSV: {long}. The file docs/records.md has its columns and metrics. "
+        f"The tables of this page in LaTeX: {tex}."
+    )
+
+
+def _command(plan: Planned, words: str = "run {}", call: str = "run()") -> str:
+    """What to type: words of the command line around the grid, or of an overridden one a call of its study."""
+    if not plan.overrides:
+        return f"ablations {words.format(f'{plan.grid.name} --scale {plan.scale}')}"
+    options = ", ".join(f"{name}={value!r}" for name, value in plan.overrides.items())
+    return f"ablations.open({plan.grid.name!r}, {plan.scale!r}, {options}).{call}"
 
 
 def index(results_dir: Path) -> Path:

@@ -1,30 +1,27 @@
-"""``runs.csv`` of a page: every number of its runs in long form, so that pandas is enough to analyse them again.
+"""The long table of a page: every number of its runs, so that pandas is enough to analyse them again.
 
-One row per run and metric. A run that several cells share has its rows once for each cell, and on the page of each grid
-that has it. ``docs/records.md`` describes the columns and metrics.
+One row per run and metric. A run that several cells share has its rows once for each cell, and in the table of each
+grid that has it. ``docs/records.md`` describes the columns and metrics. It is nine tenths of the bytes of a page, so it
+is made where it is wanted: `ablations show GRID --format csv`, `ablations.frame`.
 """
 
 import csv
 import io
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from ablations.core import store
 from ablations.core.formatting import csv_entry, json_text
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurement, Measurements, measured
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.record import Record
 
-NAME = "runs.csv"
-
 
 class Row(NamedTuple):
-    """One line of the file; its fields are the columns, in order."""
+    """One line of the table; its fields are the columns, in order."""
 
     grid: str
     scale: str
@@ -53,7 +50,7 @@ def rows_of_page(scale: str, page: Measurements) -> list[Row]:
 
 
 def frame(scale: str, page: Measurements) -> pd.DataFrame:
-    """The rows of a page as a DataFrame, as pandas reads them from the file; values are numbers."""
+    """The rows of a page as a DataFrame, as pandas reads them from CSV; values are numbers."""
     return pd.DataFrame(sorted(set(rows_of_page(scale, page))), columns=Row._fields).astype({"value": float})
 
 
@@ -61,15 +58,13 @@ def _measured(trial: Trial, page: Measurements) -> Iterable[Measurement]:
     return (row for row in page.rows if row.cell == trial.label) if isinstance(trial, Cell) else measured(trial, page)
 
 
-def write(folder: Path, scale: str, page: Measurements) -> Path:
-    """Writes the rows of a page into its folder; the bytes depend only on the records and the grid."""
+def comma_separated(scale: str, page: Measurements) -> str:
+    """The rows of a page as CSV with Unix line ends; they depend only on the records and the grid."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(Row._fields)
     writer.writerows(sorted(set(rows_of_page(scale, page))))
-    path = folder / NAME
-    store.write(path, out.getvalue().encode())
-    return path
+    return out.getvalue()
 
 
 def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, record: Record | None) -> Row:

@@ -6,9 +6,9 @@ values are different metrics of different models; they are never subtracted.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,11 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
 
 _PERCENT = f"{100 * LEVEL:g} %"
-RENDERERS = {"md": markdown, "csv": comma_separated, "tex": latex}
+Sheets = tuple[Sheet, Sheet, dict[str, Any]]  # the table to read, the table of every number, the runs behind them
+Notation = Literal["md", "csv", "tex"]
+_RENDERERS: dict[Notation, Callable[[Sheet], str]] = {"md": markdown, "csv": comma_separated, "tex": latex}
+_FILES: tuple[Notation, ...] = ("md", "csv")  # LaTeX is printed where it is wanted, by `ablations show`
+_FORMER = ("tex",)  # endings that earlier versions wrote: such a file would stay at old numbers
 
 
 def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Published]]:
@@ -60,7 +64,7 @@ def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Publis
     return by_cell
 
 
-def results(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]]:
+def results(measured: Measurements) -> Sheets:
     """The results of a grid: the table to read, the table of every number, and the run ids behind them."""
     measured = measured.in_order()
     summaries, published = summarise(measured), published_values(measured.grid, measured.cells)
@@ -255,7 +259,7 @@ def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
     }
 
 
-def claims(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]]:
+def claims(verdicts: Sequence[Verdict]) -> Sheets:
     """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
     reading = Sheet(
         ("claim", "source", "published", "verdict", "direction", "size", "measured in", "a better than b by",
@@ -372,22 +376,32 @@ def _crossing(curve: dict[str, list[float]], loss: float) -> float | None:
     return None
 
 
-def write(folder: Path, name: str, sheets: tuple[Sheet, Sheet, dict[str, Any]]) -> dict[str, Path]:
-    """Writes ``<name>.md``, ``.csv``, ``.tex`` and the sidecar ``<name>.json``; returns the paths by ending.
+def rendered(sheets: Sheets, notation: Notation) -> str:
+    """A table in a notation: the one to read, or as CSV that of every number."""
+    reading, everything, _ = sheets
+    return _RENDERERS[notation](everything if notation == "csv" else reading)
+
+
+def write(folder: Path, name: str, sheets: Sheets) -> dict[str, Path]:
+    """Writes ``<name>.md``, ``.csv`` and the sidecar ``<name>.json``; returns the paths by ending.
 
     The bytes depend only on the sheets: not on locale, time or hash seed.
     """
-    reading, everything, trace = sheets
-    texts = {end: render(everything if end == "csv" else reading) for end, render in RENDERERS.items()}
-    texts["json"] = json.dumps(trace, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    texts: dict[str, str] = {end: rendered(sheets, end) for end in _FILES}
+    texts["json"] = json.dumps(sheets[2], indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     paths = {}
     for end, text in texts.items():
         paths[end] = folder / f"{name}.{end}"
         store.write(paths[end], text.encode())
+    _unlink(folder, name, _FORMER)
     return paths
 
 
 def remove(folder: Path, name: str) -> None:
     """Removes the files of a table that a page no longer has."""
-    for end in (*RENDERERS, "json"):
+    _unlink(folder, name, (*_FILES, "json", *_FORMER))
+
+
+def _unlink(folder: Path, name: str, ends: Sequence[str]) -> None:
+    for end in ends:
         (folder / f"{name}.{end}").unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from site_extension import grid_pages, links, pages, reference, results_text
+from site_extension import grid_pages, links, pages, reference, results_text, run_tables
 from site_extension.sections import section
 
 
@@ -27,9 +27,10 @@ def setup(app: Any) -> dict[str, Any]:
 
 
 def _prepare(app: Any, config: Any) -> None:
-    """Writes the generated pages. A notebook that was executed is shown once, with its outputs."""
+    """Writes the generated pages, and the tables to download. Notebooks that were executed are shown once."""
     root = Path(app.srcdir)
     pages.write(root)
+    run_tables.write(root)
     config.exclude_patterns += [f"{name}.ipynb" for name in grid_pages.executed(root)]
 
 
@@ -40,7 +41,7 @@ def _read_page(app: Any, docname: str, source: list[str]) -> None:
         source[0] = results_text.notebook(source[0]) if name.endswith(".ipynb") else results_text.plain(source[0])
     if not name.endswith(".rst"):
         source[0] = links.absolute(root, name, source[0], app.env.found_docs)
-    source[0] += grid_pages.supplement(root, docname)
+    source[0] += run_tables.link(root, docname) + grid_pages.supplement(root, docname)
 
 
 def _read_part(app: Any, path: Path, parent: str, source: list[str]) -> None:

@@ -175,7 +175,7 @@ def printed():
         text = path.read_text(encoding="utf-8")
         blocks = "\n".join(re.findall(r"^```(?:bash|sh)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).splitlines()
         lines = [*blocks, *re.findall(r"`(ablations [^`]+)`", text)]
-        yield from {line.split("#")[0].strip() for line in lines if line.startswith("ablations ")}
+        yield from {re.split(r"#| > ", line)[0].strip() for line in lines if line.startswith("ablations ")}
 
 
 @pytest.mark.parametrize("line", sorted({*printed()}))

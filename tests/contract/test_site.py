@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+import ablations
 from ablations.core.formatting import Sheet, comma_separated, printable
 from ablations.planning import grids
 from lightning_modules.places import project
-from site_extension import claim_pages, grid_pages, links, pages, sections
-from tests import foreign
+from site_extension import claim_pages, grid_pages, links, pages, run_tables, sections
+from tests import finished, foreign
 
 ROOT = project()
 FRONT = "docs/index"
@@ -109,6 +110,20 @@ def test_a_grid_of_ones_own_gets_its_place_without_an_edit(tmp_path):
     (page,) = [page for page in grid_pages.every(tmp_path) if page.grid == "my_question"]
     assert page.answer == "no claims (1 of 2 runs)"
     assert "</results/my_question/smoke/notebook>" in grid_pages.supplement(tmp_path, page.docname)
+
+
+def test_a_results_page_has_its_long_table_to_download(tmp_path):
+    results = finished.results(tmp_path / "results", "masking_ratio")
+    for place in ("another/laptop", "masking_ratio/laptop-123456"):
+        (results / place).mkdir(parents=True)
+        (results / place / "page.json").write_text('{"question": "?", "finished": 1, "planned": 1, "verdicts": ""}')
+    (results / "masking_ratio" / "laptop-123456" / "request.json").write_text("{}")
+    run_tables.write(tmp_path)
+    (path,) = (tmp_path / run_tables.FOLDER).rglob("*.csv")
+    assert path.read_text() == ablations.open("masking_ratio", "laptop", results_dir=results).written("csv")
+    assert f"](/{path.relative_to(tmp_path)})" in run_tables.link(tmp_path, "results/masking_ratio/laptop/README")
+    for docname in ("results/README", "results/another/laptop/README", "results/masking_ratio/laptop-123456/README"):
+        assert run_tables.link(tmp_path, docname) == ""
 
 
 @pytest.mark.parametrize("text", foreign.TEXTS.values(), ids=foreign.TEXTS)

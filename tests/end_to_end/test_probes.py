@@ -67,7 +67,7 @@ def test_every_pretraining_has_scores_and_controls(done):
 def test_the_page_shows_gains_and_claims_are_judged_against_random_weights(done):
     planned, measured, folder = done
     written = report.publish(planned, measured, folder / "page")
-    assert {"probes.md", "probes.csv", "probes.tex", "probes.json"} <= written.keys()
+    assert {"probes.md", "probes.csv", "probes.json"} <= written.keys()
     page = (folder / "page" / "README.md").read_text()
     assert names(page, "What the states know", "Word order")
     (verdict,) = judging.verdicts(measured)

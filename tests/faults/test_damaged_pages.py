@@ -59,7 +59,7 @@ def test_measurements_of_inference_that_are_none(results, content):
     assert done.exit_code == 2
     assert str(path) in done.stderr
     assert "layer_similarity/laptop" in (results / "README.md").read_text()
-    assert (results / "layer_similarity" / "laptop" / "runs.csv").exists()
+    assert (results / "layer_similarity" / "laptop" / "table.csv").exists()
 
 
 @pytest.mark.parametrize(

@@ -182,18 +182,45 @@ def test_tables_run_no_formula(folder):
     for path in (folder / "results").rglob("*.csv"):
         assert_no_formula(path.read_text())
     assert "HYPERLINK" in (folder / "results" / "claims.csv").read_text()
-    assert "HYPERLINK" in (folder / "results" / "foreign" / "laptop" / "runs.csv").read_text()
 
 
-def test_documents_run_no_command(folder):
-    for path in (folder / "results").rglob("*.tex"):
-        for line in path.read_text().split("\n"):
-            assert_plain(line)
-            check_latex_table(line)
+TABLES = [["show", "foreign"], ["claims"]]
+WITHOUT = [(["claims"], "tex"), (["claims"], "md")]  # of texts of others they have names of scales
+
+
+@pytest.fixture(params=TABLES, ids=" ".join)
+def written(folder, monkeypatch, request):
+    """What a command prints of the tables of others in a notation of documents."""
+
+    def asked(notation):
+        monkeypatch.setattr(grids, "available", lambda *_: {"foreign": folder / "foreign.yaml"})
+        options = ["--results-dir", str(folder / "results"), "--format", notation]
+        ended = CliRunner().invoke(app, [*request.param, *options])
+        assert ended.exit_code == 0, ended.output
+        assert "HYPERLINK" in ended.stdout or (request.param, notation) in WITHOUT
+        return ended.stdout
+
+    return asked
+
+
+def test_long_tables_run_no_formula(written):
+    assert_no_formula(written("csv"))
+
+
+def test_documents_run_no_command(written):
+    printed = written("tex")
+    assert printed.count("\\begin{tabular}") == printed.count("\\end{tabular}") > 0
+    for line in printed.split("\n"):
+        assert_plain(line)
+        check_latex_table(line)
+
+
+def test_printed_markdown_has_no_markup_but_its_own(written):
+    rendered(written("md"))
 
 
 def check_latex_table(line):
-    if not line.startswith(("\\begin", "\\end", "\\hline")):
+    if not line.startswith(("\\begin", "\\end", "\\hline", "% ")):
         line = line.removeprefix("\\par\\smallskip\\noindent ").removesuffix(" \\\\")
         for cell in line.split(" & "):
             check_latex(cell)

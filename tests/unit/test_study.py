@@ -1,6 +1,7 @@
 """What a notebook holds: what it shows, and what it gives to go on from."""
 
 import inspect
+import io
 import os
 import re
 import subprocess
@@ -154,10 +155,10 @@ def results(tmp_path_factory):
 
 
 @pytest.mark.parametrize("grids", [["masking_ratio"], ["embedding_size", "masking_ratio"]])
-def test_a_frame_has_the_rows_that_are_published(grids, results):
+def test_a_frame_has_the_rows_that_are_written(grids, results):
     found = ablations.frame(*grids, scale="laptop", results_dir=results)
-    pages = [results / grid / "laptop" / runs_table.NAME for grid in grids]
-    wanted = pd.concat([pd.read_csv(page, keep_default_na=False) for page in pages], ignore_index=True)
+    tables = [io.StringIO(Study(grid, "laptop", results_dir=results).written("csv")) for grid in grids]
+    wanted = pd.concat([pd.read_csv(table, keep_default_na=False) for table in tables], ignore_index=True)
     assert len(found) > 100
     pd.testing.assert_frame_equal(found.astype({"dirty": str}), wanted.astype({"dirty": str}), check_dtype=False)
     assert found["value"].dtype == float

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from ablations.core.disk.publishing import turn
-from ablations.pages import publishing, runs_table
+from ablations.pages import publishing
 from ablations.pages.cards import cards
 from ablations.planning import grids
 from ablations.study import Study
@@ -123,12 +123,12 @@ def test_a_page_whose_text_is_gone_stays_as_it_was_and_is_named(folder, tmp_path
     own, other = finished("tiny", "smoke", results), finished("masking_ratio", "smoke", results)
     own.publish()
     other.publish()
-    table, rows = ((own.folder / name).read_bytes() for name in (runs_table.NAME, "table.md"))
+    table, rows = ((own.folder / name).read_bytes() for name in ("table.csv", "table.md"))
     shutil.rmtree(tmp_path / "own" / "text")
     with pytest.raises(ConfigError, match=naming("tiny/smoke", "text:")):
         publishing.republish(results)
     assert (own.folder / "table.md").read_bytes() == rows
-    assert (own.folder / runs_table.NAME).read_bytes() == table
+    assert (own.folder / "table.csv").read_bytes() == table
 
 
 @pytest.mark.parametrize("request_", ["{", "[1]", '{"grid": "masking_ratio"}', '{"grid": "g", "scale": "s", "new": 1}'])
@@ -140,20 +140,28 @@ def test_a_request_that_is_none_is_named(folder, tmp_path, request_):
         publishing.republish(tmp_path / "results")
 
 
-def test_publishing_a_study_leaves_the_runs_of_its_page_as_rebuilding_does(folder, tmp_path):
+def test_publishing_a_study_leaves_its_page_as_rebuilding_does(folder, tmp_path):
     results = tmp_path / "results"
     for name in ("tiny", "masking_ratio"):
         finished(name, "smoke", results).publish()
-    pages = [results / name / "smoke" / runs_table.NAME for name in ("tiny", "masking_ratio")]
+    pages = [results / name / "smoke" / "table.csv" for name in ("tiny", "masking_ratio")]
     at_once = [page.read_bytes() for page in pages]
-    named = [{line.split(b",")[0] for line in content.splitlines()} for content in at_once]
-    assert named == [{b"grid", b"tiny"}, {b"grid", b"masking_ratio"}]
     pages[1].unlink()
     publishing.republish(results)
     assert [page.read_bytes() for page in pages] == at_once
     pages[0].write_text("not, a table\n1,2\n")
     Study("tiny", "smoke", results_dir=results).publish()
     assert pages[0].read_bytes() == at_once[0]
+
+
+def test_files_that_earlier_versions_wrote_go_with_the_next_page(folder, tmp_path):
+    study = finished("masking_ratio", "smoke", tmp_path / "results")
+    study.publish()
+    before = {path.name for path in study.folder.iterdir()}
+    for name in ("runs.csv", "table.tex", "claims.tex", "probes.tex", "own.tex"):
+        (study.folder / name).write_text("old numbers")
+    study.publish()
+    assert {path.name for path in study.folder.iterdir()} == before | {"own.tex"}
 
 
 def test_cells_of_equal_scores_are_compared(folder, tmp_path):

@@ -1,15 +1,17 @@
-"""`runs.csv` of pages, its dictionary, and that nothing is read twice on the way."""
+"""The long table of a grid, its dictionary, and that no record is read twice for a page."""
 
+import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from ablations.commands.cli import app
 from ablations.core.store import Records
 from ablations.measurements.dictionary import dictionary, lines, meaning, unit
 from ablations.pages import publishing, runs_table
@@ -26,10 +28,24 @@ def results(tmp_path_factory):
     return finished.results(tmp_path_factory.mktemp("finished"), "masking_ratio", "transfer")
 
 
+def printed(grid, results):
+    """What the command of the page prints."""
+    options = ["--scale", "laptop", "--format", "csv", "--results-dir", str(results)]
+    ended = CliRunner().invoke(app, ["show", grid, *options], catch_exceptions=False)
+    assert ended.exit_code == 0
+    return ended.stdout
+
+
 @pytest.fixture(scope="module")
 def runs(results):
-    pages = results.glob(f"*/*/{runs_table.NAME}")
-    return pd.concat([pd.read_csv(page, keep_default_na=False) for page in pages], ignore_index=True)
+    tables = [io.StringIO(printed(grid, results)) for grid in ("masking_ratio", "transfer")]
+    return pd.concat([pd.read_csv(table, keep_default_na=False) for table in tables], ignore_index=True)
+
+
+def test_the_page_says_how_to_get_it(results):
+    page = (results / "masking_ratio" / "laptop" / "README.md").read_text()
+    for notation in ("csv", "tex"):
+        assert f"`ablations show masking_ratio --scale laptop --format {notation}`" in page
 
 
 def test_each_record_is_read_once(tmp_path, monkeypatch):
@@ -41,18 +57,18 @@ def test_each_record_is_read_once(tmp_path, monkeypatch):
     assert publishing.republish(tmp_path) == [tmp_path / "masking_ratio" / "laptop"]
     assert len(reads) == count
     assert set(reads.values()) == {1}
-    here = pd.read_csv(tmp_path / "masking_ratio" / "laptop" / runs_table.NAME)
-    assert here["run"].nunique() == count
+    reads.clear()
+    here = pd.read_csv(io.StringIO(printed("masking_ratio", tmp_path)))
+    assert here["run"].nunique() == count == len(reads)
 
 
-def test_the_file_has_every_number_of_every_record(runs, results):
+def test_it_has_every_number_of_every_record(runs, results):
     kept = {(row.run, row.metric): float(row.value) for row in runs.itertuples()}
     for record in Records(results).all():
         numbers = {**record.metrics, **{f"cost.{name}": value for name, value in record.cost.items()}}
         for name, value in numbers.items():
             assert kept[record.id, name] == value
     assert not runs.duplicated(["grid", "scale", "cell", "run", "metric"]).any()
-    assert all(page.stat().st_size < 8_000_000 for page in results.glob(f"*/*/{runs_table.NAME}"))
     assert list(runs.columns) == list(runs_table.Row._fields)
 
 
@@ -86,7 +102,7 @@ def test_a_name_falls_under_its_own_line():
 def test_the_example_of_the_document_runs(results, tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert len(list(filter(None, code.splitlines()))) == 5
-    shutil.copytree(results, tmp_path / "results")
+    (tmp_path / "runs.csv").write_text(printed("masking_ratio", results))
     environment = {**os.environ, "LC_ALL": "C"}
     command = [sys.executable, "-c", code]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
