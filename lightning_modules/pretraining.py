@@ -30,7 +30,7 @@ from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, recompute_layers
 from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Interrupted, Progress, Recorder, trainer
-from lightning_modules.training.weights import keep_weights, load_weights
+from lightning_modules.training.weights import keep_weights, load_weights, round_weights
 
 
 def _course(system: System) -> Course:
@@ -98,8 +98,10 @@ def fit(
         return Fitted()
     fitted = _fitted(system, data, recorder, recorder.elapsed())
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
+    if system.training.kept_as == "bf16":
+        round_weights(module)  # behind the last checkpoint, so that what is resumed is rounded once
     _finish(fitted, module, data, system, seed, stop)
-    keep_weights(module, folder)
+    keep_weights(module, folder, system.training.kept_as)
     return fitted
 
 
@@ -146,6 +148,7 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     heldout, targets = data.heldout, system.heldout_objective.targets
     if system.evaluation.sequences_at_end != system.evaluation.sequences:
         heldout = data.some_heldout(system.evaluation.sequences_at_end)
+    if heldout is not data.heldout or system.training.kept_as != "fp32":  # else the end of the curve says it
         fitted.metrics |= _named(measures(module, heldout, bf16))
     fitted.metrics |= _named(data.baselines(targets, heldout))
     fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)

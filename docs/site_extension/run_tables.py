@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import ablations
-from ablations.planning.grids import REQUEST
 from ablations.planning import grids
+from ablations.planning.grids import REQUEST
 from site_extension import grid_pages
 
 FOLDER = "docs/generated/runs"

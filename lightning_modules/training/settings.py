@@ -36,6 +36,12 @@ class Training(Settings):
     )
     clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
+    kept_as: Literal["fp32", "bf16"] = knob(
+        "fp32",
+        "fp32, or bf16 for weights that are rounded to bfloat16 when the training ends, before what is measured then; "
+        "all runs that start from it start from these, and keeping them (`ablations keep`) takes half the bytes.",
+        neutral="fp32",
+    )
 
     def __hash__(self) -> int:
         return hash(canonical(self.essence()))  # a mapping has no hash of its own

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -20,11 +21,24 @@ _ALIASES = "aliases"  # entry of the header: further names of tensors, as JSON
 _MOST_NAMED = 3  # tensors that do not fit; of more only how many there are
 
 
-def keep_weights(module: nn.Module, folder: Path) -> None:
+def round_weights(module: nn.Module) -> None:
+    """Rounds a module's weights to bfloat16, in place and in the type that they have."""
+    with torch.no_grad():
+        for tensor in module.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.copy_(tensor.bfloat16())
+
+
+def keep_weights(module: nn.Module, folder: Path, kept_as: Literal["fp32", "bf16"] = "fp32") -> None:
     """Writes a module's weights to ``folder`` atomically, with their digest, which names folder and file as the place.
 
     The format holds no two tensors in one memory. A tensor with several names is written under the first, and the
     header says the others; without such tensors there is no header entry.
+
+    Args:
+        module: The module.
+        folder: The folder of its training.
+        kept_as: The type in the file: fp32 for weights as they are, bf16 for those that `round_weights` has rounded.
     """
     tensors, aliases, first, storages = {}, {}, {}, set()
     for name, tensor in module.state_dict().items():
@@ -34,6 +48,8 @@ def keep_weights(module: nn.Module, folder: Path) -> None:
             continue
         first[place] = name
         compact = tensor.contiguous()
+        if kept_as == "bf16" and tensor.is_floating_point():
+            compact = compact.bfloat16()
         storage = compact.untyped_storage().data_ptr()
         tensors[name] = compact.clone() if storage in storages else compact  # a part of a tensor above
         storages.add(storage)
@@ -42,14 +58,14 @@ def keep_weights(module: nn.Module, folder: Path) -> None:
 
 
 def load_weights(file: Path) -> dict[str, Tensor]:
-    """The weights that `keep_weights` wrote, under all of their names.
+    """The weights that `keep_weights` wrote, under all of their names; those kept as bf16 in fp32, the same numbers.
 
     Raises:
         OSError: When the file is missing, or no plain file.
         ConfigError: When it is damaged, or has values that are not finite.
     """
     with _opened(file) as (weights, aliases):
-        tensors = {name: weights.get_tensor(name) for name in weights.keys()}  # noqa: SIM118 - it is no mapping
+        tensors = {name: _in_fp32(weights.get_tensor(name)) for name in weights.keys()}  # noqa: SIM118 - no mapping
         tensors |= {name: tensors[kept] for name, kept in aliases.items()}
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -57,6 +73,10 @@ def load_weights(file: Path) -> dict[str, Tensor]:
                 [f"{file}: {name} has values that are not finite; restore the file, or train the run again"]
             )
     return tensors
+
+
+def _in_fp32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype is torch.bfloat16 else tensor
 
 
 def load_into(module: nn.Module, file: Path) -> None:

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
@@ -15,7 +16,8 @@ from ablations.running.execute import execute
 from lightning_modules.config import ConfigError
 from lightning_modules.data import open_store
 from lightning_modules.data.text import tokenizer
-from lightning_modules.training.weights import WEIGHTS
+from lightning_modules.measures.final_metrics import measures
+from lightning_modules.training.weights import WEIGHTS, load_into, load_weights
 from tests import tiny
 
 START = "training.start: {training.steps: 6, objectives.mlm.masking.rate: 0.15}"
@@ -55,6 +57,58 @@ def test_what_starts_from_kept_weights_trains_nothing_again(clone):
     assert execute(found, records, "inline").executed == 1
     assert records.get(arm.id).metrics == measured
     assert not (records.work_folder(trunk.id) / WEIGHTS).exists()
+
+
+@pytest.fixture
+def rounded(tmp_path, monkeypatch):
+    """A grid whose arm continues a trunk that says it is kept as bf16, both done; and the same trunk in fp32."""
+    file = tiny.grid(tmp_path, rates="[0.4]", seeds=1, steps=4, extra="claims: []\n")
+    text = file.read_text().replace("baseline: {objectives.mlm.masking.rate: 0.15}\n", "")
+    starts = START, START.replace("}", ", training.kept_as: bf16}")
+    records, found = Records(tmp_path / "results"), []
+    for start in starts:
+        file.write_text(text.replace("set:\n", f"set:\n  {start}\n", 1))
+        found.append(plan(grids.read(file), "smoke", records=records))
+        assert execute(found[-1], records, "inline").outcomes == {"done": 2}
+    return records, *found
+
+
+def test_a_trunk_that_is_kept_as_bf16_is_rounded_before_anything_is_measured_or_starts_from_it(rounded, monkeypatch):
+    records, *plans = rounded
+    (full,), (half,) = (found.trunks for found in plans)
+    assert (half.system.training.kept_as, full.system.training.kept_as) == ("bf16", "fp32")
+    arms = [found.cells[0].runs[0] for found in plans]
+    assert {arm.system.training.kept_as for arm in arms} == {"fp32"}
+    weights = [load_weights(records.weights(run.id)) for run in (full, half)]
+    assert all(torch.equal(weights[0][name].bfloat16().float(), tensor) for name, tensor in weights[1].items())
+    assert not all(torch.equal(weights[0][name], tensor) for name, tensor in weights[1].items())
+    sizes = [records.weights(run.id).stat().st_size for run in (full, half)]
+    assert sizes[1] < 0.65 * sizes[0], "but for the header"
+    before, after = (records.get(run.id) for run in (full, half))
+    assert before.curve == after.curve, "the training is the same"
+    assert before.metrics["heldout.loss"] == before.curve["heldout.loss"][-1]
+    module, data = half.system.build(half.seed), half.system.data_module(half.seed)
+    load_into(module, records.weights(half.id))
+    found = measures(module, data.heldout, half.system.training.precision == "bf16")
+    assert after.metrics["heldout.loss"] == pytest.approx(found["loss"], abs=1e-7)
+    assert after.metrics["heldout.loss"] != before.metrics["heldout.loss"]
+    assert records.get(arms[0].id).metrics != records.get(arms[1].id).metrics
+
+
+def test_weights_kept_as_bf16_serve_a_clone_and_come_out_again(rounded, monkeypatch):
+    records, _, found = rounded
+    (trunk,), arm = found.trunks, found.cells[0].runs[0]
+    measured = records.get(arm.id).metrics
+    assert command("keep", trunk.id[:8], records).exit_code == 0
+    assert command("verify", records).exit_code == 0
+    for place, is_kept in (("elsewhere", True), ("again", False)):
+        monkeypatch.setenv("ABLATIONS_CACHE", str(records.folder.parent / place))
+        if not is_kept:
+            shutil.rmtree(records.folder / "weights")
+        records.path(arm.id).unlink()
+        execute(found, records, "inline")
+        assert records.get(arm.id).metrics == measured
+        assert (records.work_folder(trunk.id) / WEIGHTS).exists() != is_kept
 
 
 @pytest.fixture

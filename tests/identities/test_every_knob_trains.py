@@ -140,6 +140,7 @@ ROWS = {
     "training.start": ({}, {"training.steps": 4}),
     "training.clip_norm": (0.0, 0.05),
     "training.precision": ("fp32", "bf16"),
+    "training.kept_as": ("fp32", "bf16"),  # seen in the metrics
     "evaluation.sequences": (16, 12),
     "evaluation.final_sequences": (16, 24),  # seen in the final metrics
     "evaluation.rate": (0.15, 0.3),

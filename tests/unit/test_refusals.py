@@ -160,10 +160,12 @@ class Views(nn.Module):
         self.register_buffer("nothing", torch.zeros(0))
 
 
-def test_weights_in_one_memory_come_back_as_they_were(tmp_path):
+@pytest.mark.parametrize("kept_as", ["fp32", "bf16"])
+def test_weights_in_one_memory_come_back_as_they_were(tmp_path, kept_as):
     views = Views()
-    keep_weights(views, tmp_path)
+    keep_weights(views, tmp_path, kept_as)
     back: dict[str, Tensor] = load_weights(tmp_path / WEIGHTS)
     assert back.keys() == views.state_dict().keys()
     for name, tensor in views.state_dict().items():
         assert torch.equal(back[name], tensor), name
+        assert back[name].dtype is tensor.dtype
