@@ -27,6 +27,7 @@ no test.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ablations.claims.alignment import aligned
 from ablations.claims.contrasts import Sides, collect, computing, official, unmeasured
 from ablations.claims.floors import floored, floors, unlearned
 from ablations.claims.margins import margin
@@ -237,6 +238,7 @@ class _Judged:
             computing=computing([id for id in sides.behind if id not in sides.trunks], measured),
             continued=bool(sides.trunks),
             trunks=computing([id for id in sides.behind if id in sides.trunks], measured),
+            aligned=aligned(claim, sides, measured.at_look(max(1, self.decision.look))),
         )
         return replace(verdict, sentence=sentence(verdict))
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ablations.claims.alignment import Kind
 from ablations.claims.margins import PUBLISHED, published_effect, source
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
@@ -64,6 +65,8 @@ class Answer:
         statement: The claim as the grid states it.
         quantity: The unit of the metric, as the dictionary of metrics has it: effects of one quantity compare.
         printed_effect: The published effect in that unit; None if it does not transfer.
+        aligned, aligned_low, aligned_high: The effect at equal multiples of the crossing with its 95 % interval.
+        kind: Whether that makes the effect one of speed or of quality (`alignment.Kind`); empty without curves.
     """
 
     claim: str
@@ -93,6 +96,10 @@ class Answer:
     quantity: str = ""
     printed_effect: float | None = None
     continued: bool = False
+    aligned: float | None = None
+    aligned_low: float | None = None
+    aligned_high: float | None = None
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +169,11 @@ class Entry:
         """Whether some answer at a scale is about continued pretraining."""
         return any(answer.continued for answer in self.answers if answer.scale == scale)
 
+    def kinds(self, scale: str) -> list[str]:
+        """Whether the effects of its settled answers at a scale are of speed or of quality: each kind once."""
+        settled = [a for a in self.answers if a.scale == scale and a.outcome in (REPLICATES, CONTRADICTS)]
+        return list(dict.fromkeys(a.kind for a in settled if a.kind not in ("", Kind.NONE)))
+
     @property
     def post_hoc(self) -> bool:
         """Whether some answer is to a claim that was stated after runs had been seen."""
@@ -228,6 +240,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "effect_high": interval.high,
         "post_hoc": verdict.claim.post_hoc,
         "continued": verdict.continued,
+        **_aligned(verdict),
         "metric": verdict.metric,
         "n": verdict.n,
         "effect": verdict.effect,
@@ -237,6 +250,15 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "published": _printed(verdict),
         "runs": sorted({id for side in verdict.runs for id in side}),
     }
+
+
+def _aligned(verdict: Verdict) -> dict[str, Any]:
+    """The effect at equal multiples of the crossing, as data; nothing for a claim that compares no curves."""
+    if verdict.aligned is None:
+        return {}
+    found = verdict.aligned.interval
+    ends = {"aligned": found.mean, "aligned_low": found.low, "aligned_high": found.high} if found else {}
+    return {**ends, "kind": str(verdict.aligned.kind)}
 
 
 def _second(verdict: Verdict) -> tuple[str, ...]:

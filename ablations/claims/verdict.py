@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ablations.claims.alignment import Aligned
 from ablations.claims.contrasts import Computing
 from ablations.claims.outcomes import NOT_MEASURED, Direction, Reason, Size
 from ablations.core.metrics import EXACT
@@ -38,6 +39,7 @@ class Verdict:
         computing: The cost of the runs behind the verdict, without trunks.
         continued: Whether it is about continued pretraining, another question than pretraining from random weights.
         trunks: The cost of the trunks that its runs continue, which other verdicts share.
+        aligned: What is left at equal multiples of the crossing; None for what compares no losses with curves.
         sentence: The verdict as one sentence for people, by `verdict_text`.
     """
 
@@ -69,6 +71,7 @@ class Verdict:
     computing: Computing
     continued: bool = False
     trunks: Computing = field(default_factory=Computing)
+    aligned: Aligned | None = None
     sentence: str = ""
 
     @property

@@ -44,8 +44,21 @@ def sentence(verdict: Verdict) -> str:
     if not found:
         remark = f"; {verdict.remarks}" if verdict.remarks else ""
         return f"{verdict.standing}: {verdict.reason}{remark}{after}"
-    more = _size(verdict, _unit(verdict)) + _why(verdict, _unit(verdict))
+    more = _size(verdict, _unit(verdict)) + _aligned(verdict) + _why(verdict, _unit(verdict))
     return f"{verdict.standing}: at this scale {found}, n = {verdict.n}{more}{after}"
+
+
+def _aligned(verdict: Verdict) -> str:
+    """``; at equal multiples of the crossing -0.01 nats [-0.04, 0.02]: speed``, with the sign of the effect before."""
+    if verdict.aligned is None or verdict.aligned.interval is None:
+        return ""
+    turns = (verdict.effect or 0.0) < 0 and verdict.claim.relation not in _SIGNED
+    interval = _turned(verdict.aligned.interval) if turns else verdict.aligned.interval
+    if interval.mean is None or interval.half is None:
+        return ""
+    value = fixed(interval.mean, places(interval.half, interval.mean))
+    unit = _unit(verdict)
+    return f"; at equal multiples of the crossing {value}{unit} {range_text(interval)}: {verdict.aligned.kind}"
 
 
 def finding(verdict: Verdict) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ablations.core.simulation import Row
 
 FOLDER = "statistics"  # of the results folder
-STUDIES = ("coverage", "examples", "family_wise_error", "trunks", "power", "aa")
+STUDIES = ("coverage", "examples", "family_wise_error", "trunks", "power", "aa", "alignment")
 _PROMISED = 0.05  # of grids may have a false finding
 _INTRODUCTION = """# Can the statistics be trusted?
 
@@ -47,7 +47,7 @@ def write(folder: Path, grids: int | None = None) -> list[Path]:
         grids: Grids per condition; None for the number that each study needs to be precise.
     """
     from ablations.claims import aa_tests
-    from ablations.core import simulation, store, trunk_simulation
+    from ablations.core import alignment_simulation, simulation, store, trunk_simulation
     from ablations.figures import simulation as drawings
     from ablations.figures import style
 
@@ -59,10 +59,11 @@ def write(folder: Path, grids: int | None = None) -> list[Path]:
         "trunks": trunk_simulation.in_blocks(**count),
         "power": simulation.power(**count),
         "aa": aa_tests.verdict_rows(**count),
+        "alignment": alignment_simulation.error_rates(**count),
     }
     drawn = (
         drawings.coverage, drawings.examples, drawings.family_wise_error, drawings.trunks, drawings.power,
-        drawings.same_twice,
+        drawings.same_twice, drawings.alignment,
     )  # fmt: skip
     written = []
     for name, draw in zip(STUDIES, drawn, strict=True):
@@ -87,6 +88,7 @@ def page(rows: "dict[str, list[Row]]") -> str:
         ("trunks", "And among arms of one trunk?", _of_trunks(rows["trunks"]), _trunk_table(rows["trunks"])),
         ("power", "What do two looks show?", _of_power(rows["power"]), _power_table(rows["power"])),
         ("aa", "Is a variant ever better than itself?", _of_same(rows["aa"]), _same_table(rows["aa"])),
+        ("alignment", "Is speed ever called quality?", *_of_alignment(rows["alignment"])),
     ]
     text = _INTRODUCTION
     for name, question, answer, table in parts:
@@ -329,3 +331,45 @@ def _same_table(rows: "Sequence[Row]") -> str:
         [row["scenario"], row["grids"], row["wrong grids"], *(_percent(row[name]) for name in outcomes)] for row in rows
     ]
     return markdown(Sheet(["what is simulated", "grids", "grids with a wrong verdict", *outcomes], lines))
+
+
+def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
+    from ablations.core.crossing import EARLIER
+    from ablations.core.formatting import Sheet, markdown
+
+    speed, quality = _among(rows, truth="speed"), _among(rows, truth="quality")
+    worst, wrong = max(speed, key=lambda row: row["quality"]), max(quality, key=lambda row: row["speed"])
+    straight, flat = _among(speed, **{"flat end": False}), _among(speed, **{"flat end": True})
+    again = [row for row in speed if row["quality by bootstrap"] is not None]
+    told = {
+        truth: [row[truth] for row in _among(rows, truth=truth, seeds=4, effect=0.2)] for truth in ("speed", "quality")
+    }
+    answer = (
+        "Two arms differ in speed alone, one curve being the other's stretched in time, or in quality alone, by a "
+        "constant. Curves and noise are as in the records. Arms that differ in speed are called *quality* in at most "
+        f"{_percent(worst['quality'])} of grids, over 3, 4 and 8 seeds (standard error "
+        f"{_percent(worst['standard error'])}); arms that differ by a constant are called *speed* in at most "
+        f"{_percent(wrong['speed'])}. Both classes need their second condition. By the interval at the largest "
+        f"multiple alone, speed is called quality in up to {_percent(max(r['quality by the end'] for r in straight))} "
+        "of grids, and where curves flatten at the end of the schedule, as those of the records do, in up to "
+        f"{_percent(max(r['quality by the end'] for r in flat))}: so it must hold at {EARLIER:.2f} of that multiple "
+        "too. By the band alone, a constant is called speed in up to "
+        f"{_percent(max(row['speed by size'] for row in quality))}: so what an offset would leave must be excluded. "
+        "The price is that much stays open. At 4 seeds a difference of 0.2 nats is called by its name in "
+        f"{_range(told['speed'])} of grids if it is speed, in {_range(told['quality'])} if it is quality, by how far "
+        "beyond the crossing both arms come and how straight the curves are. A bootstrap over runs would call speed "
+        f"quality in up to {_percent(max(row['quality by bootstrap'] for row in again))} of grids without a flat end, "
+        f"where the t interval does in {_percent(max(row['quality by the end'] for row in again))}."
+    )
+    lines = []
+    keys = ("truth", "form", "flat end", "multiple", "effect")
+    for condition in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
+        found = _among(rows, **dict(zip(keys, condition, strict=True)))
+        truth, form, is_flat, multiple, effect = condition
+        said = [f"{_percent(row['quality'])} / {_percent(row['speed'])}" for row in found]
+        lines.append([truth, form, "flat" if is_flat else "", f"{multiple:g}", f"{effect:g}",
+                      f"{found[0]['aligned']:.3f}", f"{found[0]['left by an offset']:.3f}", *said])  # fmt: skip
+    seeds = dict.fromkeys(row["seeds"] for row in rows)
+    headings = ["truth", "form", "end", "multiple", "effect", "aligned", "an offset would leave"]
+    notes = ["Said: quality / speed; the rest is open. Multiple: of its crossing that the slower arm reaches."]
+    return answer, markdown(Sheet([*headings, *(f"said, n = {n}" for n in seeds)], lines, left=3, notes=notes))

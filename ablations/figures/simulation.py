@@ -195,3 +195,35 @@ def same_twice(rows: Sequence[Row]) -> Figure:
         about = f"{rows[0]['grids']:,} simulated grids per bar, judged like published claims at {_LOOKS} seeds"
         titles(figure, "Which verdicts does a variant get that changes nothing?", about)
     return figure
+
+
+def alignment(rows: Sequence[Row]) -> Figure:
+    """What is said of arms that differ in speed alone, and in quality alone: one bar per condition, at four seeds."""
+    truths = list(dict.fromkeys(row["truth"] for row in rows))
+    form = rows[-1]["form"]
+    shown = {truth: [r for r in rows if (r["truth"], r["form"], r["seeds"]) == (truth, form, 4)] for truth in truths}
+    simple = {"speed": "quality by the end", "quality": "speed by size"}  # what errs without the second condition
+    hues = {"quality": OKABE_ITO[1], "open": "#dddddd", "speed": OKABE_ITO[0]}
+    with mpl.rc_context(STYLE):
+        figure = blank(2.1 + 0.3 * len(shown[truths[0]]))
+        key, panels = _panels(figure, len(truths))
+        for axes, (truth, found) in zip(panels, shown.items(), strict=True):
+            start = np.zeros(len(found))
+            for name, colour in hues.items():
+                known = [row["quality"] + row["speed"] if name == "open" else row[name] for row in found]
+                shares = 100 * np.array([1 - share if name == "open" else share for share in known])
+                axes.barh(range(len(found)), shares, left=start, height=0.6, color=colour, label=name)
+                start += shares
+            wrong = [100 * row[simple[truth]] for row in found]
+            axes.plot(wrong, range(len(found)), "x", color=INK, ms=6, mew=1.6, label="wrong by a single condition")
+            axes.set_title(f"the truth is {truth}")
+            axes.set_xlabel("grids (%)")
+            axes.set_xlim(0, 100)
+            axes.grid(axis="y", visible=False)
+        names = [f"{row['effect']:g} nats, {row['multiple']:g} times{', flat end' * row['flat end']}" for row in found]
+        panels[0].set_yticks(range(len(names)), names)
+        panels[0].set_ylim(len(names) - 0.45, -0.55)
+        key.legend(*panels[0].get_legend_handles_labels(), loc="center left", ncols=4, fontsize=9, borderaxespad=0)
+        about = f"four seeds, {form} curves; {rows[0]['grids']:,} simulated grids per bar"
+        titles(figure, "Is speed ever called quality?", about)
+    return figure

@@ -126,6 +126,23 @@ class Measurements:
         )
         return chosen
 
+    def with_values(self, metric: str, values: Mapping[str, float]) -> "Measurements":
+        """The same measurements with other values of a metric, run id -> value, such as those earlier on its curve.
+
+        A cell with a finished run that has none is left out, as a mean over the others would flatter it. Losses by
+        sequence are those of the end of a training, and are left out too.
+        """
+        changed = copy.copy(self)
+        changed._sums = _no_sums
+        changed._index = dict(self._index)
+        for cell in self.cells:
+            rows = self._index.get((cell.label, metric), {})
+            known = all(row.run in values for row in rows.values())
+            changed._index[cell.label, metric] = {
+                seed: row._replace(value=values[row.run]) for seed, row in rows.items() if known
+            }
+        return changed
+
     def values(self, cell: Cell, metric: str) -> dict[int, float]:
         """The values of a metric in a cell's finished runs, by seed."""
         return {seed: row.value for seed, row in self.of(cell, metric).items()}

@@ -28,6 +28,7 @@ from ablations.core.formatting import (
 from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements import trunks
+from ablations.measurements.curves import Crossing, amounts, crossing, curve, final_slope, geometric_mean, value_at
 from ablations.measurements.measurements import BySeed, Measurements, device_class
 from ablations.measurements.references import heldout_metric
 from ablations.measurements.sides import baseline_of, one_text
@@ -48,7 +49,12 @@ _ASKED_NOTE = (
     "predicts every token, a masked one those it hides. At equal tokens one has learned from several times as many "
     "answers as the other; losses of different kinds of questions do not compare."
 )
-_SAME = 1e-9  # relative difference of two amounts that are equal up to rounding
+_LEARNING = ("crossing (tokens)", "final slope (nats)")
+_LEARNING_NOTE = (
+    "Crossing: the tokens at which the loss passes the bigram baseline, read off the curve in the logarithm of tokens: "
+    "geometric mean over runs, and in brackets the measured points on either side. Final slope: by how much the loss "
+    "fell over the last doubling of tokens."
+)
 _QUIET = 1.25  # how many times as long as another an equal run may take, or time tells of the machine's other work
 
 
@@ -109,36 +115,6 @@ class EqualCompute:
             {"cell": at.cell.label, "equal": self.unit, **dict(zip(_NUMBERS, _numbers(self, at), strict=True))}
             for at in self.cells
         ]
-
-
-def amounts(record: Record, unit: str) -> list[float]:
-    """The amount of a unit that a run had used at each point of its curve; empty if the record lacks it."""
-    tokens, total = record.curve.get("tokens", []), record.cost.get("tokens")
-    if unit == "steps":
-        return record.curve.get("step", [])
-    if unit == "tokens":
-        return tokens
-    cost = record.cost.get(unit)
-    return [count * cost / total for count in tokens] if cost and total else []
-
-
-def value_at(record: Record, unit: str, amount: float, metric: str = METRIC) -> tuple[float, bool] | None:
-    """A measurement of a run at an amount, and whether it is interpolated.
-
-    Interpolates linearly in the logarithm of the amount; never extrapolates.
-
-    Returns:
-        None before the first point of the curve, after the last, or without a curve.
-    """
-    used, values = amounts(record, unit), record.curve.get(metric, [])
-    if not used or len(used) != len(values) or min(used) <= 0:
-        return None
-    for at, value in zip(used, values, strict=True):
-        if abs(at - amount) <= _SAME * amount:
-            return value, False
-    if not used[0] < amount < used[-1]:
-        return None
-    return float(np.interp(np.log(amount), np.log(used), values)), True
 
 
 def compare(measured: Measurements, unit: str) -> EqualCompute:
@@ -244,13 +220,19 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     paths, labelled = _paths(cells), [{at.cell.label: at for at in equal.cells} for equal in by_unit]
     rows = [(cell, [of_unit.get(cell.label) for of_unit in labelled]) for cell in cells]
     reading = Sheet(
-        [*map(path_text, paths), *(asked and _ASKED), *(equal.heading for equal in by_unit)],
+        [*map(path_text, paths), *(asked and _ASKED), *(equal.heading for equal in by_unit), *_LEARNING],
         [
-            [*_knobs(cell, paths), *asked.get(cell.label, ()), *(_mean(at) if at else "" for at in entries)]
+            [
+                *_knobs(cell, paths),
+                *asked.get(cell.label, ()),
+                *(_mean(at) if at else "" for at in entries),
+                _crossing_text(cell, measured),
+                mean_text(_final_slope(cell, measured)),
+            ]
             for cell, entries in rows
         ],
         left=len(paths),
-        notes=[*_notes(by_unit), *(asked and [_ASKED_NOTE])],
+        notes=[*_notes(by_unit), *(asked and [_ASKED_NOTE]), _LEARNING_NOTE],
     )
     everything = Sheet(
         [
@@ -259,11 +241,14 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
             "predictions a step",
             "predictions a token",
             *(f"{unit} {name}" for unit in UNITS for name in _NUMBERS),
+            *("crossing", "crossing low", "crossing high", "crossed", "final slope", "final slope low"),
+            "final slope high",
         ],
         [
             [cell.label, *_knobs(cell, paths)]
             + [cell.system.predictions_per_step(), cell.system.predictions_per_token()]
             + [entry for equal, at in zip(by_unit, entries, strict=True) for entry in _numbers(equal, at)]
+            + [*_crossing_numbers(cell, measured), *_slope_numbers(cell, measured)]
             for cell, entries in rows
         ],
     )
@@ -272,6 +257,46 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
         for equal in by_unit
     }
     return reading, everything, {"metric": _metric(measured), "readings": runs}
+
+
+def _crossings(cell: Cell, measured: Measurements) -> list[Crossing]:
+    """The crossings of a cell's finished runs with curves; none of runs that start from the weights of others."""
+    if cell.system.ancestor() is not None:
+        return []
+    found = (curve(run, _metric(measured)) for run in measured.finished(cell).values())
+    return [crossing(of) for of in found if of]
+
+
+def _crossing_text(cell: Cell, measured: Measurements) -> str:
+    """``9.63 M [8.2 M, 10.9 M]``; ``none by 16.4 M``, or for how many runs; ``before 64 k``; empty without any."""
+    found = _crossings(cell, measured)
+    never = [quantity(one.low) for one in found if one.high is None]
+    before = [quantity(one.high) for one in found if one.low is None]
+    if not found or never or before:
+        of = "" if len(never) in (0, len(found)) else f"{len(never)} of {len(found)} "
+        return f"{of}none by {never[0]}" if never else f"before {before[0]}" if before else ""
+    at, low, high, _ = _crossing_numbers(cell, measured)
+    return f"{quantity(at)} [{quantity(low)}, {quantity(high)}]"
+
+
+def _crossing_numbers(cell: Cell, measured: Measurements) -> tuple[float | None, float | None, float | None, int]:
+    """The mean crossing of a cell, the ends between which those of all runs lie, and how many runs have one."""
+    found = _crossings(cell, measured)
+    at = geometric_mean([one.at for one in found])
+    lows = [one.low for one in found if one.low is not None]
+    highs = [one.high for one in found if one.high is not None]
+    low, high = (min(lows), max(highs)) if at is not None else (None, None)
+    return at, low, high, sum(one.at is not None for one in found)
+
+
+def _final_slope(cell: Cell, measured: Measurements) -> Interval:
+    slopes = (final_slope(run, _metric(measured)) for run in measured.finished(cell).values())
+    return mean_interval([slope for slope in slopes if slope is not None])
+
+
+def _slope_numbers(cell: Cell, measured: Measurements) -> tuple[float | None, float | None, float | None]:
+    slope = _final_slope(cell, measured)
+    return slope.mean, slope.low, slope.high
 
 
 def _predictions(cells: Sequence[Cell]) -> dict[str, list[Entry]]:
@@ -332,7 +357,10 @@ def _notes(by_unit: Sequence[EqualCompute]) -> list[str]:
         "run planned for that amount would end at another loss.",
     )
     if any(trunks.of_cells([at.cell]) for equal in comparable[:1] for at in equal.cells):
-        notes.append(f"These are runs of {trunks.WORD}: amounts are their own, without those of their trunks.")
+        notes.append(
+            f"These are runs of {trunks.WORD}: amounts are their own, without those of their trunks, "
+            "and they have no crossing."
+        )
     if any(at.interpolated for equal in comparable for at in equal.cells):
         notes.append("*: interpolated between two measurements in at least one run.")
     if any(equal.unit in ("flops", "seconds") for equal in comparable):

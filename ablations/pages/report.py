@@ -25,10 +25,11 @@ from ablations.core.formatting import (
     printable,
     quantity,
 )
-from ablations.figures import grid_figures
+from ablations.figures import alignments, grid_figures
 from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements, device_class
 from ablations.pages import (
+    alignment_table,
     cards,
     checkpoint_table,
     equal_compute,
@@ -37,6 +38,7 @@ from ablations.pages import (
     inference_page,
     probe_table,
     search_report,
+    seed_values,
     tables,
     task_table,
 )
@@ -56,7 +58,9 @@ _SECTIONS = {
     "tasks": "Task by task",
     "probes": "What the states know",
     "equal_compute": "At equal compute",
+    "alignment": alignment_table.TITLE,
     "search": "Search",
+    "seeds": "Values by seed",
 }
 
 
@@ -79,8 +83,11 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
             written |= _named(tables.write(folder, name, sheets))
         else:
             tables.remove(folder, name)
-    for name, (draw, _, marks) in grid_figures.FIGURES.items():
-        figure, path = draw(measured, f"{heading.subtitle(plan, measured)}; {marks}"), folder / f"{name}.svg"
+    told = heading.subtitle(plan, measured)
+    drawn = {name: draw(measured, f"{told}; {marks}") for name, (draw, _, marks) in grid_figures.FIGURES.items()}
+    drawn["alignment"] = alignments.alignments(alignment_table.contrasts(verdicts), f"{told}; {alignments.MARKS}")
+    for name, figure in drawn.items():
+        path = folder / f"{name}.svg"
         if figure is None:
             path.unlink(missing_ok=True)
         else:
@@ -102,7 +109,9 @@ def _sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, ta
         "tasks": task_table.per_task(measured),
         "probes": probe_table.table(measured),
         "equal_compute": equal_compute.sheets(measured),
+        "alignment": alignment_table.sheets(verdicts),
         "search": search_report.searches(measured),
+        "seeds": seed_values.sheets(measured, verdicts),
     }
 
 
@@ -155,10 +164,11 @@ def _page(
     drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
     pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
+    speed = f"**{alignment_table.TITLE}** {text}" if (text := alignment_table.in_short(verdicts)) else ""
     told = _told(plan, measured, verdicts)
     limits = [answer.holds(measured), _caveat(plan)]  # right below an answer in words
     answered = [heading.overridden(plan), answer.lead(measured, verdicts, told)]
-    answered += [*limits, equal] if told else [equal, *limits]
+    answered += [*limits, equal, speed] if told else [equal, *limits, speed]
     numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""
     lead = [
         *filter(None, [*answered, *pictures[:1], numbers]),
@@ -173,9 +183,14 @@ def _page(
     if verdicts:
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
         parts += [f"## {_SECTIONS['claims']}", lines, _VERDICT_NOTE, _links("claims")]
-    for name, sheet in sheets.items():
-        parts += [f"## {_SECTIONS[name]}", markdown(sheet).rstrip("\n")]
-        parts += [*_computed(measured), _links(name), *pictures[1:]] if name == "table" else [_links(name)]
+    for name, title in _SECTIONS.items():
+        if name in sheets:
+            is_drawn = name == "alignment" and (folder / f"{name}.svg").exists()
+            picture = [f"![{alignments.CAPTION}]({name}.svg)"] * is_drawn
+            parts += [f"## {title}", *picture, markdown(sheets[name]).rstrip("\n")]
+            parts += [*_computed(measured), _links(name), *pictures[1:]] if name == "table" else [_links(name)]
+        elif name == "alignment" and (text := alignment_table.part(measured, verdicts)):
+            parts += [f"## {title}", text]
     tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
     parts += checkpoint_table.part(plan.grid, plan.scale, folder, tasks)
     parts += inference_page.part(folder)

@@ -82,7 +82,8 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
     numbers = Sheet(
         ["claim", "paper", "table", "statement", "published", "relation", "testable", "grids", "grid", "scale", "asked",
          "post hoc", "continued", "metric", "unit", "outcome", "direction", "size", "reason", "look", "n",
-         "effect", "low", "high", "margin", "removed", "removed low", "removed high", "removed as published"],
+         "effect", "low", "high", "margin", "aligned", "aligned low", "aligned high", "speed or quality",
+         "removed", "removed low", "removed high", "removed as published"],
         [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
     )  # fmt: skip
     runs = [
@@ -101,7 +102,7 @@ def _heading(scale: str) -> str:
 def _outcome(entry: scoreboard.Entry, scale: str) -> str:
     """``not resolved: power``: the outcome with its reason, and what else a reader has to know."""
     words = [entry.outcome(scale), entry.reason(scale)]
-    marks = [*[CONTINUED] * entry.continued(scale), *["post hoc"] * entry.post_hoc]
+    marks = [*entry.kinds(scale), *[CONTINUED] * entry.continued(scale), *["post hoc"] * entry.post_hoc]
     return ": ".join(filter(None, words)) + (f" ({', '.join(marks)})" if marks else "")
 
 
@@ -110,10 +111,11 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * 13]
+        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * 17]
     known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.continued, answer.metric, answer.unit]
     known += [answer.outcome, answer.direction, answer.size, answer.reason, answer.look, answer.n, answer.effect]
     known += [answer.effect_low, answer.effect_high, answer.margin]
+    known += [answer.aligned, answer.aligned_low, answer.aligned_high, answer.kind]
     return [*known, answer.removed, answer.low, answer.high, answer.published]
 
 
@@ -144,6 +146,9 @@ def _notes() -> list[str]:
         "claim is open. Corrections are per grid: each answer rests on intervals adjusted for all claims and looks of "
         "its grid at that scale, not for those of other grids; and often on a proxy, which its page names. How many "
         "claims are resolved depends on what was asked and is no aim.",
+        "In brackets, for settled differences of held-out loss: quality, if a difference remains at equal multiples of "
+        "the crossing, the tokens at which a run passes the bigram baseline; speed, if none does and a constant offset "
+        "would have left one; open, if neither is shown. The pages have the numbers.",
         f"Of the {len(with_parts())} statements that are kept, {len(with_parts()) - len(published_claims())} are parts "
         "of wider ones, one task or one reading of it, and count with those.",
     ]

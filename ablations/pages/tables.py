@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from ablations.claims import margins
@@ -33,8 +32,10 @@ from ablations.core.formatting import (
     split_unit,
     value_text,
 )
+from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
+from ablations.measurements.curves import crossing, curve
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
 from ablations.measurements.sides import as_printed, baseline_of
@@ -43,6 +44,7 @@ from ablations.measurements.variances import about
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
+from ablations.schema.record import Record
 
 _PERCENT = f"{100 * LEVEL:g} %"
 Sheets = tuple[Sheet, Sheet, dict[str, Any]]  # the table to read, the table of every number, the runs behind them
@@ -261,12 +263,15 @@ def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
 
 def claims(verdicts: Sequence[Verdict]) -> Sheets:
     """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
+    of_curves = [str(v.aligned.kind) for v in verdicts if v.aligned]
     reading = Sheet(
         ("claim", "source", "published", "verdict", "direction", "size", "measured in", "a better than b by",
-         "adjusted interval", "look", "n", "why open", "detectable", "computing", "remarks"),
+         "adjusted interval", *(of_curves and ["speed or quality"]), "look", "n", "why open", "detectable", "computing",
+         "remarks"),
         [
             (v.claim.statement, _origin(v), v.published, v.outcome,
-             direction_text(v), size_text(v), _measure(v), amount(v), range_text(v.adjusted), _look(v), v.n,
+             direction_text(v), size_text(v), _measure(v), amount(v), range_text(v.adjusted),
+             *(of_curves and [str(v.aligned.kind) if v.aligned else ""]), _look(v), v.n,
              str(v.reason), "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.remarks, v.proxy))))
             for v in verdicts
@@ -278,20 +283,30 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
         ("claim", "statement", "source", "post hoc", "continued", "a", "b", "relation", "claimed size", "margin",
          "margin from", "metric", "unit", "verdict", "direction", "size", "reason", "effect", "low", "high",
          "adjusted low", "adjusted high", "adjusted level", "look", "looks", "n", "error over runs",
-         "error over examples", "p", "adjusted p", "detectable", "family", "published", "remarks", "proxy", "ratio",
-         "runs", "flops", "seconds", "trunks", "trunk flops", "trunk seconds"),
+         "error over examples", "p", "adjusted p", "detectable", "family", "aligned", "aligned low", "aligned high",
+         "speed or quality", "published", "remarks", "proxy", "ratio", "runs",
+         "flops", "seconds", "trunks", "trunk flops", "trunk seconds"),
         [
             (v.claim.id, v.claim.statement, v.claim.origin, v.claim.post_hoc, v.continued, v.a, v.b, v.claim.relation,
              v.claim.size, v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.direction),
              str(v.size), str(v.reason), v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high,
              v.adjusted.level, v.look, " ".join(map(str, v.looks)), v.n, v.seed_error, v.example_error, v.p,
-             v.adjusted_p, v.detectable, v.family, v.published, v.remarks, v.proxy, v.claim.ratio, v.computing.runs,
-             v.computing.flops, v.computing.seconds, v.trunks.runs, v.trunks.flops, v.trunks.seconds)
+             v.adjusted_p, v.detectable, v.family, *_aligned(v), v.published, v.remarks, v.proxy, v.claim.ratio,
+             v.computing.runs, v.computing.flops, v.computing.seconds, v.trunks.runs, v.trunks.flops, v.trunks.seconds)
             for v in verdicts
         ],
     )  # fmt: skip
     trace = {"claims": [{"claim": v.claim.id, "verdict": v.outcome, "sides": v.runs} for v in verdicts]}
     return reading, everything, trace
+
+
+def _aligned(verdict: Verdict) -> list[Entry]:
+    """The effect at equal multiples of the crossing, the ends of its interval, and what that makes it."""
+    if verdict.aligned is None:
+        return [None] * 4
+    found = verdict.aligned.interval
+    ends = [found.mean, found.low, found.high] if found else [None] * 3
+    return [*ends, str(verdict.aligned.kind)]
 
 
 def _origin(verdict: Verdict) -> str:
@@ -360,20 +375,18 @@ def tokens_to_reach(measured: Measurements, loss: float) -> pd.DataFrame:
     rows = []
     for cell in measured.cells:
         finished = measured.finished(cell)
-        reached = [tokens for record in finished.values() if (tokens := _crossing(record.curve, loss)) is not None]
+        reached = [tokens for record in finished.values() if (tokens := _reached(record, loss)) is not None]
         interval = mean_interval(reached if len(reached) == len(finished) else [])
         counts = {"cell": cell.label, **cell.values, "done": len(finished), "reached": len(reached)}
         rows.append(counts | {"mean": interval.mean, "low": interval.low, "high": interval.high})
     return pd.DataFrame(rows)
 
 
-def _crossing(curve: dict[str, list[float]], loss: float) -> float | None:
-    points = [(t, y) for t, y in zip(curve.get("tokens", ()), curve.get("heldout.loss", ()), strict=False) if t > 0]
-    for (t0, y0), (t1, y1) in zip(points[:1] + points, points, strict=False):
-        if y1 <= loss:
-            part = (y0 - loss) / (y0 - y1) if y0 > y1 else 1.0
-            return float(np.exp(np.log(t0) + part * (np.log(t1) - np.log(t0)))) if y0 > loss else float(t1)
-    return None
+def _reached(record: Record, loss: float) -> float | None:
+    """The tokens at which a run had reached a loss; those of its first point if it had by then."""
+    found = curve(record, HELDOUT[0], loss)
+    at = crossing(found) if found else None
+    return None if at is None else at.high if at.low is None else at.at
 
 
 def rendered(sheets: Sheets, notation: Notation) -> str:

@@ -75,7 +75,7 @@ PROVENANCE = ("commit", "code", "device", "torch", "lightning", "python", "start
               "attempts")  # fmt: skip
 
 CLAIM_TEXTS = ("claim", "asked", "statement", "sentence", "outcome", "metric", "direction", "size", "reason", "unit",
-               "quantity")  # fmt: skip
+               "quantity", "kind")  # fmt: skip
 
 
 def foreign(record, text):
