@@ -22,7 +22,7 @@ from ablations.core.store import Records
 from ablations.literature import published_tables, systems
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
-from ablations.pages import equal_compute, heading, runs_table, tables, task_table
+from ablations.pages import alignment_table, equal_compute, heading, runs_table, tables, task_table
 from ablations.planning import filling, grids, ladder, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running import estimate
@@ -310,6 +310,13 @@ class Study:
         )
         reading, numbers, _ = tables.claims(verdicts)
         return Shown(sentences + "\n\n" + formatting.markdown(reading), _unrounded(numbers))
+
+    def aligned(self) -> Shown:
+        """What claims about losses compare, at equal tokens, FLOPs and multiples of the crossing: speed or quality?"""
+        sheets = alignment_table.sheets(judging.verdicts(self.measurements))
+        if not sheets:
+            return Shown("*No claim with finished runs compares losses along their curves.*")
+        return Shown(formatting.markdown(sheets[0]), _unrounded(sheets[1]))
 
     def figure(self) -> "Drawing | Shown":
         """The main metric over the knob, with published values below on axes of their own."""

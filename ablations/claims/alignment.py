@@ -69,7 +69,7 @@ class Contrast:
         earlier: The aligned effect at `EARLIER` of that multiple; None where it lies before the crossing.
         left: What a constant offset of the size of the effect would leave there; None where it is not known.
         slopes: The mean final slope of each side, nats.
-        crossings: The mean crossing of each side, tokens; None where a run has none.
+        crossings: The mean crossing of each side, tokens; empty where the runs are not aligned.
         why: Why the runs are not aligned.
     """
 
@@ -79,7 +79,7 @@ class Contrast:
     tokens: Interval
     flops: Interval | None
     slopes: tuple[float | None, ...]
-    crossings: tuple[float | None, ...]
+    crossings: tuple[float | None, ...] = ()
     multiples: Interval | None = None
     multiple: float | None = None
     earlier: Interval | None = None
@@ -162,7 +162,7 @@ def _compared(
         fewest = min(len(found.sample.values[place]) for place in places)  # other sides may have none
         return found.sample.linear(weights) if fewest > 1 else None
 
-    is_pair = len(cells) == 2 and claim.relation != "trend"
+    is_pair, why = len(cells) == 2 and claim.relation != "trend", _why(cells, runs, metric)
     tokens, flops = ([last for run in every if (last := _last(run, unit))] for unit in ("tokens", "flops"))
     end_alike = max(tokens) - min(tokens) <= _SAME * max(tokens)
     at_tokens = sides.sample.linear(weights) if end_alike else estimate("tokens", lambda run: min(tokens))
@@ -176,10 +176,10 @@ def _compared(
         tokens=at_tokens.interval(),
         flops=at_flops.interval() if at_flops else None,
         slopes=tuple(_mean([final_slope(run, metric) for run in side]) for side in runs),
-        crossings=tuple(geometric_mean([_crossing(run, metric) for run in side]) for side in runs),
-        why=_why(cells, runs, metric),
+        crossings=tuple(geometric_mean([_crossing(run, metric) for run in side]) for side in runs) if not why else (),
+        why=why,
     )
-    if contrast.why:
+    if why:
         return contrast, None
     multiple = min(_last(run, "tokens") / (_crossing(run, metric) or 1.0) for run in every)
 

@@ -339,7 +339,7 @@ def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
 
     speed, quality = _among(rows, truth="speed"), _among(rows, truth="quality")
     worst, wrong = max(speed, key=lambda row: row["quality"]), max(quality, key=lambda row: row["speed"])
-    straight, flat = _among(speed, **{"flat end": False}), _among(speed, **{"flat end": True})
+    straight, flat = _among(speed, end="not flat"), _among(speed, end="flat")
     again = [row for row in speed if row["quality by bootstrap"] is not None]
     told = {
         truth: [row[truth] for row in _among(rows, truth=truth, seeds=4, effect=0.2)] for truth in ("speed", "quality")
@@ -362,12 +362,12 @@ def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
         f"where the t interval does in {_percent(max(row['quality by the end'] for row in again))}."
     )
     lines = []
-    keys = ("truth", "form", "flat end", "multiple", "effect")
+    keys = ("truth", "form", "end", "multiple", "effect")
     for condition in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         found = _among(rows, **dict(zip(keys, condition, strict=True)))
-        truth, form, is_flat, multiple, effect = condition
+        truth, form, end, multiple, effect = condition
         said = [f"{_percent(row['quality'])} / {_percent(row['speed'])}" for row in found]
-        lines.append([truth, form, "flat" if is_flat else "", f"{multiple:g}", f"{effect:g}",
+        lines.append([truth, form, end, f"{multiple:g}", f"{effect:g}",
                       f"{found[0]['aligned']:.3f}", f"{found[0]['left by an offset']:.3f}", *said])  # fmt: skip
     seeds = dict.fromkeys(row["seeds"] for row in rows)
     headings = ["truth", "form", "end", "multiple", "effect", "aligned", "an offset would leave"]

@@ -25,6 +25,7 @@ FLAT = np.array([0.0] * (POINTS - 2) + [0.012, 0.033])  # nats by which the end 
 NOISE = (0.03, 0.015, 0.01)  # standard deviations: of the logarithm of a stretch, of an offset and of a point, nats
 MULTIPLES = (1.6, 3.2)  # of its crossing that the slower arm reaches
 EFFECTS = (0.05, 0.1, 0.2)  # nats at equal tokens
+ENDS = ("not flat", "flat")
 TRUTHS = ("speed", "quality")
 MARGIN = 0.02  # nats
 _RESAMPLED, _TIMES = 1_000, 400  # grids and resamples of the bootstrap, which is slow
@@ -99,7 +100,7 @@ def error_rates(grids: int = GRIDS // 2) -> list[Row]:
         speed = ~by_end & is_speed(low, high, found, left, MARGIN)
         resampled = truth == "speed" and not flat and effect == EFFECTS[-1]
         rows.append({
-            "truth": truth, "form": kind, "flat end": flat, "multiple": multiple, "effect": effect, "seeds": seeds,
+            "truth": truth, "form": kind, "end": ENDS[flat], "multiple": multiple, "effect": effect, "seeds": seeds,
             "grids": grids, "aligned": float(np.nanmean(middle)), "left by an offset": float(np.nanmean(left)),
             "quality": float(quality.mean()), "speed": float(speed.mean()),
             "standard error": binomial_error(float(quality.mean()), grids),

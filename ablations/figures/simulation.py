@@ -220,7 +220,9 @@ def alignment(rows: Sequence[Row]) -> Figure:
             axes.set_xlabel("grids (%)")
             axes.set_xlim(0, 100)
             axes.grid(axis="y", visible=False)
-        names = [f"{row['effect']:g} nats, {row['multiple']:g} times{', flat end' * row['flat end']}" for row in found]
+        names = [
+            f"{row['effect']:g} nats, {row['multiple']:g} times{', flat end' * (row['end'] == 'flat')}" for row in found
+        ]
         panels[0].set_yticks(range(len(names)), names)
         panels[0].set_ylim(len(names) - 0.45, -0.55)
         key.legend(*panels[0].get_legend_handles_labels(), loc="center left", ncols=4, fontsize=9, borderaxespad=0)

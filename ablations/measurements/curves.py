@@ -72,14 +72,16 @@ def value_at(record: Record, unit: str, amount: float, metric: str = HELDOUT[0])
         None before the first point of the curve, after the last, or without a curve.
     """
     used, values = amounts(record, unit), record.curve.get(metric, [])
-    if not used or len(used) != len(values) or min(used) <= 0:
+    if len(used) != len(values):
         return None
-    for at, value in zip(used, values, strict=True):
+    points = [(at, value) for at, value in zip(used, values, strict=True) if at > 0]
+    for at, value in points:
         if abs(at - amount) <= _SAME * amount:
             return value, False
-    if not used[0] < amount < used[-1]:
+    if not points or not points[0][0] < amount < points[-1][0]:
         return None
-    return float(np.interp(np.log(amount), np.log(used), values)), True
+    x, y = zip(*points, strict=True)
+    return float(np.interp(np.log(amount), np.log(x), y)), True
 
 
 def curve(record: Record, metric: str, bar: float | None = None) -> Curve | None:
@@ -93,7 +95,7 @@ def curve(record: Record, metric: str, bar: float | None = None) -> Curve | None
     if bar is None or len(tokens) != len(losses):
         return None
     tokens, losses = tokens[tokens > 0], losses[tokens > 0]
-    if len(tokens) < 2 or (np.diff(tokens) <= 0).any() or not np.isfinite(losses).all():
+    if len(tokens) < 2 or (np.diff(tokens) <= 0).any():
         return None
     return Curve(np.log(tokens), losses, float(bar))
 

@@ -44,7 +44,7 @@ def sheets(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]] |
         ["contrast", "cells", *(f"{name}{end}" for name in ("tokens", "flops", "multiples", "earlier") for end in ends),
          "multiple", "offset", "kind", "not aligned because", "crossings", "final slopes"],
         [[one.name, "; ".join(one.cells), *_ends(one), one.multiple, _left(one), str(one.kind), one.why,
-          _listed(one.crossings), _listed(one.slopes)] for one in shown],
+          _listed(_sides(one, one.crossings)), _listed(_sides(one, one.slopes))] for one in shown],
     )  # fmt: skip
     trace = [
         {"claim": verdict.claim.id, "contrasts": [one.name for one in verdict.aligned.contrasts], "sides": verdict.runs}

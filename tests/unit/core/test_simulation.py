@@ -257,6 +257,8 @@ def test_what_is_published_holds_what_is_asked():
     check_families(published("family_wise_error"), most=0.055)
     check_trunks(published("trunks"), slack=0.0075)  # three standard errors
     check_power(published("power"))
+    for row in published("alignment"):
+        assert row["quality" if row["truth"] == "speed" else "speed"] <= 0.06
     for row in published("aa")[:4]:
         assert row["share wrong"] <= 0.05
     assert published("coverage")[0]["grids"] >= 2_000

@@ -46,8 +46,9 @@ def published(drawn, tmp_path):
 
 def test_a_folder_has_tables_verdicts_figures_and_a_page(published):
     folder, written = published
-    names = {f"{stem}.{end}" for stem in ("table", "claims", "equal_compute") for end in ("md", "csv", "json")}
-    names |= {"knob.svg", "curves.svg", "README.md", "page.json"}
+    stems = ("table", "claims", "equal_compute", "alignment", "seeds")
+    names = {f"{stem}.{end}" for stem in stems for end in ("md", "csv", "json")}
+    names |= {"knob.svg", "curves.svg", "alignment.svg", "README.md", "page.json"}
     assert {path.name for path in folder.iterdir()} == set(written) == names
 
 
@@ -163,7 +164,7 @@ def test_bytes_do_not_depend_on_the_surroundings(tmp_path):
         environment = {**os.environ, **changes, "PYTHONPATH": str(root)}
         subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / name)], check=True, env=environment, cwd=tmp_path)
         written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())})
-    assert len(written[0]) == 13
+    assert len(written[0]) == 20
     assert written[0] == written[1]
 
 
