@@ -1,15 +1,22 @@
 """Starts children that a test wants killed, from one process in which everything is imported already.
 
-A request is a line of JSON: which of `CHILDREN` to call with which arguments and environment, in how many processes
-at once, and after how many seconds to kill them. The answer is the list of their exit codes.
+A request is a line of JSON. One that names a call starts a child, whose id is the answer; it says which of `CHILDREN`
+to call with which arguments, environment and folder, and where its output goes. One with an id asks for the exit code
+of that child: None while it lives.
+
+What a child starts with multiprocessing is forked as well, so that no fork server imports torch anew. Trainings tell
+each step, and stand still while a test wants it: see `held`.
 """
 
+import itertools
 import json
 import os
+import runpy
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from multiprocessing import util
 from pathlib import Path
 
 import torch
@@ -17,10 +24,19 @@ import torch
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.running import local, worker
 from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from lightning_modules.training.execution import Execution
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+
+
+def launcher(*arguments: str) -> None:
+    """The program that users write."""
+    sys.argv = [str(LAUNCHER), *arguments]
+    runpy.run_path(str(LAUNCHER), run_name="__main__")
 
 
 def launch(grid: str, results: str) -> None:
@@ -71,6 +87,7 @@ def save_for_ever(path: str) -> None:
 
 
 CHILDREN: dict[str, Callable[..., None]] = {
+    "launcher": launcher,
     "launch": launch,
     "race": race,
     "save_for_ever": save_for_ever,
@@ -78,33 +95,105 @@ CHILDREN: dict[str, Callable[..., None]] = {
 }
 
 
-def born(call: str, arguments: list[str], environment: dict[str, str]) -> int:
-    """A new child at work."""
+def held(attempt: Callable[..., int]) -> Callable[..., int]:
+    """Lets a training stand after as many steps as the file ``hold`` beside the results says, while it is there.
+
+    A test can then disturb a short training, however busy the machine is.
+    """
+
+    def attempted(job: worker.Job, stop: Callable[[], bool], *given: object, **named: object) -> int:
+        hold, steps = Path(job.results_dir).with_name("hold"), itertools.count(1)
+        last = int(hold.read_text()) if hold.exists() else None
+
+        def wait() -> bool:
+            here = next(steps) == last
+            while here and hold.exists() and not stop():
+                time.sleep(0.01)
+            return stop()
+
+        return attempt(job, wait, *given, **named)
+
+    return attempted
+
+
+def forked(work: Callable[[], object], closed: Callable[[int], bool] = lambda number: False) -> int:
+    """A new child at work, whose exit code is as that of a program; some of its descriptors are closed."""
     child = os.fork()
     if child:
         return child
-    os.environ.update(environment)
+    code: object = 1
     try:
-        CHILDREN[call](*arguments)
+        for number in filter(closed, map(int, os.listdir("/dev/fd"))):
+            try:
+                os.close(number)
+            except OSError:  # that of the list itself
+                continue
+        code = work() or 0
+    except SystemExit as end:
+        code = end.code or 0
     except BaseException as error:
-        sys.stderr.write(f"{call}: {error!r}\n")
-        os._exit(1)
-    os._exit(0)
+        sys.stderr.write(f"{error!r}\n")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+def without_exec(spawn: Callable[..., int]) -> Callable[..., int]:
+    """Forks the fork servers and ranks that multiprocessing starts as interpreters with a command."""
+
+    def spawned(path: str, arguments: Sequence[str | bytes], passed: Sequence[int]) -> int:
+        words = list(map(os.fsdecode, arguments))
+        command = words[(at := words.index("-c") + 1)]
+        if "resource_tracker" in command:
+            return spawn(path, arguments, passed)
+
+        def work() -> None:
+            for number in signal.Signals:
+                if callable(signal.getsignal(number)):
+                    signal.signal(number, signal.SIG_DFL)  # as a new program has it
+            sys.argv = ["-c", *words[at + 1 :]]
+            exec(command, {})
+
+        return forked(work, lambda number: number > 2 and number not in passed)
+
+    return spawned
+
+
+def born(call: str, arguments: list[str], environment: dict[str, str], folder: str, output: str) -> int:
+    """A new child at work."""
+    out = os.open(output, os.O_WRONLY)
+
+    def work() -> None:
+        os.setsid()
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        CHILDREN[call](*arguments)
+
+    child = forked(work)
+    os.close(out)
+    return child
+
+
+def ended(child: int) -> int | None:
+    """The exit code of a child."""
+    found, status = os.waitpid(child, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
 
 
 def main() -> None:
     torch.set_num_threads(1)
+    worker._PROGRESS_EVERY, local._POLL = 0.0, 0.02
+    worker.attempt = held(worker.attempt)
+    util.spawnv_passfds = without_exec(util.spawnv_passfds)
     print("ready", flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        copies, kill_after = request.pop("copies"), request.pop("kill_after")
-        children = [born(**request) for _ in range(copies)]
-        if kill_after is not None:
-            time.sleep(kill_after)
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        print(json.dumps(codes), flush=True)
+        print(json.dumps(ended(request["child"]) if "child" in request else born(**request)), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ import pytest
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.running import worker
 from ablations.running.execute import execute
 from lightning_modules.training.pretrain import Pretrain
 from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, wait_for
 
-STEPS = 1200
+STEPS = 16
 STORY = ["1 started", "1 interrupted", "1 started", "1 done"]
 
 
@@ -30,20 +31,33 @@ def undisturbed(tmp_path_factory):
         return grid, contents(records)
 
 
-def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch, undisturbed):
+@pytest.mark.parametrize(
+    ("send", "number", "word", "code"),
+    [
+        (os.kill, signal.SIGINT, "interrupted", 130),
+        (os.kill, signal.SIGTERM, "ended by SIGTERM", 143),
+        (os.killpg, signal.SIGTERM, "ended by SIGTERM", 143),
+        (os.killpg, signal.SIGHUP, "ended by SIGHUP", 129),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGTERM to the group", "SIGHUP to the group"],
+)
+def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch, undisturbed, send, number, word, code):
+    """Schedulers and closing terminals send to the whole group: the fork server and the runs get the signal too."""
     (grid, expected), records = undisturbed, Records(cached / "results")
+    (cached / "hold").write_text(str(STEPS // 2))
     process = launch(grid)
     wait_for(process, "progress")
     below = family(process.pid)
-    process.send_signal(signal.SIGINT)
-    wait_for(process, "interrupted")
-    assert process.wait() == 130
+    send(process.pid, number)
+    wait_for(process, word)
+    assert process.wait() == code
     assert gone(below) == []
     (folder,) = records.work_folders()
     assert (folder / "last.ckpt").exists()
     assert list(records.all()) == []
     assert not records.is_locked(folder.name)
 
+    (cached / "hold").unlink()
     process = launch(grid)
     wait_for(process, "executed 1")
     assert process.wait() == 0
@@ -69,12 +83,13 @@ def unignored():
     [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGHUP, SystemExit, 129)],
     ids=["SIGINT", "SIGHUP"],
 )
-def test_interrupted_inline_it_goes_on_as_well(cached, capfd, undisturbed, number, error, code):
+def test_interrupted_inline_it_goes_on_as_well(cached, monkeypatch, capfd, undisturbed, number, error, code):
     (grid, expected), records = undisturbed, Records(cached / "results")
+    monkeypatch.setattr(worker, "_PROGRESS_EVERY", 0.0)
     usual = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def tell(event):
-        if event.kind == "progress" and 0 < event.progress["step"] < STEPS:
+        if event.kind == "progress" and event.progress["step"] == STEPS // 2:
             signal.raise_signal(number)
 
     found = plan(grids.read(grid), "smoke", records=records)
@@ -87,29 +102,6 @@ def test_interrupted_inline_it_goes_on_as_well(cached, capfd, undisturbed, numbe
     assert execute(found, records, "inline").outcomes == {"done": 1}
     assert contents(records) == expected
     assert [line.split(";")[0] for line in attempts(records)[found.runs[0].id]] == STORY
-
-
-def test_a_launcher_whose_whole_group_is_told_to_end_leaves_checkpoints_and_a_word(cached, launch, undisturbed):
-    """As schedulers and closing terminals do: the fork server and the runs get the signal too."""
-    (grid, expected), records = undisturbed, Records(cached / "results")
-
-    process = launch(grid)
-    wait_for(process, "progress")
-    below = family(process.pid)
-    os.killpg(process.pid, signal.SIGTERM)
-    wait_for(process, "ended by SIGTERM")
-    assert process.wait(timeout=60) == 143
-    assert gone(below) == []
-    (folder,) = records.work_folders()
-    assert (folder / "last.ckpt").exists()
-    assert list(records.all()) == []
-    assert not records.is_locked(folder.name)
-
-    process = launch(grid)
-    wait_for(process, "executed 1")
-    assert process.wait() == 0
-    assert contents(records) == expected
-    assert [line.split(";")[0] for line in attempts(records)[folder.name]] == STORY
 
 
 def test_an_ignored_signal_stays_ignored(cached, monkeypatch):
@@ -160,7 +152,7 @@ def test_interrupted_twice_it_ends_at_once(cached, launch):
         if worker.ppid() != process.pid:  # below the fork server: a worker, which now answers no more
             worker.suspend()
     process.send_signal(signal.SIGINT)
-    time.sleep(1)
+    time.sleep(0.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130

@@ -21,7 +21,7 @@ from tests import tiny
 from tests.depth import SEED, depth
 from tests.faults.support import attempts, contents
 
-MOMENTS = depth(4, 50)
+MOMENTS = depth(3, 50)
 
 
 def table(grid, records, folder):
@@ -33,9 +33,9 @@ def table(grid, records, folder):
     return {path.name: path.read_bytes() for path in written.values()}
 
 
-def test_a_grid_of_twenty_runs_killed_at_many_moments_ends_as_if_undisturbed(cached, call):
+def test_a_grid_killed_at_many_moments_ends_as_if_undisturbed(cached, begin, killed):
     """Checkpoints after every step and two micro-batches a step: the kills hit training, saving and recording."""
-    grid = tiny.grid(cached, rates="[0.1, 0.15, 0.3, 0.4, 0.8]", seeds=4, steps=16)
+    grid = tiny.grid(cached, rates="[0.1, 0.15, 0.8]", seeds=depth(1, 7), steps=16)
     grid.write_text(
         grid.read_text().replace("training.batch_size: 4", "training.batch_size: 4\n  training.micro_batch_size: 2")
     )
@@ -44,20 +44,18 @@ def test_a_grid_of_twenty_runs_killed_at_many_moments_ends_as_if_undisturbed(cac
     execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
     longest = (time.monotonic() - began) / 4
 
-    noise, started, killed = random.Random(SEED), [], 0
-    while killed < MOMENTS:
+    noise, started, count = random.Random(SEED), [], 0
+    while count < MOMENTS:
         records, kept = Records(cached / f"results {len(started)}"), {}
         started.append(records)
-        while killed < MOMENTS and call("launch", grid, records.folder, kill_after=noise.uniform(0.02, longest)) == [
-            -9
-        ]:
-            killed += 1
+        while count < MOMENTS and killed("launch", grid, records.folder, after=noise.uniform(0.02, longest)) == -9:
+            count += 1
             stories = attempts(records)
             now = {run_id: (said, stories[run_id]) for run_id, said in contents(records).items()}
             assert {run_id: now[run_id] for run_id in kept} == kept  # nor was any of them started again
             assert records.verify() == []
             kept = now
-    assert call("launch", grid, records.folder) == [0]
+    assert begin("launch", grid, records.folder).wait() == 0
     for number, records in enumerate(started):
         assert contents(records) == contents(reference)
         assert table(grid, records, cached / f"table {number}") == table(grid, reference, cached / "table")
@@ -65,7 +63,7 @@ def test_a_grid_of_twenty_runs_killed_at_many_moments_ends_as_if_undisturbed(cac
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["same file system", "another file system"])
-def test_a_checkpoint_killed_while_it_is_saved_loads(cached, call, other):
+def test_a_checkpoint_killed_while_it_is_saved_loads(cached, killed, other):
     memory = Path("/dev/shm")
     if other and not (memory.is_dir() and memory.stat().st_dev != cached.stat().st_dev):
         pytest.skip("there is no second file system")
@@ -73,18 +71,19 @@ def test_a_checkpoint_killed_while_it_is_saved_loads(cached, call, other):
         path, noise = Path(folder) / "last.ckpt", random.Random(SEED)
         AtomicCheckpoints().save_checkpoint({"number": 0, "weights": torch.zeros(200_000)}, path)
         for _ in range(depth(15, 200)):
-            assert call("save_for_ever", path, kill_after=noise.uniform(0.0, 0.1)) == [-9]
+            assert killed("save_for_ever", path, after=noise.uniform(0.0, 0.1)) == -9
             found = torch.load(path, weights_only=True)
             assert found["weights"].unique().tolist() == [found["number"]]
         others = [file.name for file in path.parent.iterdir() if file != path]
         assert [re.sub(r"[0-9a-f]{8}", "", name) for name in others] in ([], [".last.ckpt..tmp"])
 
 
-def test_four_launchers_make_each_of_many_runs_once(cached, call):
+def test_four_launchers_make_each_of_many_runs_once(cached, begin):
     seeds = depth(10, 40)
     grid = tiny.grid(cached, rates="[0.1, 0.15, 0.2, 0.3, 0.4]", seeds=seeds)
     told = cached / "told.txt"
-    assert call("race", grid, cached / "results", told, copies=4) == [0, 0, 0, 0]
+    racing = [begin("race", grid, cached / "results", told) for _ in range(4)]
+    assert [one.wait() for one in racing] == [0, 0, 0, 0]
     made = Counter(told.read_text().split())
     assert (len(made), set(made.values())) == (5 * seeds, {1})
     records = Records(cached / "results")

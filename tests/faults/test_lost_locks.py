@@ -28,7 +28,7 @@ def test_a_worker_stopped_before_its_record_and_continued_too_late_says_so(cache
     (run,) = plan(grids.read(grid), "smoke", records=records).runs
     if earlier == "an attempt":
         assert worker.keep(run, records, {"outcome": "killed"}, "long ago", 1)
-    ended = begin("stop_at_the_end", grid, records.folder, note)
+    child = begin("stop_at_the_end", grid, records.folder, note)
     until(lambda: is_stopped(note))
     stopped = int(note.read_text())
     try:
@@ -40,7 +40,7 @@ def test_a_worker_stopped_before_its_record_and_continued_too_late_says_so(cache
         before = {file: file.read_bytes() for file in path.parent.iterdir()}
     finally:
         os.kill(stopped, signal.SIGCONT)
-    assert ended() == [0]
+    assert child.wait() == 0
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
     assert [path.stem for path in records.files()] == [run.id]
     assert records.verify() == []

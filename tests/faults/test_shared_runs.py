@@ -14,26 +14,24 @@ from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, kill, wait_for
 
 TWO = Execution(devices=2)
+STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, request):
+def undisturbed(tmp_path_factory, nursery_process, request):
     """The grid whose run the tests below disturb, what its record says if nothing does, and how devices share it."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
-        records = Records(folder / "results")
-        grid = tiny.grid(folder, rates="[0.15]", steps=300, seeds=1)
-        summary = execute(
-            plan(grids.read(grid), "smoke", records=records), records, execution=Execution(2, strategy=request.param)
-        )
-        assert summary.outcomes == {"done": 1}, str(summary)
-        return grid, contents(records), request.param
+    grid, records = tiny.grid(folder, rates="[0.15]", steps=STEPS, seeds=1), Records(folder / "results")
+    process = nursery_process(folder, "launcher", grid, records.folder, "local", 2, request.param)
+    with process.stdout:
+        wait_for(process, "executed 1")
+        assert process.wait() == 0
+    return grid, contents(records), request.param
 
 
 def ranks_of(launcher):
     """The two processes of the run, rank 0 first: it has started the other."""
-    (other,) = [process for process in family(launcher.pid) if "spawn_main" in " ".join(process.cmdline())]
+    *_, other = family(launcher.pid)  # the youngest
     return other.parent(), other
 
 
@@ -42,6 +40,7 @@ def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undistur
     """To the bit, dropout on: a checkpoint has the noise and the losses of both."""
     (grid, expected, strategy), records = undisturbed, Records(cached / "results")
     (run_id,) = expected
+    (cached / "hold").write_text(str(STEPS // 3))
     process = launch(grid, devices=2, strategy=strategy)
     wait_for(process, "progress")
     below = family(process.pid)
@@ -54,6 +53,7 @@ def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undistur
     wait_for(process, "progress")
     assert kill(process) == []
 
+    (cached / "hold").unlink()
     process = launch(grid, devices=2, strategy=strategy)
     wait_for(process, "executed 1")
     assert process.wait(timeout=60) == 0
@@ -73,10 +73,12 @@ def test_one_of_the_two_killed_alone_ends_the_other_and_the_retry_makes_the_run(
 ):
     (grid, expected, strategy), records = undisturbed, Records(cached / "results")
     (run_id,) = expected
+    (cached / "hold").write_text(str(STEPS // 3))
     process = launch(grid, devices=2, strategy=strategy)
     wait_for(process, "progress")
     ranks = ranks_of(process)
     ranks[rank].kill()
+    (cached / "hold").unlink()
     wait_for(process, f"started {run_id}")
     assert gone(list(ranks)) == []
     first = records.get(run_id)

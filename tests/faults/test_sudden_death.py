@@ -12,10 +12,11 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from tests import tiny
-from tests.faults.conftest import LAUNCHER
+from tests.depth import SEED, depth
+from tests.faults.nursery import LAUNCHER
 from tests.faults.support import attempts, contents, family, gone, kill, until, wait_for
 
-STEPS = 150
+STEPS = depth(30, 150)
 
 
 def undisturbed(folder, grid):
@@ -24,15 +25,15 @@ def undisturbed(folder, grid):
     return contents(records)
 
 
-def test_a_grid_killed_twice_loses_and_repeats_nothing(cached, launch):
-    grid = tiny.grid(cached, steps=STEPS, seeds=3)
+def test_a_grid_killed_several_times_loses_and_repeats_nothing(cached, launch):
+    grid = tiny.grid(cached, steps=STEPS)
     expected = undisturbed(cached, grid)
-    records, noise = Records(cached / "results"), random.Random(0)
+    records, noise = Records(cached / "results"), random.Random(SEED)
     kept: dict[str, dict] = {}
-    for _ in range(2):
+    for _ in range(depth(2, 10)):
         process = launch(grid)
         if "executed" not in wait_for(process, ("started", "executed"))[-1]:
-            time.sleep(noise.uniform(0.0, 1.5))
+            time.sleep(noise.uniform(0.0, 0.01 * STEPS))
         assert kill(process) == []
         now = contents(records)
         assert {run_id: now[run_id] for run_id in kept} == kept
@@ -49,41 +50,36 @@ def test_a_grid_killed_twice_loses_and_repeats_nothing(cached, launch):
 
 
 def test_two_launchers_make_each_run_once(cached, launch):
-    grid = tiny.grid(cached, rates="[0.15, 0.3, 0.4]", steps=STEPS)
+    grid = tiny.grid(cached, rates="[0.15, 0.3, 0.4]", steps=STEPS, seeds=1)
     both = [launch(grid) for _ in range(2)]
     ends = [wait_for(process, "executed")[-1].split() for process in both]
     assert [process.wait() for process in both] == [0, 0]
     records = Records(cached / "results")
-    assert [record.outcome for record in records.all()] == ["done"] * 6
-    assert sum(int(end[1]) for end in ends) == 6
+    assert [record.outcome for record in records.all()] == ["done"] * 3
+    assert sum(int(end[1]) for end in ends) == 3
     assert all(len(story) == 2 for story in attempts(records).values())
 
 
-def test_runs_are_made_by_the_code_of_their_launcher(cached, launch):
+def test_a_program_from_stdin_runs_once_and_its_code_makes_the_runs(cached):
     """Another copy of the project in the working directory, of another commit perhaps, is not what processes import."""
-    grid = tiny.grid(cached, rates="[0.15]", seeds=1)
-    (cached / "ablations").mkdir()
-    (cached / "ablations" / "__init__.py").write_text("raise RuntimeError('another copy')")
-    process = launch(grid)
-    wait_for(process, "executed 1")
-    assert process.wait() == 0
-
-
-def test_a_program_from_stdin_runs_and_is_not_run_again_by_its_workers(cached):
-    grid = tiny.grid(cached, rates="[0.15]", seeds=1)
+    grid, elsewhere = tiny.grid(cached, rates="[0.15]", seeds=1), cached / "elsewhere"
+    (elsewhere / "ablations").mkdir(parents=True)
+    (elsewhere / "ablations" / "__init__.py").write_text("raise RuntimeError('another copy')")
     arguments = ["-", str(grid), str(cached / "results"), "local", "1", "ddp"]
-    program = f"import sys; sys.argv = {arguments!r}\n{LAUNCHER.read_text()}"
+    moved = LAUNCHER.read_text().replace('print("launcher"', f'os.chdir({str(elsewhere)!r})\nprint("launcher"')
+    program = f"import os, sys; sys.argv = {arguments!r}\n{moved}"
     done = subprocess.run(
         [sys.executable, "-"],
         input=program,
         env=tiny.environment(cached),
+        cwd=cached,
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.stdout.splitlines()[0] == "launcher", done.stderr
     assert done.stdout.count("launcher") == 1
-    assert "executed 1" in done.stdout
+    assert "executed 1" in done.stdout, done.stderr
 
 
 def test_killing_a_notebook_kernel_leaves_no_process(cached):
