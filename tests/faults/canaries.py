@@ -7,11 +7,13 @@ The home and what else is not named to the commands must stay as it is: names, k
 import hashlib
 import json
 import os
+import shutil
 import stat
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
+from multiprocessing import util
 from pathlib import Path
 
 NOBODY = 65534  # user and group of the ordinary user
@@ -63,9 +65,11 @@ HOME_AS_CACHE = [  # with the home itself as ABLATIONS_CACHE
 
 def build(world: Path) -> None:
     """Somebody's home, with names that the cache and the store use too, and the folders that commands are given."""
+    from ablations.planning import grids
     from tests import tiny
 
-    for folder in (*NAMED, "given/data", "home/.ssh", "home/.hidden", "home/project/results", "unwritable/records/ab"):
+    own = ("home/.ssh", "home/.hidden", "home/project/results", "unwritable/records/ab")
+    for folder in (*NAMED, "given/data", "given/grids", *own):
         (world / folder).mkdir(parents=True)
     home = world / "home"
     for name in (
@@ -88,6 +92,8 @@ def build(world: Path) -> None:
     (cache / "CACHEDIR.TAG").symlink_to(home / "notes.txt")
     (world / "given/out/evaluated").symlink_to(home)
     tiny.grid(world / "given/data", rates="[0.15]", steps=2, seeds=1)
+    for name in ("masking_ratio", "sentence_objective", "zero_shot"):
+        shutil.copy(grids.FOLDER / f"{name}.yaml", world / "given/grids")
     (world / "unwritable/grid.yaml").write_text("question: none")
     (world / "unwritable/grid.yaml").chmod(0)
     (world / "unwritable/records/ab/ab00000000000000.json").write_text("{}")
@@ -120,9 +126,13 @@ def called(world: Path, unwritable: str) -> Iterator[dict]:
 
     from ablations.commands.cli import app
     from ablations.core.store import Records
+    from ablations.planning import grids
     from lightning_modules import places
+    from tests.depth import NIGHTLY
 
     places.checkout = lambda: None  # as where the package is installed: nothing of the user's lies in it
+    if not NIGHTLY:
+        grids.FOLDER = world / "given/grids"  # of a few; which of them there are moves no file
     os.chdir(world / "home/project")
     given, results = world / "given", Records(world / "given/results")
     os.environ |= {
@@ -204,6 +214,9 @@ def own(folder: Path, user: int) -> None:
 
 def main(folder: Path) -> None:
     """Writes ``before.json``, ``after.json`` and a report for each user beside the worlds."""
+    from tests.faults import nursery
+
+    util.spawnv_passfds = nursery.without_exec(util.spawnv_passfds)
     is_root = os.geteuid() == 0
     users = ["root", "ordinary"] if is_root else ["ordinary"]
     worlds = folder / "worlds"
