@@ -128,6 +128,10 @@ def test_at_equal_flops_the_dearer_side_is_read_earlier():
     assert found.mean == pytest.approx(0.1 - (half[0] - half[1]))
     bare = changed(cheap, 0.4, lambda record, run: record.but(cost={}))
     assert contrast(bare).flops is None
+    late = changed(
+        dear, 0.4, lambda record, run: course(run, bent(6e6)[15:], TOKENS[15:], 2e6) if run.seed > 1 else record
+    )
+    assert contrast(late).flops is None  # two of its runs had not been measured by then: no mean of the others
 
 
 def test_at_unequal_tokens_both_are_read_where_both_have_been():
