@@ -10,37 +10,47 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from lightning_modules.places import project
+from tests.conftest import of_all_workers
 
 RATE = "objectives.mlm.masking.rate"
 NO_INDEX = ("--disable-pip-version-check", "--no-deps", "--no-index")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", *NO_INDEX, "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*build, str(folder), str(project())], check=True, cwd=folder)
-    (built,) = folder.iterdir()
-    return built
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """A folder with the wheel of this checkout, and a fresh environment with it; one for all workers.
+
+    What the project depends on comes from the environment of the tests.
+    """
+    folder = of_all_workers(tmp_path_factory) / "installed"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            folder.mkdir()
+            build(folder)
+    return folder
+
+
+def build(folder: Path) -> None:
+    call = [sys.executable, "-m", "pip", "wheel", "--quiet", *NO_INDEX, "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*call, str(folder), str(project())], check=True, cwd=folder)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    (site,) = (folder / "env").glob("lib/*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    call = [sys.executable, "-m", "pip", "--python", str(folder / "env" / "bin" / "python"), "install", "--quiet"]
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*call, *NO_INDEX, "--no-compile", str(wheel)], check=True, cwd=folder)
 
 
 class Installed:
-    """A fresh environment with the wheel; what the project depends on comes from the environment of the tests.
+    """The environment; every command starts in an empty folder, as a user whose home is empty too."""
 
-    Every command starts in an empty folder, as a user whose home is empty too.
-    """
-
-    def __init__(self, wheel: Path, folder: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
-        self.bin = folder / "env" / "bin"
-        (self.site,) = (folder / "env").glob("lib/*/site-packages")
-        (self.site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-        install = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet", *NO_INDEX]
-        subprocess.run([*install, "--no-compile", str(wheel)], check=True, cwd=folder)
-        self.home, self.work, self.compiled = folder / "home", folder / "work", folder / "compiled"
+    def __init__(self, built: Path, folder: Path) -> None:
+        self.bin = built / "env" / "bin"
+        (self.site,) = (built / "env").glob("lib/*/site-packages")
+        self.home, self.work = folder / "home", folder / "work"
         self.home.mkdir()
         self.work.mkdir()
 
@@ -48,7 +58,7 @@ class Installed:
         """Runs a command of the environment."""
         left_out = ("PYTHONPATH", "ABLATIONS_CACHE", "XDG_CACHE_HOME")
         environment = {name: value for name, value in os.environ.items() if name not in left_out}
-        environment |= {"HOME": str(self.home), "PYTHONPYCACHEPREFIX": str(self.compiled), "COLUMNS": "200"}
+        environment |= {"HOME": str(self.home), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
         command = [str(self.bin / str(words[0])), *map(str, words[1:])]
         return subprocess.run(
             command, cwd=cwd or self.work, env=environment, capture_output=True, text=True, check=False
@@ -63,15 +73,16 @@ class Installed:
         }
 
 
-@pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory) -> Installed:
-    return Installed(wheel, tmp_path_factory.mktemp("installed"))
+@pytest.fixture
+def installed(built, tmp_path) -> Installed:
+    return Installed(built, tmp_path)
 
 
-def test_the_wheel_has_every_file_of_the_packages_and_the_notebooks(wheel):
+def test_the_wheel_has_every_file_of_the_packages_and_the_notebooks(built):
     listed = ["git", "ls-files", "ablations", "lightning_modules", "notebooks"]
     tracked = subprocess.run(listed, cwd=project(), capture_output=True, text=True, check=True).stdout.split()
     names = {f"ablations/{name}" if name.startswith("notebooks/") else name for name in tracked}
+    (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert names - packed == set(), "missing in the wheel"
@@ -120,7 +131,8 @@ def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
     elsewhere = installed.work.parent / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "mine.yaml").write_text(grid.read_text())
-    ran = installed("ablations", "run", "./mine.yaml", "--scale", "smoke", "--seeds", 1, cwd=elsewhere)
+    short = ("--scale", "smoke", "--seeds", 1, "--no-notebook", "--executor", "inline")
+    ran = installed("ablations", "run", "./mine.yaml", *short, cwd=elsewhere)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     (page,) = elsewhere.glob("results/mine/*/table.md")
     table = page.read_bytes()
