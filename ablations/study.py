@@ -237,6 +237,8 @@ class Study:
         num_nodes: int = 1,
         strategy: Strategy = "ddp",
         activation_checkpointing: bool = False,
+        slice: Mapping[str, Any] | None = None,
+        until: float | None = None,
     ) -> Summary:
         """Trains missing runs; can be interrupted and resumed. Lists outcomes other than ``done``, does not raise them.
 
@@ -251,14 +253,17 @@ class Study:
             strategy: What each of several devices has: ``ddp``, all weights; ``fsdp``, its part of them.
             activation_checkpointing: Whether layers of pretrainings keep their input alone and are computed again in
                 the backward pass: the same numbers, less memory, a third more time.
+            slice: The part of the plan that is trained, as in `Plan.sliced`; by default all of it.
+            until: The moment of the monotonic clock at which the active runs write their checkpoints and stop. No run
+                begins whose estimate ends later. None for no limit.
 
         Raises:
             ConfigError: Before any run, as `publish`; for what cannot be executed.
         """
         execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
         self._check_page()
-        how = {"retries": retries, "watch": display, "execution": execution}
-        return execute_phases(self.resolve, self.records, executor, **how)
+        how = {"retries": retries, "watch": display, "execution": execution, "until": until}
+        return execute_phases(lambda: self.resolve().sliced(slice or {}), self.records, executor, **how)
 
     def frame(self) -> pd.DataFrame:
         """Every measurement of every run, one a row, for your own analyses; ``docs/records.md`` has the columns."""

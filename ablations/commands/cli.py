@@ -16,6 +16,7 @@ import typer
 from ablations import __version__
 from ablations.commands import (
     answer,
+    campaign,
     checkpoints,
     claims,
     data,
@@ -40,6 +41,7 @@ from ablations.commands.terminal import (
     Engine,
     EngineOption,
     Filter,
+    For,
     Format,
     Grid,
     In,
@@ -59,6 +61,7 @@ from ablations.commands.terminal import (
     existing_folder,
     listed,
     listing,
+    moment,
     plain,
     reporting_errors,
     show,
@@ -70,6 +73,7 @@ from ablations.commands.terminal import (
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(campaign.app, name="campaign")
 
 
 def _tell_version(asked: bool) -> None:
@@ -142,18 +146,21 @@ def run(
     num_nodes: Nodes = 1,
     strategy: Sharing = "ddp",
     activation_checkpointing: Checkpointing = False,
+    duration: For = None,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
     """Trains missing runs, publishes tables and figures, and executes the grid's notebook.
 
-    Exits with 0 only if every run of the plan is done; runs of a search may have diverged.
+    Exits with 0 only if every run of the plan is done; runs of a search may have diverged. With --for, runs that are
+    left for want of time are no failure, and the notebook waits until none is left.
     """
     from ablations.core import notebooks
     from ablations.planning import grids
     from ablations.study import Study
 
     with reporting_errors():
+        until = moment(duration)
         filters, parameters = values(filter, "--filter"), _not_given(values(parameter, "--parameter"))
         asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
@@ -168,15 +175,19 @@ def run(
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
         with aside(form):
             _tell_cost(study)
-            sharing = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
-            summary = study.run(asked, retries, **sharing, activation_checkpointing=activation_checkpointing)
+            sharing: dict[str, Any] = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
+            sharing |= {"activation_checkpointing": activation_checkpointing, "until": until}
+            summary = study.run(asked, retries, **sharing)
+            if summary.left:
+                echo(summary)
             try:
-                if source is not None:
+                if source is not None and not summary.left:
                     notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
             finally:
                 study.publish()
         _report(study, summary, form)
-        if not study.resolve().is_finished:
+        is_late = summary.left and not summary.failures and not summary.problems
+        if not is_late and not study.resolve().is_finished:
             raise typer.Exit(1)
 
 

@@ -157,6 +157,13 @@ Checkpointing = Annotated[
     bool,
     typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
 ]
+For = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        help="A time, such as 20m: no run begins that does not fit it, and at its end the active ones are interrupted.",
+    ),
+]
 Train = Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")]
 
 
@@ -421,6 +428,22 @@ def _wide(table: Sequence[Sequence[str]]) -> int:
 def _cells(line: str) -> list[str]:
     """The cells of a line of Markdown, as people read them."""
     return [html.unescape(_ESCAPED.sub(r"\1", cell.strip())) for cell in _BETWEEN.split(line.strip()[1:-1])]
+
+
+def moment(duration: str | None) -> float | None:
+    """The moment of the monotonic clock that lies a duration ahead, such as ``90s``, ``20m`` or ``2.5h``.
+
+    Raises:
+        ConfigError: For a text that is no duration.
+    """
+    from lightning_modules.config import ConfigError, Problem
+
+    if duration is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", duration)
+    if not found or not float(found[1]):
+        raise ConfigError([Problem("--for", f"{duration!r} is no time; write it as 90s, 20m or 2.5h")])
+    return time.monotonic() + float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def values(pairs: list[str] | None, option: str) -> dict[str, Any]:

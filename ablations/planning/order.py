@@ -26,6 +26,14 @@ def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
     return tuple(distinct.values())
 
 
+def with_parents(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Distinct runs in their order, each after its parent, of whatever task that is."""
+    distinct: dict[str, Run] = {}
+    for run in runs:
+        _put(run, distinct)
+    return tuple(distinct.values())
+
+
 def _put(run: Run, distinct: dict[str, Run]) -> None:
     if run.id not in distinct:
         if run.parent is not None:

@@ -5,33 +5,39 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
 import pandas as pd
 
 from ablations.claims import judging
+from ablations.claims.contrasts import official
 from ablations.core.counted import counted
 from ablations.core.machine import slots
 from ablations.core.store import Records, Snapshot, name_damaged
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.sides import as_printed, side_of
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
 from ablations.planning import filling, scales
 from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost
-from ablations.planning.order import ordered
+from ablations.planning.order import ordered, with_parents
 from ablations.planning.resolve import Resolver
 from ablations.planning.search import search_at, tasks_behind
 from ablations.planning.states import SETTLED, State, run_states
 from ablations.schema.cell import Cell
+from ablations.schema.claim import Claim
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
+from lightning_modules.tasks import TASKS
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
+OF_TASKS = "tasks"  # the key of a slice that names no axis
 _MOST_RUNS = 50_000  # half a minute of planning
 
 
@@ -123,6 +129,18 @@ class Plan:
         return is_done and not self.pending and not self.open
 
     @property
+    def claims(self) -> list[str]:
+        """The ids of the grid's claims all of whose sides it makes, with what they measure."""
+        tasks = {run.task for run in (*self.runs, *self.awaited)}
+
+        def is_made(claim: Claim) -> bool:
+            task = claim.metric.partition(".")[0]
+            measured = task in tasks or not (task in TASKS or task in ZERO_SHOT)
+            return measured and all(side_of(self.grid, self.cells, side) for side in claim.asked)
+
+        return [claim.id for claim in self.grid.claims if is_made(official(claim, self.cells))]
+
+    @property
     def tokens(self) -> int:
         """The tokens of pending runs and of those that follow searches."""
         return sum(self.costs[run.id].tokens for run in (*self.pending, *self.awaited))
@@ -145,6 +163,33 @@ class Plan:
         weights = [self.costs[run.id].parameters for run in (*self.pending, *self.awaited)]
         moving = sum(sorted(weights)[-self.slots :])
         return len(weights) * _RECORD_BYTES + sum(weights) * _WEIGHT_BYTES + moving * _CHECKPOINT_BYTES
+
+    def sliced(self, slice: Mapping[str, Any]) -> "Plan":
+        """The part of the plan that makes some cells, and does with their models what some tasks ask.
+
+        Args:
+            slice: Axis -> value or list of values, as claims name them, and under ``tasks`` a list of tasks; everything
+                of what it does not name. Searches of its cells are whole.
+
+        Raises:
+            ConfigError: For an axis, a value or a task that the plan does not have, with the nearest.
+        """
+        if not slice:
+            return self
+        axes, tasks = {path: asked for path, asked in slice.items() if path != OF_TASKS}, slice.get(OF_TASKS)
+        rows = [as_printed(cell) for cell in self.cells]
+        wrong = [*_absent(axes, rows, self.grid), *_unasked(tasks, self.cells)]
+        kept = [cell for cell, row in zip(self.cells, rows, strict=True) if agrees(row, axes)]
+        if not kept and not wrong:
+            wrong = [Problem("", f"no cell has all of {label(axes)}")]
+        if wrong:
+            raise ConfigError(wrong)
+        asked = [
+            run
+            for run in ordered(kept)
+            if tasks is None or run.task in ("", *tasks) or run.seed >= FIRST_SEARCH_SEED  # searches are whole
+        ]
+        return replace(self, cells=tuple(kept), runs=with_parents(asked))
 
     def label(self, run_id: str) -> str:
         """``rate=0.15 seed 0``: the first cell with this run, and the seed."""
@@ -203,6 +248,10 @@ class Plan:
         row |= {f"search {name}": sum(getattr(cost, name) for cost in runs.values()) for name in ("tokens", "flops")}
         row["search state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         return row | {"chosen": label(cell.chosen) if cell.chosen else "open"}
+
+
+class FirstLookOpen(ConfigError):
+    """A second look is asked for before the first is finished."""
 
 
 class Request(TypedDict, total=False):
@@ -286,7 +335,7 @@ def _at_look(
     first = judging.first_look(Measurements(resolver.grid, cells, records))
     if look == count and first.missing:
         text = f"the first look is not finished ({first.missing} of its runs have not ended): run it first"
-        raise ConfigError([Problem("look", text)])
+        raise FirstLookOpen([Problem("look", text)])
     if first.missing or not first.open:
         return cells, look or 1
     further = resolver.cells(kept, first.open)
@@ -303,6 +352,28 @@ def _kept(layout: Layout, scale: str, filters: Mapping[str, Any]) -> list[Values
         listed = "; ".join(f"{path}: {', '.join(map(str, options))}" for path, options in layout.axes.items())
         raise ConfigError([f"{reason}. The axes at scale '{scale}' are {listed}."])
     return kept
+
+
+def _absent(axes: Mapping[str, Any], rows: Sequence[Values], grid: Grid) -> Iterator[Problem]:
+    """The axes and values that no row of values has."""
+    for path, asked in axes.items():
+        known = {str(row[path]): row for row in rows if path in row}
+        if not known:
+            yield Problem(path, f"is not an axis of '{grid.name}'.{did_you_mean(path, [*grid.axes, OF_TASKS])}")
+        for value in (asked if isinstance(asked, (list, tuple)) else [asked]) if known else ():
+            if not any(agrees(row, {path: value}) for row in known.values()):
+                yield Problem(path, f"no cell has {value!r}.{did_you_mean(str(value), known)}")
+
+
+def _unasked(tasks: Any, cells: Sequence[Cell]) -> Iterator[Problem]:
+    """The tasks that no cell has."""
+    if tasks is not None and not isinstance(tasks, (list, tuple)):
+        yield Problem(OF_TASKS, f"must be a list of tasks, not {tasks!r}")
+        return
+    known = {task for cell in cells for task in cell.tasks}
+    for task in tasks or ():
+        if task not in known:
+            yield Problem(OF_TASKS, f"no cell has the task {task!r}.{did_you_mean(str(task), known)}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What executing a plan takes, in sentences."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ablations.core import formatting
 from ablations.core.disk import kept_weights
@@ -75,22 +75,37 @@ def _trunks(planned: Plan) -> str:
 
 def _again(planned: Plan, records: Records) -> list[str]:
     """Records travel with the repository, weights do not: a parent without weights here is trained again."""
-    lacking: dict[str, Run] = {}
-    for run in planned.pending:
-        while (run := run.parent) and planned.states.get(run.id) == "done":
-            own = records.work_folder(run.id) / kept_weights.WEIGHTS
-            if own.exists() or records.weights(run.id):  # digests of large weights take time; a run compares them
-                break
-            lacking[run.id] = run
-    if not lacking:
+    again = retrained(planned, records)
+    if not again:
         return []
-    place = formatting.markdown_code(str(records.work_folder(next(iter(lacking))).parent))
-    runs, have = ("run", "has") if len(lacking) == 1 else ("runs", "have")
+    place = formatting.markdown_code(str(records.work_folder(again[0].id).parent))
+    runs, have = ("run", "has") if len(again) == 1 else ("runs", "have")
     return [
-        f"{len(lacking)} finished {runs} that others start from {have} no weights on this machine "
+        f"{len(again)} finished {runs} that others start from {have} no weights on this machine "
         f"({place}) and will be trained again: about "
-        f"{formatting.duration(_seconds(planned, lacking.values()))} more."
+        f"{formatting.duration(_seconds(planned, again))} more."
     ]
+
+
+def retrained(planned: Plan, records: Records) -> list[Run]:
+    """The finished runs that executing a plan trains again for their weights."""
+    done = (run for run in planned.pending if run.parent and planned.states.get(run.parent.id) == "done")
+    return list({ancestor.id: ancestor for run in done for ancestor in lacking(run, records)}.values())
+
+
+def ahead(planned: Plan, records: Records) -> dict[str, float]:
+    """Run id -> seconds of one slot, of all that executing a plan trains, also again for its weights."""
+    runs = (*planned.pending, *planned.awaited, *retrained(planned, records))
+    return {run.id: _seconds(planned, [run]) for run in runs}
+
+
+def lacking(run: Run, records: Records) -> Iterator[Run]:
+    """The ancestors of a run, nearest first, up to the first one whose weights are at hand."""
+    while ancestor := run.parent:
+        own = records.work_folder(ancestor.id) / kept_weights.WEIGHTS
+        if own.exists() or records.weights(ancestor.id):  # digests of large weights take time; a run compares them
+            return
+        yield (run := ancestor)
 
 
 def _seconds(planned: Plan, runs: Iterable[Run]) -> float:

@@ -1,5 +1,6 @@
 """Executes a plan: every pending run is made once, even if other processes work on the same results."""
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from ablations.running.launch import Event, Launch, OnEvent
 from ablations.running.launchers import registered
 from ablations.running.local import Local
 from ablations.running.ranks import devices
-from ablations.running.signals import ending
+from ablations.running.signals import TimeUp, ending, limited
 from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
 from lightning_modules.config import ConfigError, did_you_mean
@@ -62,6 +63,7 @@ def execute(
     deadline: float | None = None,
     on_event: OnEvent = lambda event: None,
     execution: Execution = ALONE,
+    until: float | None = None,
 ) -> Summary:
     """Makes every pending run of a plan.
 
@@ -73,6 +75,8 @@ def execute(
         deadline: Seconds a run may take (not ``inline``); None for no limit.
         on_event: Receives what happens; `progress.display` makes one.
         execution: How pretrainings are executed.
+        until: A moment of the monotonic clock. No run begins whose estimate ends later, and at that moment the active
+            ones write their checkpoints and stop; `Summary.left` counts what is left. None for no limit.
 
     Raises:
         ConfigError: For an unknown executor, an unknown option, an engine that cannot make the runs; for an execution
@@ -88,7 +92,7 @@ def execute(
     if wrong:
         raise ConfigError(wrong)
     check_trunks(plan, records)
-    launch = Launch(plan, records, retries, deadline, on_event, execution)
+    launch = Launch(plan, records, retries, deadline, on_event, execution, until)
     _check_writable(plan, records)
     if plan.pending:
         engine.check_machine()
@@ -97,7 +101,8 @@ def execute(
         if plan.pending:
             engine.warm_up()
         notes = _prepare_text(plan, records)
-        engine.run(launch)
+        with contextlib.suppress(TimeUp), limited(until):
+            engine.run(launch)
     return replace(launch.finish(), notes=notes)
 
 
@@ -109,6 +114,7 @@ def execute_phases(
     retries: int = 1,
     watch: Callable[[Plan], AbstractContextManager[OnEvent]],
     execution: Execution = ALONE,
+    until: float | None = None,
 ) -> Summary:
     """Executes a plan and, as long as that completes searches, the plan that follows from them.
 
@@ -122,9 +128,10 @@ def execute_phases(
         retries: See `execute`.
         watch: Makes the receiver of the events of a phase.
         execution: See `execute`.
+        until: See `execute`.
 
     Returns:
-        All phases together. Unfinished searches are among its problems.
+        All phases together. Searches that are unfinished, not for want of time, are among its problems.
 
     Raises:
         ConfigError: See `execute`.
@@ -134,12 +141,13 @@ def execute_phases(
     plan, whole = resolve(), Summary()
     while True:
         with watch(plan) as on_event:
-            done = execute(plan, records, executor, retries=retries, on_event=on_event, execution=execution)
+            how = {"retries": retries, "on_event": on_event, "execution": execution, "until": until}
+            done = execute(plan, records, executor, **how)
         whole = whole.then(done)
         before, plan = len(plan.open), resolve()
-        if whole.problems or len(plan.open) >= before:
+        if whole.problems or whole.left or len(plan.open) >= before:
             break
-    if plan.open:
+    if plan.open and not whole.left:
         named = "; ".join(cell.label for cell in plan.open)
         whole.problems.append(f"not evaluated, search unfinished: {named}")
         whole.problems += missing(plan, records)

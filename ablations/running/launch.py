@@ -17,7 +17,7 @@ from ablations.core.provenance import now
 from ablations.core.store import Damage, Records
 from ablations.planning import cost as costing
 from ablations.planning.plan import Plan
-from ablations.running import exit_codes, worker
+from ablations.running import estimate, exit_codes, worker
 from ablations.running.job import FILE, Job
 from ablations.running.ranks import memory
 from ablations.running.ranks.meeting import Meeting
@@ -97,6 +97,7 @@ class Launch:
         deadline: Seconds after which a run is stopped as ``timeout``; None for no limit.
         on_event: Receives every event, in this thread.
         execution: How pretrainings are executed.
+        until: A moment of the monotonic clock: no run begins whose estimate ends later. None for no limit.
     """
 
     def __init__(
@@ -107,11 +108,14 @@ class Launch:
         deadline: float | None,
         on_event: OnEvent,
         execution: Execution = ALONE,
+        until: float | None = None,
     ) -> None:
+        self.until = until
         self.plan, self.records, self.retries, self.deadline = plan, records, retries, deadline
         self.on_event, self.execution = on_event, execution
         self.summary = Summary()
         self.todo: list[Run] = list(plan.pending)
+        self.left: dict[str, Run] = {}  # by id, those that are not begun, since the time is too short for them
         self.settled = len(plan.runs) - len(self.todo)
         self.attempts: Counter[str] = Counter()
         self.shares: dict[str, float] = {}  # active run -> the share that is trained
@@ -142,6 +146,8 @@ class Launch:
                 if run.id not in self._held:
                     self.emit("waiting", run)
                 self._held[run.id] = time.monotonic() + _LOOK_AGAIN
+            elif self.until is not None and time.monotonic() + self.seconds_to_make(run) > self.until:
+                self._leave(run)
             else:
                 self.todo.remove(run)
                 yield run
@@ -207,6 +213,22 @@ class Launch:
         """The planned time of a run: FLOPs alone say little of small runs, whose start takes most of their time."""
         return costing.seconds([self.plan.costs[run_id]], self.plan.speed)
 
+    def seconds_to_make(self, run: Run) -> float:
+        """The planned time of a run from its checkpoint on, with that of parents whose weights are trained again."""
+        try:
+            progress = json.loads(read(self.records.work_folder(run.id) / worker.PROGRESS))
+            again, share = progress.get("again", ""), progress["step"] / progress["steps"]
+        except (OSError, ValueError):
+            again, share = "", 0.0
+        seconds = self.planned_seconds(run.id) * (1.0 if again else 1.0 - share)
+        for parent in estimate.lacking(run, self.records):
+            seconds += self.planned_seconds(parent.id) * (1.0 - share * (parent.id == again))
+        return seconds
+
+    def _leave(self, run: Run) -> None:
+        self.todo.remove(run)
+        self.left[run.id] = run
+
     def seconds_left(self) -> float | None:
         """The remaining work, in planned seconds, at the pace of this launch so far.
 
@@ -240,6 +262,9 @@ class Launch:
         """Gives up the runs whose parents have ended otherwise than done."""
         for run in list(self.todo):
             if run.parents and self._have_ended(run.parents) and not self._are_done(run.parents):
+                if self.left.keys() & set(run.parents):
+                    self._leave(run)
+                    continue
                 self.todo.remove(run)
                 self.settled += 1
                 self.emit("finished", run, "orphaned")
@@ -333,5 +358,8 @@ class Launch:
                 failures[record.outcome, record.detail] = replace(like, others=like.others + 1) if like else first
         self.summary.failures = list(failures.values())
         self.summary.outcomes = dict(Counter(names.values()))
+        if self.until is not None:
+            unmade = {*self.left, *self.shares, *(run.id for run in self.todo)}
+            self.summary.left = sum(names[run_id] == "missing" for run_id in unmade)
         self.summary.seconds = time.monotonic() - self.started
         return self.summary

@@ -10,22 +10,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from ablations.core.machine import cores, gpus
 from ablations.running.executor import Executor
 from ablations.running.launch import Launch
 from ablations.running.ranks import devices
-from ablations.running.signals import ENDING
+from ablations.running.signals import BELL, ENDING
 from ablations.running.worker_process import bare_main, main
 from ablations.schema.run import Run
 from lightning_modules import speed
-from lightning_modules.config import Problem
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.training.execution import Execution
 
 # Nothing of the project: the server looks for it in the working directory first, where another copy of it may lie.
@@ -61,6 +62,21 @@ class Local(Executor):
         self.slots = self.slots[:slots]
         self.threads = max(1, cores() // len(self.slots)) if names else 1
         self.active: list[_Active] = []
+
+    @classmethod
+    def configured(cls, options: Mapping[str, Any]) -> "Local":
+        """See `Executor.configured`. ``slots`` is the largest number of runs at once."""
+        slots = options.get("slots")
+        wrong = [
+            Problem(f"executor option {name}", "this executor has one option, slots")
+            for name in options
+            if name != "slots"
+        ]
+        if "slots" in options and (type(slots) is not int or slots < 1):
+            wrong.append(Problem("executor option slots", f"must be a whole number from 1, not {slots!r}"))
+        if wrong:
+            raise ConfigError(wrong)
+        return cls(slots)
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
@@ -167,7 +183,7 @@ def _signals_held() -> Iterator[None]:
     take its runs for dead before they have written their checkpoints.
     """
     resource_tracker.ensure_running()  # starting it unblocks SIGTERM
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [*ENDING, *BELL])
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
 """Signals that end an execution: Ctrl-C, SIGTERM of `kill` and schedulers, SIGHUP of a terminal that is closed.
 
 The first lets the active runs write their checkpoints, a second ends at once. Exit codes are 128 + the signal's number,
-as shells report them. And the end of the process that started this one.
+as shells report them. The end of the time that an execution has is a signal too. And the end of the process that
+started this one.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import wait
@@ -19,6 +21,37 @@ from typing import NoReturn
 from ablations.running.exit_codes import INTERRUPTED
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+BELL = [getattr(signal, name) for name in ("SIGALRM",) if hasattr(signal, name)]  # Windows has none
+
+
+class TimeUp(SystemExit):
+    """The time that an execution was given is over."""
+
+
+@contextmanager
+def limited(until: float | None) -> Iterator[None]:
+    """Raises `TimeUp` at a moment of the monotonic clock, wherever the main thread is then; never without a moment."""
+    if until is None or not BELL or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    over: list[bool] = []
+
+    def ring(number: int, _: object) -> None:
+        if not over:
+            raise TimeUp(0)
+
+    bell, usual = BELL[0], signal.signal(BELL[0], ring)
+    seconds = max(0.0, until - time.monotonic())
+    timer = threading.Timer(seconds, signal.pthread_kill, (threading.main_thread().ident, bell))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        over.append(True)
+        timer.cancel()
+        timer.join()  # a signal after its handler has gone would end this process
+        signal.signal(bell, usual)
 
 
 @contextmanager
@@ -93,7 +126,7 @@ def patient() -> Iterator[Interruption]:
     if threading.current_thread() is not threading.main_thread():
         yield Interruption({})
         return
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING, *BELL)}
     interruption = Interruption({number: handler for number, handler in handlers.items() if callable(handler)})
     for number in interruption.usual:
         signal.signal(number, interruption)

@@ -55,6 +55,7 @@ class Summary:
         seconds: Wall time.
         failures: Why runs of the plan have no result, each reason once.
         notes: What runs were made without, a sentence each.
+        left: Runs that are not made because the time was over, or too short for them.
     """
 
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class Summary:
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    left: int = 0
 
     def __str__(self) -> str:
         return "\n".join([self._counted(), *map(str, self.failures)])
@@ -78,7 +80,8 @@ class Summary:
         trained = f"{self.executed} trained here" if self.executed else "nothing to train"
         if self.duplicates:
             trained += f", {self.duplicates} of them after another process had recorded the run, whose record stays"
-        return ". ".join([f"{counts}; {trained}", *self.problems, *self.notes]) + "."
+        left = f"{self.left} run{'s' * (self.left > 1)} left for want of time; run the command again to go on"
+        return ". ".join([f"{counts}; {trained}", *[left] * bool(self.left), *self.problems, *self.notes]) + "."
 
     def then(self, later: "Summary") -> "Summary":
         """This execution and the one after it, of the same grid."""
@@ -91,6 +94,7 @@ class Summary:
             self.seconds + later.seconds,
             later.failures,
             list(dict.fromkeys([*self.notes, *later.notes])),
+            later.left,
         )
 
     @property

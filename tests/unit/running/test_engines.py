@@ -31,7 +31,10 @@ from tests import tiny
         ({"kind": "ray", "gpus": 1.5}, "executor option gpus: .*1"),
         ({"kind": "ray", "adress": "auto"}, r"executor option adress: .*Did you mean 'address'\?"),
         ({"kind": "ray", "address": "ray://head:10001"}, "executor option address: .*host:port"),
-        ({"kind": "local", "slots": 2}, "executor option slots: this executor has no options"),
+        ({"kind": "inline", "slots": 2}, "executor option slots: this executor has no options"),
+        ({"kind": "local", "gpus": 2}, "executor option gpus: this executor has one option, slots"),
+        ({"kind": "local", "slots": 0}, "executor option slots: .* not 0"),
+        ({"kind": "local", "slots": "two"}, "executor option slots: .* not 'two'"),
     ],
 )
 def test_what_an_executor_does_not_know_is_refused(asked, said):

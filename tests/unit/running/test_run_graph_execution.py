@@ -1,5 +1,9 @@
 """Runs that start from the weights of others: made in order, tried again, and given up."""
 
+import json
+import signal
+import time
+
 import pytest
 
 from ablations.core import machine
@@ -11,51 +15,16 @@ from ablations.running.exit_codes import FAILED, HELD, RECORDED
 from ablations.running.launch import Launch
 from ablations.running.ranks.meeting import Meeting, RankFailure
 from ablations.schema.kinds import Watch
-from lightning_modules import cached
 from lightning_modules import pretraining as fitting
-from lightning_modules.finetuning import run as tuning
-from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted, Progress
+from lightning_modules.training.recorder import CHECKPOINT, Diverged
 from lightning_modules.training.weights import WEIGHTS
 from tests.messages import names
-from tests.toy import toy_task
-from tests.unit.run_graphs import LAYERS, RATE, WARM, planned, put
+from tests.unit.run_graphs import LAYERS, WARM, planned, put
 
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch):
     monkeypatch.setattr(machine, "gpus", dict)
-
-
-@pytest.fixture
-def trainings(monkeypatch):
-    """Trainings that take no time: a list of what was made, and a function that may raise in its place."""
-    made, obstacle = [], {"": lambda run: None}
-
-    def fit(system, seed, folder, *, start=None, on_progress, **_):
-        on_progress(Progress(step=4, steps=4, loss=4.0, tokens_per_second=100.0))  # no later one is left out
-        run = ("pretrain", system.model.num_layers, system.get(RATE), seed)
-        made.append(run)
-        obstacle[""](run)
-        assert (start is None) == (system.ancestor() is None)
-        before = start.read_text() if start else ""
-        made_of = f"{before}{system.model.num_layers} layers, ".encode()
-        cached.write(folder / WEIGHTS, lambda file: file.write(made_of))
-        (folder / CHECKPOINT).touch()
-        loss = 4.0 + system.get(RATE) + seed / 10
-        return Fitted(metrics={"heldout.loss": loss}, cost={"flops": 1.0, "seconds": 1.0})
-
-    def tune(what, folder, **_):
-        run = ("finetune", what.task, what.system.get(RATE), what.seed)
-        made.append(run)
-        obstacle[""](run)
-        return Fitted(metrics={"toy.accuracy": float(len(what.weights.read_text()))})
-
-    monkeypatch.setattr(fitting, "fit", fit)
-    monkeypatch.setattr(tuning, "finetune", tune)
-    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
-    return made, obstacle
 
 
 TOY = {"extra": "tasks: [toy]\n"}
@@ -279,3 +248,73 @@ def test_a_parent_that_comes_out_differently_is_made_again_once_and_anew_without
     summary, _ = run(tmp_path, records, **TOY)
     assert summary.outcomes == {"done": 2}
     assert [kind for kind, *_ in made] == ["pretrain"] * 3 + ["finetune"]
+
+
+def left_behind(launch):
+    """What can be taken in two looks, as kinds, and then what is left for want of time."""
+    taken = [run.kind for _ in range(2) for run in launch.takeable()]
+    return taken, sorted(run.kind for run in launch.left.values())
+
+
+def test_a_run_begins_if_its_estimate_fits_the_time_that_is_left(tmp_path, trainings, monkeypatch):
+    records, clock = Records(tmp_path / "results"), [100.0]
+    found = planned(tmp_path, records, **{**TOY, "seeds": 2})
+    monkeypatch.setattr("ablations.running.launch.time.monotonic", lambda: clock[0])
+    seconds = costing.seconds([found.costs[found.runs[0].id]], found.speed)
+
+    def launch(until):
+        return Launch(found, records, 0, None, lambda event: None, until=until)
+
+    assert left_behind(launch(clock[0] + 0.9 * seconds)) == ([], ["finetune", "finetune", "pretrain", "pretrain"])
+    going = launch(clock[0] + 1.5 * seconds)
+    taken = next(going.takeable())
+    going.begin(taken)
+    clock[0] += seconds
+    assert left_behind(going) == ([], ["finetune", "pretrain"])  # the child of the first waits for it
+    assert [run.parent.id for run in going.todo] == [taken.id]
+    assert left_behind(launch(None)) == (["pretrain", "pretrain"], [])
+
+
+def test_a_checkpoint_spares_time_and_lost_weights_cost_it(tmp_path, trainings, monkeypatch):
+    records = Records(tmp_path / "results")
+    pretrained, tuned = planned(tmp_path, records, **TOY).runs
+    found = planned(tmp_path, records, **TOY)
+    launch = Launch(found, records, 0, None, lambda event: None, until=1.0)
+    whole, own = map(launch.planned_seconds, (pretrained.id, tuned.id))
+
+    def reach(share, again=""):
+        folder = records.make_work_folder(tuned.id)
+        (folder / worker.PROGRESS).write_text(json.dumps({"step": 4 * share, "steps": 4, "again": again}))
+
+    assert launch.seconds_to_make(tuned) == pytest.approx(whole + own)  # the weights of its parent are nowhere
+    reach(0.75, again=pretrained.id)
+    assert launch.seconds_to_make(tuned) == pytest.approx(0.25 * whole + own)
+    (records.make_work_folder(pretrained.id) / WEIGHTS).touch()
+    assert launch.seconds_to_make(tuned) == pytest.approx(own)
+    reach(0.5)
+    assert launch.seconds_to_make(tuned) == pytest.approx(0.5 * own)
+
+
+def test_what_is_left_for_want_of_time_is_no_failure_and_is_made_later(tmp_path, trainings):
+    made, obstacle = trainings
+    records = Records(tmp_path / "results")
+    short = execute(planned(tmp_path, records, **TOY), records, "inline", until=time.monotonic() + 0.01)
+    assert (made, short.left, short.failures, short.problems) == ([], 2, [], [])
+    assert "2 runs left" in str(short)
+    obstacle[""] = lambda run: signal.raise_signal(signal.SIGALRM) if run[0] == "pretrain" else None
+    rung = execute(planned(tmp_path, records, **TOY), records, "inline", until=time.monotonic() + 1000)
+    assert (rung.left, rung.outcomes) == (1, {"done": 1, "missing": 1})  # the active one had come to its end
+    whole = execute(planned(tmp_path, records, **TOY), records, "inline", until=time.monotonic() + 1000)
+    assert (whole.left, whole.outcomes) == (0, {"done": 2})
+    assert [kind for kind, *_ in made] == ["pretrain", "finetune"]
+
+
+def test_a_failure_is_told_also_where_time_is_short(tmp_path, trainings):
+    def fail(run):
+        raise ValueError("not today")
+
+    trainings[1][""] = fail
+    records = Records(tmp_path / "results")
+    found = planned(tmp_path, records, **TOY)
+    summary = execute(found, records, "inline", retries=0, until=time.monotonic() + 1000)
+    assert (summary.left, summary.outcomes, len(summary.failures)) == (0, {"failed": 1, "missing": 1}, 1)
