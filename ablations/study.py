@@ -30,6 +30,7 @@ from ablations.running.execute import Asked, Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
 from ablations.schema.grid import FINETUNING, MEASURING
+from ablations.schema.record import Record
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 from lightning_modules.training.execution import Execution, Strategy
 
@@ -206,7 +207,8 @@ class Study:
     def _prospects(self) -> tuple[list[power.Prospect], list[str]]:
         """The prospects, and the scales left out because they cannot be planned here."""
         measured, left_out = {self.scale: self.measurements}, []
-        told = power.prospects(self.grid, self.scale, measured)
+        records = [record for _, record in self.records.survey() if isinstance(record, Record)]
+        told = power.prospects(self.grid, self.scale, measured, records)
         if all(prospect.pilot or prospect.exact or prospect.untestable for prospect in told):
             return told, []
         for name in self.grid.scales:
@@ -217,7 +219,7 @@ class Study:
                     left_out.append(name)
                 else:
                     measured[name] = Measurements(self.grid, cells, self.records)
-        return power.prospects(self.grid, self.scale, measured), left_out
+        return power.prospects(self.grid, self.scale, measured, records), left_out
 
     def power(self) -> Shown:
         """What each claim can show at each look: the smallest visible difference, and the power of equality."""

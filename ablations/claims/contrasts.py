@@ -1,7 +1,7 @@
 """The sides of a claim: their cells, their measurements, what keeps them from being compared, and their names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
 from typing import Any
 
@@ -12,7 +12,7 @@ from ablations.core.estimates import NO_EXAMPLES
 from ablations.core.formatting import cell_text, value_text
 from ablations.core.metrics import EXACT
 from ablations.literature.published_values import same
-from ablations.measurements import trunks, variances
+from ablations.measurements import pairs, trunks, variances
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
 from ablations.measurements.measurements import BySeed, Measurements, lineage
@@ -111,8 +111,9 @@ def collect(table: Measurements, claim: Claim) -> Sides:
     cells, missing = asked_cells(claim, table.grid, table.cells)
     if missing:
         return Sides(names(claim, ()), missing=missing)
-    measuring = [_measuring(cell, claim.metric) for cell in cells]
-    within = claim.metric not in EXACT and trunks.are_shared(measuring)
+    measuring = [measuring_runs(cell, claim.metric) for cell in cells]
+    crossed = pairs.are_built(measuring)
+    within = crossed or (claim.metric not in EXACT and trunks.are_shared(measuring))
     compared = comparable([_rows(table, claim, cell) for cell in cells], within)
     apart_for, apart = _apart(claim, cells, measuring)
     distinct = {run.id: run for runs in measuring for run in runs}.values()
@@ -120,7 +121,7 @@ def collect(table: Measurements, claim: Claim) -> Sides:
     return Sides(
         names=names(claim, cells),
         cells=tuple(cells),
-        sample=_sample(table, claim, cells, compared, within),
+        sample=replace(_sample(table, claim, cells, compared), blocked=within, crossed=crossed),
         runs=compared.runs,
         behind=_behind(measuring, compared),
         notes=() if claim.against else compared.notes,
@@ -146,7 +147,7 @@ def _rows(table: Measurements, claim: Claim, cell: Cell) -> BySeed:
     return {seed: row._replace(value=row.value - simple[seed].value) for seed, row in rows.items() if seed in simple}
 
 
-def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: Compared, within: bool) -> Sample:
+def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: Compared) -> Sample:
     values = tuple(tuple(side.values()) for side in compared.values)
     named = variances.names(table.cells, lambda cell: _rows(table, claim, cell))
     keys = tuple(named[cell.label] for cell in cells)
@@ -154,10 +155,10 @@ def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: 
         return Sample(keys, values, known=dict.fromkeys(keys, NO_EXAMPLES))
     groups = variances.samples(table, cells, lambda cell: _rows(table, claim, cell))
     by_example = scores(compared.runs, claim.metric, table, claim.against)
-    return Sample(keys, values, groups, scores=by_example, blocked=within)
+    return Sample(keys, values, groups, scores=by_example)
 
 
-def _measuring(cell: Cell, metric: str) -> tuple[Run, ...]:
+def measuring_runs(cell: Cell, metric: str) -> tuple[Run, ...]:
     """The runs that measure a metric: those on a task for ``<task>.<metric>`` and averages, else pretrainings."""
     task = metric.partition(".")[0]
     return (
@@ -193,10 +194,10 @@ def _apart(claim: Claim, cells: Sequence[Cell], measuring: Sequence[Sequence[Run
 
     An interaction subtracts differences, each of which is within one text: text with a property and its control.
     """
-    pairs = [] if claim.against else RELATIONS[claim.relation].compared(len(cells))
-    if any(measuring[a] and measuring[a] == measuring[b] for a, b in pairs):
+    compared = [] if claim.against else RELATIONS[claim.relation].compared(len(cells))
+    if any(measuring[a] and measuring[a] == measuring[b] for a, b in compared):
         return Reason.UNTESTABLE, "two sides are the same runs"
-    if not all(one_text((cells[a], cells[b]), claim.metric) for a, b in pairs):
+    if not all(one_text((cells[a], cells[b]), claim.metric) for a, b in compared):
         return Reason.TEXT, "the held-out texts of the sides differ, so their losses do not compare"
     if claim.metric not in EXACT and trunks.ask_different_questions(measuring):
         return Reason.QUESTION, f"one side is {trunks.WORD}, the other starts {trunks.FROM_SCRATCH}"

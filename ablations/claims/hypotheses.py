@@ -74,9 +74,10 @@ def _rule(family: int, looks: Sequence[int]) -> str:
     tests = f"the {family} tests" if family > 1 else "the one test"
     seeds = f"{looks[0]} seeds" + "".join(f", then {more} for what is open" for more in looks[1:])
     return (
-        f"Claims are judged at {seeds}. The interval counts the noise of runs, pooled over cells, and that of "
-        f"held-out examples where their scores are kept; it is adjusted for {tests} of this grid and for the looks "
-        "(Holm). If the whole interval shows the opposite, the claim is contradicted; otherwise it is not resolved."
+        f"Claims are judged at {seeds}. The interval counts the noise of runs, pooled over cells (that of fine-tunings "
+        "seed by seed), and that of held-out examples where their scores are kept; it is adjusted for "
+        f"{tests} of this grid and for the looks (Holm). If the whole interval shows the opposite, the claim is "
+        "contradicted; otherwise it is not resolved."
     )
 
 

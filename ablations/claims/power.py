@@ -1,14 +1,15 @@
 """What each claim of a grid can show at each look, before it runs: visible differences, and the power of equality.
 
 The noise of a run comes from a pilot, the first scale with finished runs (the planned one, then the others of the
-grid), pooled over cells as verdicts pool it; without a pilot it is assumed, and said to be. The level is that of Holm's
-first step, its strictest, at each look. The numbers of seeds are the grid's: none is chosen by looking at results.
+grid), pooled over cells as verdicts pool it; without a pilot from runs of other grids with the same metric and of like
+size; without these it is assumed. Each row says which. The level is that of Holm's first step, its strictest, at each
+look. The numbers of seeds are the grid's: none is chosen by looking at results.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
-from ablations.claims.contrasts import Sides, collect, official
+from ablations.claims.contrasts import Sides, collect, measuring_runs, official
 from ablations.claims.judging import tests
 from ablations.claims.margins import margin, source
 from ablations.claims.published_claims import RELATIONS as IN_WORDS
@@ -19,11 +20,16 @@ from ablations.core.looks import Looks, nominal_alpha
 from ablations.core.metrics import EXACT
 from ablations.core.moderation import Variance
 from ablations.core.statistics import LEVEL, POWER
+from ablations.measurements import like_size, pairs
 from ablations.measurements.dictionary import unit
+from ablations.measurements.example_scores import Scores
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.variances import group_of
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
+from ablations.schema.kinds import KINDS
+from ablations.schema.record import Record
+from ablations.schema.run import Run
 
 ASSUMED = {
     "nats": 0.012,
@@ -43,7 +49,8 @@ class Prospect:
     Attributes:
         look: The look, from 1.
         n: Its number of seeds.
-        pilot: The scale that the noise comes from; empty if it is assumed.
+        pilot: The scale that the noise comes from; empty if it comes from elsewhere or is assumed.
+        like: The number of other grids' cells of like size that the noise comes from; 0 if it does not.
         sd: Standard deviation of a run (of its logarithm for a ratio, of its distance from the median for a spread),
             the largest of the compared cells; None if unknown.
         examples: Whether the noise of held-out examples is counted.
@@ -58,6 +65,7 @@ class Prospect:
     look: int
     n: int
     pilot: str = ""
+    like: int = 0
     sd: float | None = None
     examples: bool = False
     visible: float | None = None
@@ -77,46 +85,63 @@ class Prospect:
         return {"claim": self.claim.id, **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "claim"}}
 
 
-def prospects(grid: Grid, scale: str, measured: Mapping[str, Measurements]) -> list[Prospect]:
+def prospects(
+    grid: Grid, scale: str, measured: Mapping[str, Measurements], records: Sequence[Record] = ()
+) -> list[Prospect]:
     """What every claim of a grid can show at each look of a scale, claim by claim.
 
     Args:
         grid: The grid.
         scale: The scale of the plan.
         measured: Scale -> measurements of its cells; pilots are tried in this order, after ``scale`` itself.
+        records: Finished runs of any grids, for claims without a pilot.
     """
     here = measured[scale]
     looks, family = Looks(here.looks), len(tests([official(c, here.cells) for c in grid.claims], grid, here.cells))
     level = 1 - nominal_alpha((1 - LEVEL) / max(1, family), looks)
     pilots = {scale: here, **measured}
     claims = [official(claim, here.cells) for claim in grid.claims]
-    return [_prospect(claim, look, here, pilots, level) for claim in claims for look in range(1, len(looks.n) + 1)]
+    found = []
+    for claim in claims:
+        known = _noise(claim, here, pilots, records)
+        found += [_prospect(claim, look, here, known, level) for look in range(1, len(looks.n) + 1)]
+    return found
 
 
-def _prospect(
-    claim: Claim, look: int, here: Measurements, pilots: Mapping[str, Measurements], level: float
-) -> Prospect:
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of a run and where it comes from; as in `Prospect`, with the sides of the pilot."""
+
+    sd: float | None = None
+    pilot: str = ""
+    like: int = 0
+    scores: tuple[Scores, ...] = ()
+
+
+def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level: float) -> Prospect:
     n, relation = here.looks[look - 1], RELATIONS[claim.relation]
     sides, bound = collect(here, claim), margin(claim)
     told = Prospect(claim, look, n, margin=bound, margin_from=source(claim), exact=claim.metric in EXACT)
     if sides.missing or sides.apart or told.exact:
         return _with(told, untestable=sides.missing or sides.apart)
-    pilot, sd, pilot_sides = _noise(claim, pilots)
+    sd = noise.sd
     if sd is None:
         return told
     df = sum(n - 1 for cell in here.cells if group_of(here.grid, cell) == group_of(here.grid, sides.cells[0]))
-    df = n - 1 if sides.sample.blocked else df
+    crossed = pairs.are_built([_planned(claim, sides)])
+    blocked = crossed or sides.sample.blocked
+    df = n - 1 if blocked else df
     known = dict.fromkeys((cell.label for cell in sides.cells), Variance(sd**2, max(df, 1), max(df, 1)))
     keys = tuple(cell.label for cell in sides.cells)
-    scores = pilot_sides.sample.scores if pilot_sides and claim.relation not in ("ratio", "spread") else ()
-    values, within = ((0.0,) * n,) * len(keys), sides.sample.blocked
-    sample = Sample(keys, values, known=known, scores=scores, planned=True, blocked=within)
+    sample = Sample(keys, ((0.0,) * n,) * len(keys), known=known, scores=noise.scores, planned=True)
+    sample = replace(sample, blocked=blocked, crossed=crossed)
     estimates = relation.estimates(claim, sample)
     return _with(
         told,
-        pilot=pilot,
+        pilot=noise.pilot,
+        like=noise.like,
         sd=sd,
-        examples=bool(scores),
+        examples=bool(noise.scores),
         visible=relation.detectable(claim, estimates, level) if n >= relation.fewest else None,
         equality=relation.equality(claim, estimates, level, bound),
     )
@@ -126,22 +151,44 @@ def _with(prospect: Prospect, **changes: object) -> Prospect:
     return Prospect(**{f.name: getattr(prospect, f.name) for f in fields(prospect)} | changes)  # pyright: ignore
 
 
-def _noise(claim: Claim, pilots: Mapping[str, Measurements]) -> tuple[str, float | None, Sides | None]:
-    """The first scale whose runs show the noise of a claim's cells, the largest sd of these, and its sides."""
+def _noise(claim: Claim, here: Measurements, pilots: Mapping[str, Measurements], records: Sequence[Record]) -> _Noise:
+    """The largest sd of a claim's cells at the first scale whose runs show it; else that of like size, or assumed."""
     relation = RELATIONS[claim.relation]
     for name, measured in pilots.items():
         sides = collect(measured, claim)
         if sides.missing or sides.n < relation.fewest or relation.problem(sides.sample.values):
             continue
         sample = {"ratio": Sample.logs, "spread": Sample.spreads}.get(claim.relation, lambda same: same)(sides.sample)
-        if sample.has_noise and sample.within:
-            return name, sample.within.value**0.5, sides
-        if sample.has_noise:
-            return name, max(sample.variances[key].value for key in sample.keys) ** 0.5, sides
-    assumed = ASSUMED.get(unit(claim.metric))
-    if assumed is None or claim.relation == "ratio":
-        return "", None, None
-    return "", assumed * (_SPREAD if claim.relation == "spread" else 1.0), None
+        if not sample.has_noise:
+            continue
+        scores = sides.sample.scores if claim.relation not in ("ratio", "spread") else ()
+        within = sample.within
+        variance = within.value if within else max(sample.variances[key].value for key in sample.keys)
+        return _Noise(variance**0.5, name, scores=scores)
+    if claim.relation == "ratio":
+        return _Noise()
+    found = _of_like_size(claim, here, records)
+    sd, cells = (found.sd, found.cells) if found else (ASSUMED.get(unit(claim.metric)), 0)
+    return _Noise(None if sd is None else sd * (_SPREAD if claim.relation == "spread" else 1.0), like=cells)
+
+
+def _of_like_size(claim: Claim, here: Measurements, records: Sequence[Record]) -> like_size.Noise | None:
+    """The noise of other grids' runs that are as large as the largest of the claim's."""
+    sides = collect(here, claim)
+    runs = _planned(claim, sides)
+    if not runs:
+        return None
+    largest = max(runs, key=lambda run: KINDS[run.kind].work(run)[2])
+    return like_size.noise(records, claim.metric, largest, within=sides.sample.blocked or pairs.are_built([runs]))
+
+
+def _planned(claim: Claim, sides: Sides) -> list[Run]:
+    """A run of each side that will measure the metric; while its search is open, one that is awaited."""
+    task, runs = claim.metric.partition(".")[0], []
+    for cell in sides.cells:
+        awaited = tuple(run for run in cell.awaited if run.task == task) or cell.planned
+        runs += (measuring_runs(cell, claim.metric) or awaited)[:1]
+    return runs
 
 
 def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
@@ -155,7 +202,7 @@ def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
         first = of_claim[0]
         claim, unit_ = first.claim, units.get(first.claim.metric, "")
         row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, _asked(claim), _amount(first.margin, unit_)]
-        row += [_amount(first.sd, "" if claim.relation == "ratio" else unit_) + " (assumed)" * _is_assumed(first)]
+        row += [_amount(first.sd, "" if claim.relation == "ratio" else unit_) + _source(first)]
         for prospect in of_claim:
             row += [_visible(prospect, unit_), _equality(prospect)]
         rows.append(row)
@@ -172,7 +219,15 @@ def _asked(claim: Claim) -> str:
 
 
 def _is_assumed(prospect: Prospect) -> bool:
-    return prospect.sd is not None and not prospect.pilot
+    return prospect.sd is not None and not prospect.pilot and not prospect.like
+
+
+def _source(prospect: Prospect) -> str:
+    """Where the noise comes from, to follow it: `` (laptop)``, `` (12 cells of like size)`` or `` (assumed)``."""
+    if prospect.sd is None:
+        return ""
+    cells = f"{prospect.like} cell{'s' * (prospect.like > 1)} of like size" if prospect.like else "assumed"
+    return f" ({prospect.pilot or cells})"
 
 
 def _amount(value: float | None, unit_: str) -> str:
@@ -214,6 +269,11 @@ def _notes(told: Sequence[Prospect], looks: Sequence[tuple[int, int]]) -> list[s
 def _of_noise(told: Iterable[Prospect]) -> list[str]:
     sources = list(dict.fromkeys(p.pilot for p in told if p.pilot))
     notes = [f"The sd of a run comes from the finished runs at {' and '.join(sources)}."] if sources else []
+    if any(p.like for p in told):
+        notes.append(
+            "Of like size: runs of other grids on the same text that have the metric, with at most twice and at least "
+            "half the FLOPs."
+        )
     if any(_is_assumed(p) for p in told):
         notes.append("Assumed: too few runs have finished; the sd is a guess from grids of this kind.")
     if any(p.sd is not None and not p.examples for p in told):

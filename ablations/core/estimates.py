@@ -1,19 +1,20 @@
 """Estimates of what a claim compares: weighted sums of the means of cells, with the noise of seeds and of examples.
 
-Seeds need not be common to cells: in measured grids, runs with one seed are no more alike than others, so pairing them
-would only cost degrees of freedom. Where replication is in blocks (arms that continue from one trunk), the sums within
-each block are the sample (`blocked`).
+Pretrainings need no seeds in common: in measured grids, those of one seed are no more alike than others, so pairing
+them would only cost degrees of freedom. Where replication is in blocks (arms that continue from one trunk), the sums
+within each block are the sample (`blocked`). Fine-tunings of one seed are such a block too, and all of them answer the
+same examples: seeds and examples are crossed (`crossed`).
 """
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import chdtri, stdtr, stdtrit
 
-from ablations.core.moderation import Variance, own_variance
+from ablations.core.moderation import CONFIDENCE, Variance, own_variance
 from ablations.core.power import detectable
 from ablations.core.statistics import LEVEL, POWER, Interval
 
@@ -33,12 +34,14 @@ class Estimate:
         seeds: The variance of the value over new runs; None if no cell has a second seed to tell.
         examples: The variance of the value over new held-out examples; 0 if they are not counted.
         n: The seeds of the cell that has fewest.
+        crossed: Whether ``seeds`` and ``examples`` are parts of one table of sums by seed and example.
     """
 
     value: float
     seeds: Variance | None
     examples: Variance
     n: int
+    crossed: bool = False
 
     @property
     def variance(self) -> float | None:
@@ -53,7 +56,9 @@ class Estimate:
     @property
     def df(self) -> float | None:
         """The degrees of freedom of both parts together (Welch and Satterthwaite)."""
-        return None if self.seeds is None else satterthwaite((self.seeds, self.examples))
+        if self.seeds is None:
+            return None
+        return cautious(self.seeds, self.examples) if self.crossed else satterthwaite((self.seeds, self.examples))
 
     def interval(self, level: float = LEVEL) -> Interval:
         """The t interval; without a variance it has no ends."""
@@ -178,6 +183,60 @@ def blocked(
 
 
 _SUM = "sum"
+
+
+def crossed(
+    terms: Iterable[tuple[Cell, float]],
+    samples: Mapping[Cell, Sequence[float]],
+    known: Mapping[Cell, Variance] | None = None,
+    examples: Variance = NO_EXAMPLES,
+    rest: float = 0.0,
+) -> Estimate:
+    """The mean over seeds of the sum of weight times value over cells, such as fine-tunings that share the seed.
+
+    The sums by seed and example are a table with two-way crossed random effects: its variance has a part of seeds, one
+    of examples, and a rest that differs with both. The variance of the mean over S seeds and E examples is seeds / S +
+    examples / E + rest / (S E), each part from the mean squares of the table and none below 0 (Searle, Casella and
+    McCulloch 1992, Variance Components, section 4.4). Here the rest stands with the seeds: their spread shows both, and
+    is never less than the rest alone. Without scores by example it is Student's paired test.
+
+    Args:
+        terms: Cells with their weights, as for `linear`.
+        samples: The values of each cell, one for each seed, in one order.
+        known: The variance of one run of each cell within its seed, in place of the spread of the sums.
+        examples: The variance of the mean over new examples, without the rest.
+        rest: The variance of one seed's sum that the rest makes by itself.
+
+    Raises:
+        ValueError: If the cells that take part have different numbers of values, or none.
+
+    >>> samples = {"a": [0.80, 0.78, 0.81], "b": [0.77, 0.76, 0.77]}
+    >>> estimate = crossed([("a", 1.0), ("b", -1.0)], samples, examples=Variance(6e-5, 871), rest=1.5e-4)
+    >>> round(estimate.value, 3), round(estimate.error, 4), round(estimate.df, 2)
+    (0.03, 0.0105, 2.26)
+    """
+    estimate = blocked(terms, samples, known, examples)
+    if estimate.n > 1 and rest > 0:
+        spread = estimate.seeds or Variance(0.0, estimate.n - 1.0)
+        estimate = replace(estimate, seeds=replace(spread, value=max(spread.value, rest / estimate.n)))
+    return replace(estimate, crossed=True)
+
+
+def cautious(seeds: Variance, examples: Variance) -> float:
+    """The degrees of freedom of crossed parts: Satterthwaite's, the seeds' part at its upper confidence limit.
+
+    A few seeds often show less than their part, and then Satterthwaite's formula also claims more degrees of freedom,
+    those of the many examples. At the level of Holm's first step of 14 that errs up to nine times as often as it says,
+    and with `satterthwaite` four times (`pair_simulation`). So the share of the seeds is taken as if their variance
+    were at its one-sided 90 % limit. It keeps every promise, and costs little from eight seeds on.
+    """
+    if not math.isfinite(seeds.df):
+        return satterthwaite((seeds, examples))
+    most = seeds.value * seeds.df / float(chdtri(seeds.df, CONFIDENCE))
+    total = most + examples.value
+    if total == 0:
+        return seeds.df
+    return 1 / ((most / total) ** 2 / seeds.df + (examples.value / total) ** 2 / examples.df)
 
 
 def residual(samples: Sequence[Sequence[float]]) -> Variance | None:

@@ -144,6 +144,41 @@ def trunks(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+def pairs(rows: Sequence[Row]) -> Figure:
+    """The share of grids with a false finding among fine-tunings of common seeds: a panel per number of seeds."""
+    shown = [row for row in rows if row["errs"] is not None]
+    methods, seeds = (list(dict.fromkeys(row[name] for row in shown)) for name in ("method", "seeds"))
+    names = ("example variance", "seed variance", "correlation")
+    kinds = list(dict.fromkeys(tuple(row[name] for name in names) for row in shown))
+    with mpl.rc_context(STYLE):
+        figure = blank(1.9 + 0.36 * len(kinds))
+        key, panels = _panels(figure, len(seeds))
+        for axes, number in zip(panels, seeds, strict=True):
+            axes.axvline(100 * (1 - LEVEL), color=FAINT, lw=1, ls=(0, (5, 3)))
+            for place, method in enumerate(methods):
+                found = [row for row in shown if row["seeds"] == number and row["method"] == method]
+                shares = [[100 * row["errs"] for row in found if tuple(row[name] for name in names) == kind]
+                          for kind in kinds]  # fmt: skip
+                places, hue = np.arange(len(kinds)) + 0.18 * (place - 1.5), OKABE_ITO[(0, 1, 4, 2)[place]]
+                axes.hlines(places, [min(one) for one in shares], [max(one) for one in shares], color=hue, lw=2)
+                means = [float(np.mean(one)) for one in shares]
+                axes.plot(means, places, "oDs^"[place], ms=4.5, color=hue, label=method)
+            axes.set_title(f"{number} seeds")
+        panels[0].set_xlim(-1, 108 * max(row["errs"] for row in shown))
+        panels[len(panels) // 2].set_xlabel("grids with a false finding (%); dashed: the 5 % promised")
+        panels[0].set_yticks(range(len(kinds)), [_pair_text(*kind) for kind in kinds])
+        panels[0].set_ylim(len(kinds) - 0.45, -0.55)
+        _key(key, panels[0])
+        about = f"14 claims; lines: 277 to 1,821 examples; {rows[0]['grids']:,} simulated grids each"
+        titles(figure, "How often do fine-tunings of common seeds differ without an effect?", about)
+    return figure
+
+
+def _pair_text(examples: str, seeds: str, correlation: float | None) -> str:
+    over_seeds = "seeds alike" if correlation is None else f"seeds differ, correlation {correlation:g}"
+    return f"{over_seeds}; examples {examples}"
+
+
 def power(rows: Sequence[Row]) -> Figure:
     """The power to detect an effect over its size: a panel per family; the first look dotted, both looks solid."""
     with mpl.rc_context(STYLE):

@@ -149,7 +149,7 @@ class Compared:
         """What was left out and why, one sentence each."""
         left_out = (
             (self.apart, "their runs come from different device classes"),
-            (self.alone, "not every side has a run of that trunk or model"),
+            (self.alone, "not every side has a run of that seed"),
         )
         return tuple(f"seeds {', '.join(map(str, seeds))} are left out: {why}" for seeds, why in left_out if seeds)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ablations.core.estimates import Estimate, blocked, linear
 from ablations.core.formatting import cell_text
 from ablations.core.moderation import Variance, moderated
-from ablations.measurements import trunks
+from ablations.measurements import pairs, trunks
 from ablations.measurements.measurements import BySeed, Measurements
 from ablations.measurements.sides import Compared, agrees, as_printed, comparable
 from ablations.schema.cell import Cell
@@ -72,7 +72,7 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
 
     def difference(a: Cell, b: Cell) -> tuple[Compared, Estimate | None]:
         both = [[runs[row.run] for row in rows(cell).values()] for cell in (a, b)]
-        within = trunks.are_shared(both)
+        within = pairs.are_built(both) or trunks.are_shared(both)
         compared = comparable([rows(a), rows(b)], within)
         if not compared.n or named[a.label] == named[b.label] or trunks.ask_different_questions(both):
             return compared, None
@@ -85,7 +85,12 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
 
 
 def about(grid: Grid, cells: Sequence[Cell]) -> str:
-    """Within which groups variances are pooled, and which cells are compared within seeds, in a sentence or two."""
+    """Within which groups variances are pooled, and which cells are compared within seeds, in a few sentences."""
+    tuned = any(cell.tuned for cell in cells)
+    return f"{pairs.ABOUT} {_of(grid, cells, 'other runs')}" if tuned else _of(grid, cells, "runs")
+
+
+def _of(grid: Grid, cells: Sequence[Cell], runs: str) -> str:
     if trunks.of_cells(cells):
         return (
             "Cells that continue from common trunks are compared trunk by trunk, and the spread of these differences "
@@ -96,9 +101,9 @@ def about(grid: Grid, cells: Sequence[Cell]) -> str:
     if not grid.variance_groups:
         count = len({tuple(run.id for run in cell.work) or cell.label for cell in cells})
         once = "" if count == len(cells) else "; cells of the same runs count once"
-        return f"Variances of runs are pooled by moderation over all {count} cells, for each metric{once}.{readings}"
+        return f"Variances of {runs} are pooled by moderation over all {count} cells, for each metric{once}.{readings}"
     groups = "; ".join(_text(when) for when in grid.variance_groups)
-    return f"Variances of runs are pooled by moderation within groups of cells, for each metric: {groups}.{readings}"
+    return f"Variances of {runs} are pooled by moderation within groups of cells, for each metric: {groups}.{readings}"
 
 
 def _text(when: Mapping[str, object]) -> str:

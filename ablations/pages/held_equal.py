@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ablations.core.formatting import markdown_code, markdown_text, path_text, value_text
 from ablations.literature.published_values import same
-from ablations.measurements import trunks
+from ablations.measurements import pairs, trunks
 from ablations.measurements.variances import about
 from ablations.planning import search_text
 from ablations.planning.cells import stand_in_pairs
@@ -133,10 +133,10 @@ def _seeds(plan: Planned) -> str:
             "optimiser state, its own learning rate from its first step, and another order and other masks: "
             f"*{trunks.WORD}*, another question than pretraining from random weights."
         )
-    apart = f"{sets}; comparisons take them as separate draws"
-    if any(run.finetuning and run.finetuning.train_examples for cell in plan.cells for run in cell.finetunings):
-        return f"{apart}, although fine-tunings of one seed draw the same few labels: intervals are rather too wide."
-    return f"{apart}, because runs of one seed are no more alike than others."
+    if any(cell.tuned for cell in plan.cells):
+        apart = "Pretrainings are separate draws, because those of one seed are no more alike than others."
+        return f"{sets}. {pairs.ABOUT} {apart}"
+    return f"{sets}; comparisons take them as separate draws, because runs of one seed are no more alike than others."
 
 
 def rule(cells: Sequence[Cell]) -> str:

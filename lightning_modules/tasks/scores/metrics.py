@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from lightning_modules.tasks.scores.by_example import correlation, f1_of_classes, rank_correlation
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -14,10 +16,12 @@ class Metric:
     Attributes:
         description: What it is and its range, in a line.
         of: The function.
+        by_example: What each example adds to it ``[n]``; see `scores.by_example`.
     """
 
     description: str
     of: Callable[[np.ndarray, np.ndarray], float]
+    by_example: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def accuracy(labels: np.ndarray, answers: np.ndarray) -> float:
@@ -52,9 +56,11 @@ def pearson(labels: np.ndarray, answers: np.ndarray) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric("share of correct answers, 0 to 1", accuracy),
-    "f1": Metric("harmonic mean of precision and recall of class 1, 0 to 1", f1),
-    "matthews": Metric("Matthews correlation of answers and labels, -1 to 1", matthews),
-    "spearman": Metric("rank correlation of answers and labels, -1 to 1", spearman),
-    "pearson": Metric("linear correlation of answers and labels, -1 to 1", pearson),
+    "accuracy": Metric(
+        "share of correct answers, 0 to 1", accuracy, lambda labels, answers: (labels == answers).astype(float)
+    ),
+    "f1": Metric("harmonic mean of precision and recall of class 1, 0 to 1", f1, f1_of_classes),
+    "matthews": Metric("Matthews correlation of answers and labels, -1 to 1", matthews, correlation),
+    "spearman": Metric("rank correlation of answers and labels, -1 to 1", spearman, rank_correlation),
+    "pearson": Metric("linear correlation of answers and labels, -1 to 1", pearson, correlation),
 }

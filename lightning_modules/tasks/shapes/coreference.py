@@ -239,6 +239,7 @@ class Coreference(Shape):
     """
 
     keeps_answers = True
+    positive = (0, 1)
     measures = {
         "f1": "F1 over the questions whether the pronoun refers to A and to B, 0 to 1",
         "masculine_f1": "the same F1, masculine pronouns",

@@ -111,7 +111,8 @@ class Scored:
     Attributes:
         metrics: Every metric of the task, by name.
         kept: Values per example that a record keeps for the noise of examples and ensembles, packed by ``kept.pack``:
-            ``right`` (0 to 1) and, if answers are classes, ``answer``.
+            ``right`` (0 to 1) and, if answers are classes, ``answer``. A metric that these do not give by example
+            (`scores.by_example`) has its own values, under its name.
         all_equal: Whether all examples got the same answer: an outcome rather than a score.
         predictions: Example -> answer in the format of the data set's official prediction file; None without one.
     """
@@ -137,6 +138,7 @@ class Shape(ABC):
         symmetric: Whether the two texts of a row may change places, so that both orders can be read.
         reads: Texts of a row, 1 or 2, if its head reads them as wholes; 0 where answers are read from single positions.
         classes: Number of possible answers; 0 if answers are not classes.
+        positive: The classes that F1 asks for.
         labels: Names of the classes whose numbers are the gold answers; empty where they have none.
         numbers: Whether answers are real numbers.
         keeps_answers: Whether records keep the ``answer`` to each example, from which `score` gives any metric.
@@ -151,6 +153,7 @@ class Shape(ABC):
     symmetric: bool = False
     reads: int = 0
     classes: int = 0
+    positive: tuple[int, ...] = (1,)
     labels: tuple[str, ...] = ()
     numbers: bool = False
     keeps_answers: bool = False

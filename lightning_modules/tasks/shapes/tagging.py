@@ -25,7 +25,8 @@ from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.tasks.scores import by_example
+from lightning_modules.tasks.scores.kept import packed
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
 
@@ -244,6 +245,12 @@ def entities(tags: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return starts, breaks[np.searchsorted(breaks, starts, "right")], kinds[starts]
 
 
+def _by_sentence(names: set[tuple[int, int, int]], ends: np.ndarray) -> np.ndarray:
+    """How many names each sentence has ``[n]``; ``ends`` are the numbers of the words after its last ``[n]``."""
+    starts = np.array([start for start, _, _ in names], dtype=np.int64)
+    return np.bincount(np.searchsorted(ends, starts, "right"), minlength=len(ends))
+
+
 @dataclass(frozen=True)
 class Tagging(Shape):
     """Sentences whose words are tagged O, B-<type> or I-<type>.
@@ -323,7 +330,10 @@ class Tagging(Shape):
         return inputs.examples.of_each(tags)
 
     def score(self, answers: Sequence[np.ndarray], examples: TaggedExamples, metrics: Sequence[str]) -> Scored:
-        """Scores names and words; keeps ``right`` of each sentence, the share of its words with the correct tag."""
+        """Scores names and words.
+
+        Keeps ``right`` of each sentence, the share of its words with the correct tag, and its ``entity_f1``.
+        """
         labels, begins = examples.of_each(examples.tags), [np.arange(len(tags)) == 0 for tags in answers]
         joined = [np.concatenate(parts) for parts in (labels, answers, begins)]
         names = (entities(tags, joined[2]) for tags in joined[:2])
@@ -336,7 +346,10 @@ class Tagging(Shape):
             "accuracy": float((joined[0] == joined[1]).mean()),
         }
         shares = np.array([(gold == tags).mean() for gold, tags in zip(labels, answers, strict=True)])
-        return Scored({name: scores[name] for name in metrics}, {"right": pack(shares)})
+        ends = np.cumsum([len(tags) for tags in answers])
+        counts = [_by_sentence(part, ends) for part in (true & predicted, predicted, true)]
+        kept = {"right": shares, "entity_f1": by_example.f1(*counts).astype(np.float16)}
+        return Scored({name: scores[name] for name in metrics}, packed(kept))
 
     def baselines(self, train: TaggedExamples, dev: TaggedExamples) -> dict[str, list[np.ndarray]]:
         """``majority``: O for every word; ``lookup``: the most frequent training tag of each word, O if unseen."""

@@ -24,7 +24,7 @@ from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.text_vectors import READERS, ReaderName
-from lightning_modules.tasks.scores.kept import pack
+from lightning_modules.tasks.scores.kept import packed
 from lightning_modules.tasks.scores.metrics import METRICS
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
@@ -372,8 +372,12 @@ class Texts(Shape):
             part, _, name = metric.rpartition("_")
             chosen = examples.part(part)
             scores[metric] = METRICS[name].of(examples.labels[chosen], answers[chosen])
-        kept = {"answer": answers.astype(np.int64), "right": answers == examples.labels} if self.labels else {}
-        return Scored(scores, {name: pack(values) for name, values in kept.items()})
+        if self.labels:
+            kept = {"answer": answers.astype(np.int64), "right": answers == examples.labels}
+        else:  # real numbers are not kept, but what each example adds
+            whole = {name: METRICS[name].by_example for name in metrics if name in METRICS}
+            kept = {name: of(examples.labels, answers).astype(np.float16) for name, of in whole.items()}
+        return Scored(scores, packed(kept))
 
     def baselines(self, train: TextExamples, dev: TextExamples) -> dict[str, np.ndarray]:
         """``majority``: the majority class, or the mean label in regression; ``tfidf``: see `linear`."""

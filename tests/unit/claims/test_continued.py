@@ -79,7 +79,7 @@ def test_a_seed_that_a_side_lacks_is_left_out_and_said():
     (found,) = judging.verdicts(Measurements(make_grid(seeds=4), cells, records))
     by_hand = stats.ttest_rel(of(0.15)[:3], of(0.4)[:3])
     assert (found.n, found.p) == (3, pytest.approx(by_hand.pvalue))
-    assert "seeds 3 are left out: not every side has a run of that trunk or model" in found.remarks
+    assert "seeds 3 are left out: not every side has a run of that seed" in found.remarks
 
 
 def test_against_a_simple_method_the_trunks_are_the_sample():

@@ -74,12 +74,31 @@ def test_without_a_pilot_the_noise_is_assumed_and_said_to_be():
     assert "(assumed)" in markdown(power.sheet([first, second], grid))
 
 
+def test_runs_of_like_size_tell_the_noise_before_it_is_assumed():
+    grid = make_grid(axes={RATE: list(RATES)})
+    flops = CELLS[0].system.flops()
+    elsewhere = [make_cell({RATE: rate}, seeds=4) for rate in (0.2, 0.3, 0.5)]
+    records = [
+        record.but(config=run.to_dict(), cost={"flops": flops})
+        for cell in elsewhere
+        for run, record in zip(cell.runs, losses(cell, [5.0 + x for x in NOISE]).values(), strict=True)
+    ]
+    told = power.prospects(grid, "laptop", {"laptop": Measurements(grid, CELLS, {})}, records)
+    assert (told[0].pilot, told[0].like) == ("", 3)
+    assert told[0].sd == pytest.approx(SD)
+    assert "(3 cells of like size)" in markdown(power.sheet(told, grid))
+    small = [record.but(cost={"flops": flops / 9}) for record in records]
+    assumed = power.prospects(grid, "laptop", {"laptop": Measurements(grid, CELLS, {})}, small)
+    assert (assumed[0].like, assumed[0].sd) == (0, power.ASSUMED["nats"])
+
+
 def test_a_pilot_may_come_from_another_scale():
     there = [make_cell({RATE: rate}, seeds=4, label=f"there {rate}") for rate in RATES]
     records = {id: r for cell in there for id, r in losses(cell, [4 + x for x in NOISE]).items()}
     (first, _), grid = prospects(records, cells={"laptop": CELLS, "demo": there})
     assert (first.pilot, first.sd) == ("demo", pytest.approx(SD))
     assert "comes from the finished runs at demo" in markdown(power.sheet([first], grid))
+    assert "(demo)" in markdown(power.sheet([first], grid))
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ SPREAD = np.array([-0.006, -0.002, 0.002, 0.006, 0.0])
 def tuned(a, b, majority=0.527, **changes):
     """Fine-tunings of two cells whose accuracies are about ``a`` and ``b``; ``changes`` of one seed: run -> metrics."""
     cells, records = [make_cell({RATE: rate}, task="rte") for rate in (0.4, 0.15)], {}
-    for cell, mean in zip(cells, (a, b), strict=True):
-        for run, x in zip(cell.finetunings, SPREAD, strict=True):
+    for cell, mean, order in zip(cells, (a, b), (SPREAD, np.roll(SPREAD, 2)), strict=True):
+        for run, x in zip(cell.finetunings, order, strict=True):
             metrics = {"rte.accuracy": mean + x, "rte.accuracy.majority": majority, "rte.all_equal": False}
             records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics | changes, curve={})
     return cells, records

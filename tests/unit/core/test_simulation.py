@@ -12,8 +12,9 @@ from ablations.claims.aa_tests import Scenario
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, verdicts
 from ablations.commands import simulate
 from ablations.commands.cli import app
-from ablations.core import simulation, trunk_simulation
-from ablations.core.estimates import blocked, linear
+from ablations.core import pair_simulation, simulation, trunk_simulation
+from ablations.core.estimates import blocked, crossed, linear
+from ablations.core.examples import example_variance, run_variance
 from ablations.core.looks import decided
 from ablations.core.moderation import Variance, moderated, own_variance
 from ablations.core.simulation import BIMODAL, CELLS, FAMILIES, LOOKS, METHODS
@@ -59,6 +60,44 @@ def test_contrasts_within_trunks_are_those_of_verdicts(entropy, arms, trunks):
         estimates = [blocked([(arm, 1.0), (0, -1.0)], dict(enumerate(one))) for arm in range(1, arms)]
         expected = [[getattr(estimate, name) for estimate in estimates] for name in ("value", "error", "df")]
         assert np.array(found)[:, place] == pytest.approx(np.array(expected), rel=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 8))
+def test_contrasts_of_pairs_are_those_of_verdicts(entropy, seeds):
+    draws, count = np.random.default_rng(entropy), 30
+    scores = draws.normal(0, 1, (3, 2, seeds, count)) + draws.normal(0, draws.uniform(0, 1), (3, 2, seeds, 1))
+    scores += draws.normal(0, draws.uniform(0, 1), (3, 2, 1, count))
+    found = pair_simulation.crossed(pair_simulation.told(scores))
+    for place, (first, second) in enumerate(scores):
+        table, names = first - second, np.arange(count)
+        rest = run_variance(table, names)
+        examples = example_variance(table.mean(axis=0), names, runs=rest)
+        values = {"a": first.mean(axis=1).tolist(), "b": second.mean(axis=1).tolist()}
+        estimate = crossed((("a", 1.0), ("b", -1.0)), values, examples=examples, rest=seeds * rest)
+        expected = [getattr(estimate, name) for name in ("value", "error", "df")]
+        assert np.array(found)[:, place] == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in pair_simulation.KINDS if kind.correlation in (0.0, 0.9)])
+def test_normal_tables_are_drawn_as_what_whole_ones_tell(kind):
+    """The four numbers that stand for a table have the means and spreads that tables have."""
+    shape, count, draws = (4_000,), 50, np.random.default_rng(5)
+    of_seeds, of_examples = kind.of_seeds(draws, (*shape, 2, 4)), draws.normal(size=(*shape, count))
+    scores = of_seeds[..., None] + draws.normal(size=(*shape, 2, 4, count)) * (0.15 / 2) ** 0.5
+    scores[:, 0] += of_examples[:, None] * kind.of_examples**0.5
+    whole, drawn = pair_simulation.told(scores), pair_simulation.normal(draws, shape, 4, count, kind)
+    for name in ("seeds", "examples", "rest"):
+        both = getattr(whole, name), getattr(drawn, name)
+        assert np.mean(both[0]) == pytest.approx(np.mean(both[1]), rel=0.06)
+        assert np.std(both[0]) == pytest.approx(np.std(both[1]), rel=0.12)
+    assert np.std(whole.sums.mean(axis=-1)) == pytest.approx(np.std(drawn.sums.mean(axis=-1)), rel=0.06)
+
+
+@pytest.mark.parametrize("correlation", pair_simulation.CORRELATIONS)
+def test_seeds_of_arms_are_as_alike_as_stated(correlation):
+    drawn = pair_simulation.Kind(correlation, "large", "little").of_seeds(np.random.default_rng(0), (20_000, 2, 4))
+    assert np.corrcoef(drawn[:, 0].ravel(), drawn[:, 1].ravel())[0, 1] == pytest.approx(correlation, abs=0.01)
+    assert drawn.std() == pytest.approx(pair_simulation.SPREADS["large"], rel=0.01)
 
 
 @pytest.mark.parametrize("icc", trunk_simulation.ICC)
@@ -141,6 +180,22 @@ def check_trunks(rows, slack):
     assert max(row["errs"] for row in among(rows, method="two-way residuals")) > 0.06, "were it better, it would stand"
 
 
+def check_pairs(rows, slack):
+    """Families of 14 err in at most 6 %, intervals cover 94 % or more; ``slack`` is what chance adds."""
+    ours = among(rows, method="seeds and examples")
+    keys = ("seeds", "examples", "seed variance", "correlation")
+    asked = {tuple(row[key] for key in keys) for row in among(ours, scores="normal")}
+    seeds, counts = pair_simulation.SEEDS, pair_simulation.EXAMPLES
+    assert asked >= {(n, count, "large", r) for n in seeds for count in counts for r in pair_simulation.CORRELATIONS}
+    assert asked >= {(n, count, "none", None) for n in seeds for count in counts}
+    for row in ours:
+        assert row["coverage"] >= 0.94 - slack
+        assert row["errs"] is None or row["errs"] <= 0.06 + slack
+    for method in ("Satterthwaite's formula", "seeds alone"):
+        worst = max(row["errs"] for row in among(rows, scores="normal", method=method))
+        assert worst > 0.15, "were it better, it would stand"
+
+
 def check_power(rows):
     for row in among(rows, method="moderated"):
         assert row["first look"] <= row["both looks"]
@@ -167,6 +222,11 @@ def test_false_findings_are_rare():
 @pytest.mark.slow
 def test_contrasts_within_trunks_keep_their_promise():
     check_trunks(trunk_simulation.in_blocks(2_000), slack=0.02)  # four standard errors
+
+
+@pytest.mark.slow
+def test_contrasts_of_pairs_keep_their_promise():
+    check_pairs(pair_simulation.in_pairs(300), slack=0.05)  # three standard errors or more
 
 
 def test_power_is_near_that_of_the_formula_and_between_those_of_no_and_full_sharing():
@@ -256,6 +316,7 @@ def test_what_is_published_holds_what_is_asked():
     check_examples(published("examples"))
     check_families(published("family_wise_error"), most=0.055)
     check_trunks(published("trunks"), slack=0.0075)  # three standard errors
+    check_pairs(published("pairs"), slack=0.0)
     check_power(published("power"))
     for row in published("alignment"):
         assert row["quality" if row["truth"] == "speed" else "speed"] <= 0.06

@@ -136,6 +136,8 @@ class TestScores:
             {"precision": 2 / 4, "recall": 2 / 3, "entity_f1": 4 / 7, "accuracy": 4 / 6}
         )
         assert unpack(found.kept["right"]).tolist() == pytest.approx([0.75, 0.5], abs=1 / 255)
+        by_sentence = 4 / 7 + (np.array([2, 2]) - 4 / 7 * np.array([4, 3])) / 3.5  # one name right of 4 and of 3
+        assert unpack(found.kept["entity_f1"]) == pytest.approx(by_sentence, abs=1e-3)
 
     def test_a_name_must_be_whole(self):
         assert self.of([["B-X", "I-X"]], [["B-X", "B-X"]]).metrics["entity_f1"] == 0
