@@ -148,9 +148,9 @@ def test_interrupted_twice_it_ends_at_once(cached, launch):
     process = launch(tiny.grid(cached, rates="[0.15]", steps=100_000, seeds=1))
     wait_for(process, "progress")
     below = family(process.pid)
-    for process_below in below:
-        if process_below.ppid() != process.pid:  # below the fork server: a process_below, which now answers no more
-            process_below.suspend()
+    for child in below:
+        if child.ppid() != process.pid:  # below the fork server: a worker, which now answers no more
+            child.suspend()
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert process.poll() is None
