@@ -1,6 +1,7 @@
 """Promises of every command: data for programs, one name for one thing, and lines of the documents that run."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -27,6 +28,7 @@ from tests.unit.synthetic import make_record
 
 TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a tokenizer
 RUN = "RUN"  # stands for the id of a run below
+QUEUE = "QUEUE"  # stands for the file of a campaign
 
 
 def leaves(command, *words):
@@ -40,6 +42,8 @@ def leaves(command, *words):
 COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
 CALLS = {
     "answer": [RUN, "Who came?", "Ann slept. Bob came."],
+    "campaign": ["--file", QUEUE],
+    "campaign run": ["--file", QUEUE, "--for", "1h"],
     "check": ["masking_ratio"],
     "claims": [],
     "clean": [],
@@ -98,14 +102,18 @@ def call(results, tmp_path, monkeypatch):
     folder.mkdir()
     shutil.copy(grids.locate("masking_ratio"), folder)
     monkeypatch.setattr(grids, "FOLDER", folder)
+    (queue := tmp_path / "queue.yaml").write_text("rows:\n  - {grid: masking_ratio, scale: smoke, reason: none}\n")
+    monkeypatch.setattr(os, "nice", lambda more: None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run_id = records.files()[0].stem
+    stands_for = {RUN: run_id, QUEUE: str(queue)}
     (records.work_folder(run_id)).mkdir(parents=True)
     (records.work_folder(run_id) / "log.txt").write_text("it began\n")
     _make_up(monkeypatch, tmp_path)
 
     def called(words, *more):
         options = ["--results-dir", str(records.folder)] if "--results-dir" in _options(COMMANDS[words]) else []
-        arguments = [run_id if word == RUN else word for word in more]
+        arguments = [stands_for.get(word, word) for word in more]
         return CliRunner().invoke(cli.app, [*words, *arguments, *options], catch_exceptions=False)
 
     return called

@@ -55,6 +55,11 @@ COMMANDS = {  # command -> its calls
     "data pairs": [["data", "pairs", "--scale", "unknown"]],
     "data verify": [["data", "verify", "rte"]],
     "tokenizer stats": [["tokenizer", "stats", "GRID", "--scale", "smoke"]],
+    "campaign": [["campaign", "--file", "QUEUE"], ["campaign", "--file", "UNWRITABLE/grid.yaml"]],
+    "campaign run": [
+        ["campaign", "run", "--file", "QUEUE"],
+        ["campaign", "run", "--file", "QUEUE", "--results-dir", "UNWRITABLE/new"],
+    ],
     "clean": [["clean"], ["clean", "--all"]],
 }
 HOME_AS_CACHE = [  # with the home itself as ABLATIONS_CACHE
@@ -91,7 +96,10 @@ def build(world: Path) -> None:
     (cache / "stores/0123456789abcdef01234567").symlink_to(home / "runs")
     (cache / "CACHEDIR.TAG").symlink_to(home / "notes.txt")
     (world / "given/out/evaluated").symlink_to(home)
-    tiny.grid(world / "given/data", rates="[0.15]", steps=2, seeds=1)
+    grid = tiny.grid(world / "given/data", rates="[0.15]", steps=2, seeds=1)
+    (world / "given/data/queue.yaml").write_text(f"rows:
+  - {{grid: {grid}, scale: smoke, reason: none}}
+")
     for name in ("masking_ratio", "sentence_objective", "zero_shot"):
         shutil.copy(grids.FOLDER / f"{name}.yaml", world / "given/grids")
     (world / "unwritable/grid.yaml").write_text("question: none")
@@ -141,7 +149,7 @@ def called(world: Path, unwritable: str) -> Iterator[dict]:
     }  # fmt: skip
     tempfile.tempdir = None
     paths = {"GRID": str(given / "data/tiny.yaml"), "OUT": str(given / "out"), "OTHER": str(given / "other")}
-    paths["UNWRITABLE"] = unwritable
+    paths |= {"UNWRITABLE": unwritable, "QUEUE": str(given / "data/queue.yaml")}
 
     def call(words: list[str]) -> dict:
         run = next((path.stem for path in results.files()), "0")
