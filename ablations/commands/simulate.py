@@ -377,7 +377,7 @@ def _same_table(rows: "Sequence[Row]") -> str:
 
 def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
     from ablations.core.crossing import EARLIER
-    from ablations.core.formatting import Sheet, markdown
+    from ablations.core.formatting import Sheet, fixed, markdown
 
     speed, quality = _among(rows, truth="speed"), _among(rows, truth="quality")
     worst, wrong = max(speed, key=lambda row: row["quality"]), max(quality, key=lambda row: row["speed"])
@@ -410,7 +410,7 @@ def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
         truth, form, end, multiple, effect = condition
         said = [f"{_percent(row['quality'])} / {_percent(row['speed'])}" for row in found]
         lines.append([truth, form, end, f"{multiple:g}", f"{effect:g}",
-                      f"{found[0]['aligned']:.3f}", f"{found[0]['left by an offset']:.3f}", *said])  # fmt: skip
+                      fixed(found[0]["aligned"], 3), fixed(found[0]["left by an offset"], 3), *said])  # fmt: skip
     seeds = dict.fromkeys(row["seeds"] for row in rows)
     headings = ["truth", "form", "end", "multiple", "effect", "aligned", "an offset would leave"]
     notes = ["Said: quality / speed; the rest is open. Multiple: of its crossing that the slower arm reaches."]
