@@ -97,9 +97,7 @@ def build(world: Path) -> None:
     (cache / "CACHEDIR.TAG").symlink_to(home / "notes.txt")
     (world / "given/out/evaluated").symlink_to(home)
     grid = tiny.grid(world / "given/data", rates="[0.15]", steps=2, seeds=1)
-    (world / "given/data/queue.yaml").write_text(f"rows:
-  - {{grid: {grid}, scale: smoke, reason: none}}
-")
+    (world / "given/data/queue.yaml").write_text(f"rows:\n  - {{grid: {grid}, scale: smoke, reason: none}}\n")
     for name in ("masking_ratio", "sentence_objective", "zero_shot"):
         shutil.copy(grids.FOLDER / f"{name}.yaml", world / "given/grids")
     (world / "unwritable/grid.yaml").write_text("question: none")
