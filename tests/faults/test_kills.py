@@ -2,6 +2,7 @@
 
 import random
 import re
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -19,9 +20,9 @@ from ablations.running.execute import execute
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from tests import tiny
 from tests.depth import SEED, depth
-from tests.faults.support import attempts, contents
+from tests.faults.support import attempts, contents, until
 
-MOMENTS = depth(3, 50)
+MOMENTS = depth(4, 50)
 
 
 def table(grid, records, folder):
@@ -33,7 +34,7 @@ def table(grid, records, folder):
     return {path.name: path.read_bytes() for path in written.values()}
 
 
-def test_a_grid_killed_at_many_moments_ends_as_if_undisturbed(cached, begin, killed):
+def test_a_grid_killed_at_many_moments_ends_as_if_undisturbed(cached, begin):
     """Checkpoints after every step and two micro-batches a step: the kills hit training, saving and recording."""
     grid = tiny.grid(cached, rates="[0.1, 0.15, 0.8]", seeds=depth(1, 7), steps=16)
     grid.write_text(
@@ -42,13 +43,23 @@ def test_a_grid_killed_at_many_moments_ends_as_if_undisturbed(cached, begin, kil
     reference = Records(cached / "reference")
     began = time.monotonic()
     execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
-    longest = (time.monotonic() - began) / 4
+    longest = time.monotonic() - began
+
+    def killed_in_time(records, known):
+        """At a random moment, or as soon as there is one record more: no matter how far it has been written."""
+        child = begin("launch", grid, records.folder)
+        if count % 2:
+            until(lambda: child.poll() is not None or len(records.files()) > known)
+        else:
+            time.sleep(noise.uniform(0.02, longest))
+        child.kill()
+        return child.wait() == -signal.SIGKILL
 
     noise, started, count = random.Random(SEED), [], 0
     while count < MOMENTS:
         records, kept = Records(cached / f"results {len(started)}"), {}
         started.append(records)
-        while count < MOMENTS and killed("launch", grid, records.folder, after=noise.uniform(0.02, longest)) == -9:
+        while count < MOMENTS and killed_in_time(records, len(kept)):
             count += 1
             stories = attempts(records)
             now = {run_id: (said, stories[run_id]) for run_id, said in contents(records).items()}
