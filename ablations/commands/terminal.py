@@ -140,7 +140,7 @@ Engine = Annotated[
     str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: jobs on a cluster.")
 ]
 EngineOption = Annotated[
-    list[str] | None, typer.Option(help="name=value for slurm or ray, such as partition=gpu. Repeatable.")
+    list[str] | None, typer.Option(help="name=value for local, slurm or ray: slots=1, partition=gpu. Repeatable.")
 ]
 Parameter = Annotated[
     list[str] | None, typer.Option("--parameter", "-p", help="name=value for the notebook. Repeatable.")
