@@ -13,6 +13,9 @@ FETCH := $(PIP) download --quiet --dest $(WHEELS) --constraint constraints.txt
 INSTALL := $(PIP) install --quiet --no-compile --constraint constraints.txt
 SCALE ?= laptop
 
+# Whatever the machine says: every process that a test starts imports hundreds of modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick nightly test-gpu test-engines lint format notebooks tables check docs benchmark clean
 

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from ablations.core.statistics import holm, holm_levels, mean_interval
+from tests.depth import depth
 
 numbers = st.integers(-400, 400).map(lambda k: k / 100)
 samples = st.lists(numbers, min_size=2, max_size=12).filter(lambda values: len(set(values)) > 1)
@@ -31,7 +32,8 @@ def test_equal_values_have_an_interval_of_no_width():
     assert interval.half == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # statsmodels takes its time to load
+@settings(max_examples=depth(10, 300))
 @given(p_values)
 def test_holm_is_that_of_statsmodels(p):
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], rel=1e-12, abs=1e-15)

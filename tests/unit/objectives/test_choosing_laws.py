@@ -188,19 +188,19 @@ def test_tagged_spans_are_those_of_the_released_code(rate):
 
 
 @pytest.mark.parametrize("replacement", ["piece", "group"])
-def test_replacements_are_80_10_10_of_a_million(replacement):
+def test_replacements_are_80_10_10(replacement):
     vocabulary = make_vocabulary(30_000)
-    tokens = bare(5300, 512, 30_000)
+    tokens = bare(160, 512, 30_000)
     masking = Masking(rate=0.4, units=Spans(), replacement=replacement)
-    example = MaskedLM(masking=masking).corrupt(Example.of(tokens), make_draws(5300), vocabulary)
+    example = MaskedLM(masking=masking).corrupt(Example.of(tokens), make_draws(160), vocabulary)
     target = example.targets["mlm"]
-    assert target.count() > MILLION
+    assert target.count() > 30_000
     shown = example.inputs.ids.reshape(-1)[target.where]
     fates = np.where(shown == vocabulary.mask, 0, np.where(shown == target.ids, 1, 2))
     shares = np.bincount(fates, minlength=3) / len(fates)
-    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=CLOSE if replacement == "piece" else 4 * CLOSE)
+    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.01 if replacement == "piece" else 0.02)
     groups = example.groups.numpy()
-    _, group = np.unique((groups + 512 * np.arange(5300)[:, None])[groups >= 0], return_inverse=True)
+    _, group = np.unique((groups + 512 * np.arange(160)[:, None])[groups >= 0], return_inverse=True)
     fewest, most = np.full(group.max() + 1, 3), np.zeros(group.max() + 1, dtype=int)
     np.minimum.at(fewest, group, fates)
     np.maximum.at(most, group, fates)
