@@ -1,9 +1,9 @@
 """The relations that a claim may state between its sides, and their tests: one class per relation.
 
 Each relation turns its sides into estimates, positive as claimed: weighted sums of the means of cells, whose noise is
-that of runs, pooled over cells, and that of the held-out examples. An outcome needs one-sided tests at half of the rest
-of the level, which hold exactly when the interval lies on the asked side of the bound. So verdicts, p values and
-intervals always agree, whatever the correction for many claims.
+that of runs, pooled over cells or within blocks and pairs, and that of the held-out examples. An outcome needs
+one-sided tests at half of the rest of the level, which hold exactly when the interval lies on the asked side of the
+bound. So verdicts, p values and intervals always agree, whatever the correction for many claims.
 
 ===========  ==================================================  =============================================
 relation     the claim                                           the estimate

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from ablations.schema.run import Run
 
 ABOUT = (
-    "Fine-tunings of one seed share labels, their order and the start, so they are compared seed by seed and example "
-    "by example."
+    "Fine-tunings of one seed share labels and their order, so they are compared seed by seed and example by example."
 )
 
 

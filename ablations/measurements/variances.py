@@ -7,6 +7,7 @@ from ablations.core.estimates import Estimate, blocked, linear
 from ablations.core.formatting import cell_text
 from ablations.core.moderation import Variance, moderated
 from ablations.measurements import pairs, trunks
+from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import BySeed, Measurements
 from ablations.measurements.sides import Compared, agrees, as_printed, comparable
 from ablations.schema.cell import Cell
@@ -72,7 +73,8 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
 
     def difference(a: Cell, b: Cell) -> tuple[Compared, Estimate | None]:
         both = [[runs[row.run] for row in rows(cell).values()] for cell in (a, b)]
-        within = pairs.are_built(both) or trunks.are_shared(both)
+        averages = any(row.metric in DERIVED for row in rows(a).values())  # they name pretrainings
+        within = averages or pairs.are_built(both) or trunks.are_shared(both)
         compared = comparable([rows(a), rows(b)], within)
         if not compared.n or named[a.label] == named[b.label] or trunks.ask_different_questions(both):
             return compared, None

@@ -224,3 +224,12 @@ def test_fine_tunings_without_scores_by_example_are_pairs_of_seeds():
     assert found.p == pytest.approx(stats.ttest_rel(*scores[:2].mean(axis=2)).pvalue)
     assert found.example_error is None
     assert found.reason in (Reason.NONE, Reason.POWER)
+
+
+def test_averages_over_tasks_are_pairs_too():
+    scores = answers()
+    measured = study(scores, metric="tasks.mean")
+    (found,) = judging.verdicts(measured)
+    _, difference = differences(measured, lambda cell: measured.of(cell, "tasks.mean"))(*measured.cells[:2])
+    expected = stats.ttest_rel(*scores[:2].mean(axis=2)).pvalue
+    assert (found.p, difference.p) == (pytest.approx(expected), pytest.approx(expected))
