@@ -213,7 +213,7 @@ def crossed(
     >>> samples = {"a": [0.80, 0.78, 0.81], "b": [0.77, 0.76, 0.77]}
     >>> estimate = crossed([("a", 1.0), ("b", -1.0)], samples, examples=Variance(6e-5, 871), rest=1.5e-4)
     >>> round(estimate.value, 3), round(estimate.error, 4), round(estimate.df, 2)
-    (0.03, 0.0105, 2.26)
+    (0.03, 0.0105, 2.54)
     """
     estimate = blocked(terms, samples, known, examples)
     if estimate.n > 1 and rest > 0:
