@@ -25,9 +25,11 @@ torch.set_num_threads(1)
 settings.register_profile("suite", deadline=None, max_examples=depth(25, 300), derandomize=not NIGHTLY)
 settings.load_profile("suite")  # no test is timed
 
-# A slow test is known by its folder, or by a fixture: whatever has one of these trains, or starts processes.
-SLOW_FOLDERS = {"end_to_end", "faults"}
+# A slow test is known by its folder, by a fixture, or by what its file imports: whatever has one of these trains,
+# starts processes, publishes pages, or asks all grids.
+SLOW_FOLDERS = {"end_to_end", "faults", "gpu", "identities", "parity"}
 TRAINING = {"tiny", "cached", "nursery_process"}
+WORKING = {"Study", "execute", "finetune", "finished", "fit", "relative", "republish", "subprocess", "transformers"}
 
 
 def pytest_report_header() -> str:
@@ -37,9 +39,11 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
-    """Marks as slow whatever goes end to end, breaks something or trains; other slow tests have the mark."""
+    """Marks as slow what is known to be; other slow tests have the mark."""
     for item in items:
-        if not SLOW_FOLDERS.isdisjoint(item.path.parts) or not TRAINING.isdisjoint(item.fixturenames):
+        imported = vars(item.module) if hasattr(item, "module") else {}
+        here = [(SLOW_FOLDERS, item.path.parts), (TRAINING, item.fixturenames), (WORKING, imported)]
+        if not all(known.isdisjoint(found) for known, found in here):
             item.add_marker(pytest.mark.slow)
 
 
