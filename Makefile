@@ -48,7 +48,7 @@ demo: $(VENV)/.demo ## from clone to an ablation on real text: train, table, fig
 test: $(VENV)/.installed ## the whole suite
 	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal
 
-quick: $(VENV)/.installed ## the tests that neither train, nor start processes, nor publish, in a minute
+quick: $(VENV)/.installed ## the tests that neither train, nor start processes, nor publish, in two minutes
 	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 nightly: $(VENV)/.installed ## the whole suite with many more cases, other ones each time
