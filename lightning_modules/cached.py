@@ -19,12 +19,14 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
+from lightning_modules.config import identity
 from lightning_modules.files import is_full, lock, open_plain, read, read_text, version, write_atomically
 from lightning_modules.places import cache
 
@@ -33,8 +35,8 @@ _LARGEST_DIGEST = 1 << 14  # bytes of a digest with its comment
 _PLACE = "# of "  # begins the line with the place of a file
 RUNS, RESULTS = "runs", "results.txt"  # the part for work folders of runs, and the note of their results folder
 PARTS = (  # folders of the cache; whoever makes another one adds its name
-    "checked", "features", "fingerprints", "pieces", "probe-controls", "probes", RUNS, "stores", "stretches",
-    "task-baselines", "tasks", "tokenizers", "validation-parts", "word-vectors", "zero-shot",
+    "checked", "features", "fingerprints", "footprints", "pieces", "probe-controls", "probes", RUNS, "shown", "stores",
+    "stretches", "task-baselines", "tasks", "tokenizers", "validation-parts", "word-vectors", "zero-shot",
 )  # fmt: skip
 _NAMED = r"\.?([\w-]+-)?([0-9a-f]{24}|[0-9a-f]{16})(\..+)?"  # what lies in a part: its name has a digest
 _WORK = rf"[0-9a-f]{{8}}(/([0-9a-f]{{16}}|\.?{re.escape(RESULTS)}(\..+)?))?"  # what lies in the part for runs
@@ -42,6 +44,7 @@ _MADE = re.compile(rf"{RUNS}(/{_WORK})?|({'|'.join(part for part in PARTS if par
 _OWN_FILES = {"meta.json", "tokenizer.json", "run.json", "log.txt", "progress.json", "last.ckpt"}  # in folders there
 _OF_DISKS = {"lost+found"}  # on the top of a file system
 TAG = "CACHEDIR.TAG"  # as on https://bford.info/cachedir
+_CODE = {".py", ".yaml", ".csv", ".json"}  # files of a package that decide what it computes
 _SIGNATURE = b"Signature: 8a477f597d28d172789f06886806bc55"
 _OWNER = b"# This is the cache of ablations, whose files can be made again; `ablations clean --all` removes them."
 
@@ -110,6 +113,34 @@ def put_json(file: BinaryIO, content: object) -> None:
 def get_json(path: Path) -> Any:
     """Reads what `put_json` wrote."""
     return json.loads(path.read_bytes())
+
+
+def remember(path: Path, key: str, content: object) -> None:
+    """Keeps content that JSON can hold in place of what was kept there; where the cache cannot be written, nothing.
+
+    Args:
+        path: The place, one for each thing that is kept, whatever its key.
+        key: Identifies all that the content follows from.
+        content: The content.
+    """
+    with contextlib.suppress(CacheError), locked(path):
+        write(path, lambda file: put_json(file, {"key": key, "content": content}))
+
+
+def recalled(path: Path, key: str) -> Any:
+    """What `remember` kept at a place, if the key is the same and the file as it was written; else None."""
+    if not is_sound(path):
+        return None
+    found = get_json(path)
+    return found["content"] if found["key"] == key else None
+
+
+@functools.cache
+def code(*packages: Path) -> str:
+    """Identifies the code and data of packages, Python and what is installed, by the versions of files and folders."""
+    files = [path for package in packages for path in package.rglob("*") if path.suffix in _CODE]
+    places = [*sorted(files), Path(sysconfig.get_path("purelib"))]
+    return identity([sys.version, *([str(path), *version(path)] for path in places)])
 
 
 def remove(path: Path) -> None:
@@ -190,6 +221,11 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         held.release()
+
+
+def work_home(results: Path) -> Path:
+    """The folder of the work folders of a results folder's runs."""
+    return cache() / RUNS / identity(str(results))[:8]
 
 
 def folder(path: Path) -> Path:

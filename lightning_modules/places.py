@@ -1,4 +1,4 @@
-"""Folders: where results and the user's own files lie, the cache, the data sets.
+"""Folders: where results and the user's own files lie, the cache, the data sets. What is read elsewhere is noted.
 
 A checkout holds all of it. An installed package is read-only: there, results and the user's own grids, scales and
 notebooks lie in the working directory, and the cache in the user's cache folder.
@@ -34,6 +34,16 @@ def project() -> Path:
 def own(name: str) -> list[Path]:
     """The user's folder of this name in the working directory; in a checkout none, for its own folders serve."""
     return [] if checkout() else [Path.cwd() / name]
+
+
+def results(named: str | Path | None = None) -> Path:
+    """The results folder of this name, by default ``results``; a relative name starts from `project`.
+
+    Raises:
+        ConfigError: See `readable`.
+    """
+    place = project() / os.path.expanduser(named or "results")  # unlike pathlib's, this takes any text
+    return readable(os.path.abspath(place), "--results-dir")
 
 
 def cache() -> Path:
@@ -84,3 +94,20 @@ def unusable_data_home() -> str:
     if home is None:
         return "ABLATIONS_DATA is not set"
     return "" if home.is_dir() else f"ABLATIONS_DATA names {home}, which is no folder"
+
+
+_elsewhere: set[str] = set()
+
+
+def note_elsewhere(name: str) -> None:
+    """Notes that what this process computes follows from something that lies in none of these folders.
+
+    Args:
+        name: A corpus, a task, or a data set of the hub.
+    """
+    _elsewhere.add(name)
+
+
+def noted_elsewhere() -> frozenset[str]:
+    """All that `note_elsewhere` has noted in this process."""
+    return frozenset(_elsewhere)

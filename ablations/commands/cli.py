@@ -54,6 +54,8 @@ from ablations.commands.terminal import (
     complain,
     echo,
     existing,
+    existing_folder,
+    listed,
     listing,
     reporting_errors,
     show,
@@ -96,16 +98,26 @@ def plan(
     form: As = Format.table,
 ) -> None:
     """Shows the cells, the runs, their cost, and what each claim can show at each look; trains nothing."""
-    from ablations.study import Study
+    from ablations.commands import unchanged
+    from lightning_modules.places import results
 
-    with reporting_errors():
+    request = {"grid": grid, "scale": scale, "seeds": seeds, "filter": filter, "look": look, "format": form.value}
+    sharing = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
+    sharing |= {"activation_checkpointing": activation_checkpointing}
+
+    def made() -> list[str]:
+        from ablations.study import Study  # torch and pandas, which a plan that is kept does without
+
         filters = values(filter, "--filter")
         study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
-        planned = study.plan(devices, num_nodes, strategy, activation_checkpointing)
+        planned = study.plan(**sharing)
         if form is Format.table:
-            show(study.about(brief=True), planned, study.power())
-        else:
-            listing(planned.data.to_dict("records"), form, "cell")
+            return [str(piece) for piece in (study.about(brief=True), planned, study.power())]
+        return [listed(planned.data.to_dict("records"), form, "cell")]
+
+    with reporting_errors():
+        pieces = unchanged.said("plan", request | sharing, results(results_dir), made)
+        show(*pieces) if form is Format.table else echo(pieces[0])
 
 
 @app.command()
@@ -218,11 +230,17 @@ def tables(
 
     The dev examples of a task are read where it got a metric after its runs.
     """
-    from ablations.pages.publishing import republish
+    from ablations.commands import unchanged
+
+    def made() -> list[str]:
+        from ablations.pages.publishing import republish  # torch, pandas and matplotlib
+
+        return list(map(str, republish(folder, grid)))
 
     with reporting_errors():
-        folders = republish(existing(results_dir).folder, grid)
-        tell({"pages": folders}, form, "pages", *map(str, folders))
+        folder = existing_folder(results_dir)
+        folders = unchanged.said("tables", {"grid": grid}, folder, made)
+        tell({"pages": folders}, form, "pages", *folders)
 
 
 @app.command()

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -187,12 +188,15 @@ def _warn(
         echo(f"warning: {message}", err=True, fg="yellow")
 
 
+def listed(rows: list[dict[str, Any]], form: Format, name: str) -> str:
+    """Rows for programs: as JSON, or only their column ``name``."""
+    return _json(rows) if form is Format.json else "\n".join(str(row[name]) for row in rows)
+
+
 def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
     """Prints rows as a table, as JSON, or only their column ``name``."""
-    if form is Format.json:
-        echo(_json(rows))
-    elif form is Format.names:
-        echo("\n".join(str(row[name]) for row in rows))
+    if form is not Format.table:
+        echo(listed(rows, form, name))
     else:
         from rich import box
         from rich.console import Console
@@ -265,15 +269,26 @@ def existing(results_dir: str | None) -> "Records":
     """The records of a results folder that is there.
 
     Raises:
-        ConfigError: If it is not; a new folder is made by what writes results, never by what reads them.
+        ConfigError: As `existing_folder`.
     """
     from ablations.core.store import Records
-    from lightning_modules.config import ConfigError, Problem
 
-    records = Records(results_dir)
-    if not records.folder.is_dir():
-        raise ConfigError([Problem("--results-dir", f"there is no folder {records.folder}; `ablations run` makes one")])
-    return records
+    return Records(existing_folder(results_dir))
+
+
+def existing_folder(results_dir: str | None) -> Path:
+    """A results folder that is there.
+
+    Raises:
+        ConfigError: If it is not; a new folder is made by what writes results, never by what reads them.
+    """
+    from lightning_modules.config import ConfigError, Problem
+    from lightning_modules.places import results
+
+    folder = results(results_dir)
+    if not folder.is_dir():
+        raise ConfigError([Problem("--results-dir", f"there is no folder {folder}; `ablations run` makes one")])
+    return folder
 
 
 def show(*pieces: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import lightning_modules
 from ablations.core.disk import environments, locks
+from ablations.core.machine import gpus
 from ablations.core.store import check_inside, write
 from lightning_modules.places import checkout
 
@@ -63,32 +64,6 @@ def fingerprint() -> str:
         for path in sorted(package.rglob("*.py")):
             found.update(f"{path.relative_to(package.parent)}\0".encode() + path.read_bytes())
     return found.hexdigest()[:16]
-
-
-def gpus() -> dict[str, str]:
-    """The CUDA devices of this process: value in ``CUDA_VISIBLE_DEVICES`` -> name.
-
-    Asks ``nvidia-smi``, so that a process that only launches others does not initialise CUDA.
-    """
-    names, chosen = _installed(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None or not names:
-        return {str(index): name for index, name in enumerate(names)}
-    picked = [part.strip() for part in chosen.split(",") if part.strip()]
-    return {p: names[int(p)] if p.isdigit() and int(p) < len(names) else names[0] for p in picked if p != "-1"}
-
-
-@cached
-def _installed() -> tuple[str, ...]:
-    from torch.version import cuda
-
-    if cuda is None or shutil.which("nvidia-smi") is None:
-        return ()
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
 
 
 def device_class(here: bool = True) -> str:

@@ -32,9 +32,9 @@ from ablations.core.disk.reading import (
 )
 from ablations.schema.record import Record, checksum
 from lightning_modules import cached
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version, write_atomically
-from lightning_modules.places import cache, project, readable
+from lightning_modules.places import results
 
 __all__ = [
     "LARGEST_RECORD",
@@ -76,8 +76,7 @@ class Records:
     """
 
     def __init__(self, results_dir: str | Path | None = None) -> None:
-        named = project() / os.path.expanduser(results_dir or "results")  # unlike pathlib's, this takes any text
-        self.folder = readable(os.path.abspath(named), "--results-dir")
+        self.folder = results(results_dir)
 
     def path(self, run_id: str) -> Path:
         """The file of a run's record.
@@ -92,7 +91,7 @@ class Records:
     def work_folder(self, run_id: str) -> Path:
         """The folder of a run's log, checkpoint and progress: in the cache, separate for each results folder."""
         self.path(run_id)
-        return self._work_home() / run_id
+        return cached.work_home(self.folder) / run_id
 
     def make_work_folder(self, run_id: str) -> Path:
         """Makes the work folder of a run, and notes beside it whose runs these are: `ablations clean` asks their locks.
@@ -113,15 +112,12 @@ class Records:
 
     def work_folders(self) -> list[Path]:
         """The work folders of this results folder's runs in the cache, ordered by run."""
-        return sorted(path for path in self._work_home().glob("*") if _ID.fullmatch(path.name))
+        return sorted(path for path in cached.work_home(self.folder).glob("*") if _ID.fullmatch(path.name))
 
     def weights(self, run_id: str) -> Path | None:
         """The weights of a finished run as they were written: in the cache, or kept here; None if in neither."""
         own = self.work_folder(run_id) / kept_weights.WEIGHTS
         return own if cached.is_sound(own) else kept_weights.kept(self.folder, run_id, kept_weights.WEIGHTS)
-
-    def _work_home(self) -> Path:
-        return cache() / cached.RUNS / identity(str(self.folder))[:8]
 
     def files(self) -> list[Path]:
         """The files of all records, damaged ones included, ordered by run.

@@ -15,9 +15,10 @@ from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
 from ablations.pages import cards, parameters_page, report, runs_table, scoreboard_page
-from ablations.pages.scoreboard_page import REQUEST, UNCOUNTED
+from ablations.pages.scoreboard_page import UNCOUNTED
 from ablations.planning import grids, scales
 from ablations.planning.afterwards import measured_at, tasks_at
+from ablations.planning.grids import REQUEST
 from ablations.planning.plan import Plan, plan
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem

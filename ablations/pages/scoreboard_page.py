@@ -21,7 +21,6 @@ from ablations.schema.record import Record
 from lightning_modules import files
 
 UNCOUNTED = ("smoke", "demo", "demo-scratch")  # scales too small for their numbers to count
-REQUEST = "request.json"  # in a page's folder: the request, if it overrides the grid or the scale
 _ORDER = ("laptop", "laptop-long", "gpu", "paper", MECHANISM)
 _APART = (
     "The text is made by rules and has a property or lacks it. These verdicts say what a model can learn of it, not "
@@ -39,7 +38,7 @@ def gathered(snapshot: Snapshot) -> list[scoreboard.Entry]:
     known, counted = grids.available(), []
     for folder, card in cards(snapshot.folder):
         grid, scale = folder.parts[-2:]
-        if grid in known and scale not in UNCOUNTED and not (folder / REQUEST).exists():
+        if grid in known and scale not in UNCOUNTED and not (folder / grids.REQUEST).exists():
             counted.append((grid, scale, card))
     answers = [answer for answer in scoreboard.answers(counted, snapshot.done) if answer.claim in published_claims()]
     return scoreboard.entries(answers, _grids_of_claims())

@@ -5,10 +5,6 @@ What a check says depends on the files of the grid and of the scales, on the cod
 the packages that are installed. While none of these changes, the outcome is read from the cache.
 """
 
-import contextlib
-import functools
-import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,11 +13,9 @@ import lightning_modules
 from ablations.core.strict_yaml import State
 from lightning_modules import cached
 from lightning_modules.config import Settings, identity
-from lightning_modules.files import version
 from lightning_modules.places import cache
 
 S = TypeVar("S", bound=Settings)
-_READ = {".py", ".yaml", ".csv", ".json"}
 
 
 def kept(
@@ -40,23 +34,17 @@ def kept(
     """
     place = identity([cls.__name__, *(str(file) for file, _ in states[:1])])[:16]
     path = cache() / "checked" / f"{name}-{place}.json"
-    key = identity([[str(file), state] for file, state in states] + [_code()])
-    if cached.is_sound(path) and (found := cached.get_json(path))["key"] == key:
-        return tuple(cls.model_validate(_tuples(data)) for data in found["settings"])
+    key = identity([[str(file), state] for file, state in states] + [code()])
+    if (found := cached.recalled(path, key)) is not None:
+        return tuple(cls.model_validate(_tuples(data)) for data in found)
     settings = check()
-    content = {"key": key, "settings": [each.to_dict() for each in settings]}
-    with contextlib.suppress(cached.CacheError), cached.locked(path):  # else it is checked again next time
-        cached.write(path, lambda file: cached.put_json(file, content))
+    cached.remember(path, key, [each.to_dict() for each in settings])
     return settings
 
 
-@functools.cache
-def _code() -> str:
-    """Identifies both packages, Python and what is installed, by the versions of their files and folders."""
-    packages = Path(__file__).parents[1], Path(lightning_modules.__file__).parent
-    files = [path for package in packages for path in package.rglob("*") if path.suffix in _READ]
-    places = [*sorted(files), Path(sysconfig.get_path("purelib"))]
-    return identity([sys.version, *([str(path), *version(path)] for path in places)])
+def code() -> str:
+    """Identifies the code and data of both packages, Python and what is installed."""
+    return cached.code(Path(__file__).parents[1], Path(lightning_modules.__file__).parent)
 
 
 def _tuples(value: Any) -> Any:

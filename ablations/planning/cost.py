@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablations.core.provenance import gpus
+from ablations.core.machine import gpus
 from ablations.core.store import Damage
 from ablations.schema.kinds import KINDS
 from ablations.schema.record import Record

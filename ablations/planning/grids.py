@@ -12,6 +12,7 @@ from lightning_modules.places import own
 
 FOLDER = Path(__file__).parents[1] / "grids"
 ENDINGS = (".yaml", ".yml")  # of a path; a name has none
+REQUEST = "request.json"  # in a page's folder: the request, if it overrides the grid or the scale
 
 
 def home() -> Path:

@@ -17,8 +17,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
-from ablations.core.machine import cores
-from ablations.core.provenance import gpus
+from ablations.core.machine import cores, gpus
 from ablations.running.executor import Executor
 from ablations.running.launch import Launch
 from ablations.running.ranks import devices

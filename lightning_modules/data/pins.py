@@ -18,7 +18,7 @@ from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
 from lightning_modules.files import version, write_atomically
-from lightning_modules.places import cache
+from lightning_modules.places import cache, note_elsewhere
 
 _PINS = Path(__file__).with_name("pins.json")
 
@@ -116,6 +116,7 @@ def _state(name: str) -> list:
     kind, _, rest = name.partition(":")
     if kind == made.PREFIX:
         return [name, made.RECIPE]
+    note_elsewhere(name)
     files: list[Path] = text_files(rest) if kind == "text" else []
     if kind == "hub":
         place, _, is_local = hub_place(rest)

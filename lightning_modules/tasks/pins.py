@@ -21,7 +21,7 @@ from lightning_modules import cached
 from lightning_modules.config import ConfigError, canonical, identity
 from lightning_modules.data.pins import DataMismatch
 from lightning_modules.files import version, write_atomically
-from lightning_modules.places import cache
+from lightning_modules.places import cache, note_elsewhere
 from lightning_modules.tasks import readers, shapes
 from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.table import task_named
@@ -143,9 +143,12 @@ def found(task: Task) -> dict[str, Part]:
     Files in the cache are of rows whose reader and shape are this package's. A reader of one's own may read anything:
     its examples are read once a process, and again where its files change or its examples turn out to be others.
     """
+    kept = _kept(task) if task.origin else None
+    if not kept:
+        note_elsewhere(task.name)
     if task.origin is None:
         return measured(task)
-    if kept := _kept(task):
+    if kept:
 
         def measure(file: BinaryIO) -> None:
             cached.put_json(file, {split: asdict(part) for split, part in measured(task).items()})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules.config import ConfigError
-from lightning_modules.places import data_home, unusable_data_home
+from lightning_modules.places import data_home, note_elsewhere, unusable_data_home
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,7 @@ def _called(function: str, *place: str | None, **options: Any) -> Any:
         import datasets  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
         raise Unavailable("needs the package datasets: `pip install -e .[hub]`") from None
+    note_elsewhere(f"the hub: {place[0]}")
     try:
         return getattr(datasets, function)(*place, **options)
     except Exception as error:

@@ -54,7 +54,7 @@ def changed_scale(file, monkeypatch, tmp_path):
 
 
 def changed_code(file, monkeypatch, tmp_path):
-    monkeypatch.setattr(checked, "_code", lambda: "other code")
+    monkeypatch.setattr(checked, "code", lambda: "other code")
 
 
 def altered_answer(file, monkeypatch, tmp_path):

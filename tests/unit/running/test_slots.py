@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ablations.core import provenance
-from ablations.core.machine import cores, slots
+from ablations.core.machine import cores, gpus, listed, slots
 from ablations.running.local import Local
 
 
@@ -24,9 +24,9 @@ def machine(monkeypatch, tmp_path):
         if chosen is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
 
-    provenance._installed.cache_clear()
+    listed.cache_clear()
     yield have
-    provenance._installed.cache_clear()
+    listed.cache_clear()
 
 
 def test_without_a_gpu_there_is_a_slot_a_core(machine):
@@ -52,7 +52,7 @@ def test_each_gpu_is_a_slot(machine):
 )
 def test_the_choice_of_devices_is_kept(machine, chosen, devices):
     machine("A", "B", chosen=chosen)
-    assert provenance.gpus() == devices
+    assert gpus() == devices
     assert slots() == (len(devices) or cores())
 
 
