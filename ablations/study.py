@@ -8,23 +8,21 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from ablations.claims import hypotheses, judging, power
 from ablations.core import formatting, strict_yaml
+from ablations.core.counted import counted
 from ablations.core.formatting import markdown_code, markdown_text
 from ablations.core.metrics import HELDOUT
 from ablations.core.shown import Shown
 from ablations.core.store import Records
-from ablations.figures import grid_figures
-from ablations.figures.style import Drawing
 from ablations.literature import published_tables, systems
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
-from ablations.pages import equal_compute, report, runs_table, tables, task_table
-from ablations.pages.publishing import check_page, publish
+from ablations.pages import equal_compute, heading, runs_table, tables, task_table
 from ablations.planning import filling, grids, ladder, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running import estimate
@@ -34,6 +32,9 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import FINETUNING, MEASURING
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 from lightning_modules.training.execution import Execution, Strategy
+
+if TYPE_CHECKING:
+    from ablations.figures.style import Drawing
 
 
 class Study:
@@ -108,6 +109,8 @@ class Study:
         if grids.read(self.source) != self._stated:
             text = "was edited since this study was opened: open it again, records of its runs stay"
             raise ConfigError([f"{grids.locate(self.source)}: {text}"])
+        from ablations.pages.publishing import check_page  # half a second of matplotlib
+
         check_page(self.source, self.folder)
 
     @property
@@ -128,7 +131,7 @@ class Study:
         """
         lines = [
             f"**{markdown_text(self.grid.question)}**",
-            *filter(None, ["" if brief else self.grid.about, report.overridden(self._plan)]),
+            *filter(None, ["" if brief else self.grid.about, heading.overridden(self._plan)]),
             *([f"Published: {markdown_text(self.grid.paper)}."] if self.grid.paper else []),
         ]
         baseline = self._plan.baseline
@@ -137,7 +140,8 @@ class Study:
             beside = ladder.neighbours(self._plan.cells) if self.grid.ladder else {}
             how = ", each against the one it is a rung away from" if beside else ""
             lines.append(f"Baseline: {markdown_text(baseline.label)}. The other cells change{how}:")
-            changes = ((cell.label, _against(beside.get(cell.label, baseline), cell)) for cell in others)
+            compared = counted(others, "comparing cells")
+            changes = ((cell.label, _against(beside.get(cell.label, baseline), cell)) for cell in compared)
             lines.append("\n".join(f"* {markdown_text(name)}: {_changes(change)}" for name, change in changes))
         lines.append(f"Equal across cells: {self.grid.budget.equal}.")
         lines += [markdown_text(line) for line in search_text.rules(self.grid, self.scale)]
@@ -181,8 +185,9 @@ class Study:
         if len(set(rows["predictions a token"].round(9))) > 1:
             shown["predictions per step"] = rows["predictions a step"].map(formatting.quantity)
             shown["predictions per 100 tokens"] = (100 * rows["predictions a token"]).map("{:.1f}".format)
-        needed = {cell.label: estimate.memory(cell.system, execution) for cell in planned.cells}
-        rows["bytes a device"] = list(needed.values())
+        cells = counted(planned.cells, "tracing memory")
+        rows["bytes a device"] = estimate.memory((cell.system for cell in cells), execution)
+        needed = dict(zip(rows["cell"], rows["bytes a device"], strict=True))
         shown["memory per device"] = rows["bytes a device"].map(estimate.gigabytes)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)
         shown["seeds"], shown["state"] = rows["seeds"], rows["state"]
@@ -298,21 +303,23 @@ class Study:
         reading, numbers, _ = tables.claims(verdicts)
         return Shown(sentences + "\n\n" + formatting.markdown(reading), _unrounded(numbers))
 
-    def figure(self) -> Drawing | Shown:
+    def figure(self) -> "Drawing | Shown":
         """The main metric over the knob, with published values below on axes of their own."""
         return self._drawn("knob")
 
-    def curves(self, metric: str = "") -> Drawing | Shown:
+    def curves(self, metric: str = "") -> "Drawing | Shown":
         """Held-out loss over training tokens: by default the first that the grid asks for, or that of another kind."""
         return self._drawn("curves", metric=metric)
 
-    def layers(self) -> Drawing | Shown:
+    def layers(self) -> "Drawing | Shown":
         """How far each layer moves its input (Lan et al. 2020, Figure 1)."""
         return self._drawn("layers")
 
-    def _drawn(self, name: str, **options: Any) -> Drawing | Shown:
+    def _drawn(self, name: str, **options: Any) -> "Drawing | Shown":
+        from ablations.figures import grid_figures
+
         measured, (draw, _, marks) = self.measurements, grid_figures.FIGURES[name]
-        drawn = draw(measured, f"{report.subtitle(self._plan, measured)}; {marks}", **options)
+        drawn = draw(measured, f"{heading.subtitle(self._plan, measured)}; {marks}", **options)
         if drawn is not None:
             return drawn
         some = any(measured.finished(cell) for cell in measured.cells)
@@ -343,6 +350,8 @@ class Study:
             ConfigError: If the grid's file was edited since the study was opened, or another file of the same name has
                 the page.
         """
+        from ablations.pages.publishing import publish
+
         self._check_page()
         written = publish(self.source, self.resolve(), self.records)
         lines = "\n".join(f"* {markdown_code(_shown_path(path))}" for path in written.values())

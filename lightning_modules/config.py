@@ -265,8 +265,26 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 def diff(a: Settings, b: Settings) -> dict[str, tuple[Any, Any]]:
     """The differences of ``a`` and ``b``: dotted path -> (value in a, value in b); None if a part is absent."""
-    left, right = flat(a.resolved()), flat(b.resolved())
+    left, right = _unlike(a.resolved(), b.resolved())
     return {p: (left.get(p), right.get(p)) for p in {**left, **right} if left.get(p) != right.get(p)}
+
+
+def _unlike(a: Settings, b: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`flat` of both without parts that are equal, which are most in a plan of many cells."""
+    if type(a) is not type(b):
+        return flat(a), flat(b)
+    leaves: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    for name in type(a).model_fields:
+        values = getattr(a, name), getattr(b, name)
+        if values[0] is values[1] or values[0] == values[1]:
+            continue
+        if all(isinstance(value, Settings) for value in values):
+            parts = _unlike(*values)
+        else:
+            parts = tuple(flat(value) if isinstance(value, Settings) else {"": value} for value in values)
+        for known, part in zip(leaves, parts, strict=True):
+            known.update({f"{name}.{path}".rstrip("."): leaf for path, leaf in part.items()})
+    return leaves
 
 
 _SHAPES = {  # pydantic's messages use terms of Python, grid files are YAML

@@ -6,9 +6,10 @@ and each head counts by what it does.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -18,12 +19,15 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
+from lightning_modules import cached
 from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.carry import tensors
 from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.batch import Example, Going, Tokens, mapped
+from lightning_modules.config import identity
 from lightning_modules.data import Vocabulary
 from lightning_modules.draws import Draws
+from lightning_modules.places import cache
 from lightning_modules.system import System
 from lightning_modules.training.execution import ALONE, Execution, recompute_layers, units
 
@@ -125,6 +129,21 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     )
 
 
+def footprints(systems: Iterable[System], execution: Execution = ALONE) -> list[Footprint | None]:
+    """`footprint` of several systems; what was traced by the same code is read from the cache, and kept there.
+
+    The first trace of a process imports for a second and a half.
+    """
+    path = cache() / "footprints" / f"traces-{identity([str(Path(__file__))])[:16]}.json"
+    key = cached.code(Path(__file__).parent)
+    _read.update({name: Kept(*sizes) for name, sizes in (cached.recalled(path, key) or {}).items()})
+    known = len(_read)
+    found = [footprint(system, execution) for system in systems]
+    if len(_read) > known:
+        cached.remember(path, key, {name: list(vars(kept).values()) for name, kept in _read.items()})
+    return found
+
+
 def _gathered(system: System) -> int:
     with undrawn():
         backbone, _ = system.networks()
@@ -143,7 +162,8 @@ def _kept(system: System, rows: int, recompute: bool) -> Kept:
     key = system.model, system.objectives, system.format, system.training.precision, system.data.tokenizer.vocab_size
     if (found := _found.get((key, rows, recompute))) is None:
         if rows <= max(_TRACED):
-            found = trace(system, rows, recompute)
+            name = identity([*(part.to_dict() for part in key[:3]), *key[3:], rows, recompute])[:24]
+            found = _read[name] = _read.get(name) or trace(system, rows, recompute)
         else:
             few, many = (_kept(system, count, recompute) for count in _TRACED)
             found = few.at(rows, many)
@@ -152,6 +172,7 @@ def _kept(system: System, rows: int, recompute: bool) -> Kept:
 
 
 _found: dict[tuple[Any, int, bool], Kept] = {}  # by architecture: the seeds and rates of a plan share theirs
+_read: dict[str, Kept] = {}  # traces, also of earlier processes, by a digest of what was traced
 
 
 def trace(system: System, rows: int, recompute: bool = False, device: str = "meta") -> Kept:

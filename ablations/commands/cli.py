@@ -61,6 +61,7 @@ from ablations.commands.terminal import (
     show,
     tell,
     values,
+    watching,
 )
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -116,7 +117,8 @@ def plan(
         return [listed(planned.data.to_dict("records"), form, "cell")]
 
     with reporting_errors():
-        pieces = unchanged.said("plan", request | sharing, results(results_dir), made)
+        with watching():
+            pieces = unchanged.said("plan", request | sharing, results(results_dir), made)
         show(*pieces) if form is Format.table else echo(pieces[0])
 
 

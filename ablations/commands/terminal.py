@@ -10,6 +10,7 @@ import math
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -237,16 +238,55 @@ def aside(form: Format) -> Iterator[None]:
 def bar(unit: str, form: Format) -> Iterator[Callable[[int, int], None] | None]:
     """A bar of progress on a terminal's standard error, which is wiped at the end."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if form is not Format.table or not console.is_terminal:
         yield None
         return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
+    with _bars(console) as progress:
         task = progress.add_task(unit, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def watching() -> Iterator[None]:
+    """A bar on a terminal's standard error for the `counted` loops that run meanwhile, once they take long.
+
+    It is wiped at the end.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    from ablations.core.counted import watched
+
+    with contextlib.ExitStack() as drawn, watched(_Patient(drawn)):
+        yield
+
+
+class _Patient:
+    """Draws how far a loop is, from a second and a half on; loading rich takes a tenth of one."""
+
+    def __init__(self, drawn: contextlib.ExitStack) -> None:
+        self.drawn, self.due = drawn, time.monotonic() + 1.5
+        self.progress: Any = None
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if time.monotonic() < self.due:
+            return
+        if self.progress is None:
+            from rich.console import Console
+
+            self.progress = self.drawn.enter_context(_bars(Console(stderr=True)))
+            self.task = self.progress.add_task(what)
+        self.progress.update(self.task, description=what, completed=done, total=total)
+        self.due = time.monotonic() + 0.2
+
+
+def _bars(console: Any) -> Any:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=console, transient=True)
 
 
 def _json(data: Any) -> str:

@@ -194,12 +194,15 @@ def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, outpu
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
+    from ablations.core import kernels
+
     logging.getLogger("papermill").setLevel(logging.WARNING)
     try:
         papermill.execute_notebook(
             str(source),
             str(temporary),
             parameters=dict(parameters),
+            engine_name=kernels.NAME,
             progress_bar=False,
             extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns about loopback connections
         )

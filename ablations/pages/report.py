@@ -24,7 +24,6 @@ from ablations.core.formatting import (
     path_text,
     printable,
     quantity,
-    value_text,
 )
 from ablations.figures import grid_figures
 from ablations.measurements import trunks
@@ -33,6 +32,7 @@ from ablations.pages import (
     cards,
     checkpoint_table,
     equal_compute,
+    heading,
     held_equal,
     inference_page,
     probe_table,
@@ -85,7 +85,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
         else:
             tables.remove(folder, name)
     for name, (draw, _, marks) in grid_figures.FIGURES.items():
-        figure, path = draw(measured, f"{subtitle(plan, measured)}; {marks}"), folder / f"{name}.svg"
+        figure, path = draw(measured, f"{heading.subtitle(plan, measured)}; {marks}"), folder / f"{name}.svg"
         if figure is None:
             path.unlink(missing_ok=True)
         else:
@@ -103,28 +103,8 @@ def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
     return {path.name: path for path in paths.values()}
 
 
-def _counts(plan: Planned, measured: Measurements) -> tuple[int, int]:
-    """Distinct runs done and planned; cells may share runs. A run of a search counts as done once it has ended."""
-    ids, searched = _ids(plan)
-    records = {id: record for id in ids if (record := measured.get(id)) is not None}
-    finished = sum(r.outcome == "done" or (r.final and id in searched) for id, r in records.items())
-    return finished, len(ids) + len({run.id for cell in plan.cells for run in cell.awaited})
-
-
-def _ids(plan: Planned) -> tuple[set[str], set[str]]:
-    """The ids of all runs of the cells, and of those of searches."""
-    searched = {run.id for cell in plan.cells for trial in cell.search for run in trial.work}
-    return {run.id for cell in plan.cells for run in cell.work} | searched, searched
-
-
-def subtitle(plan: Planned, measured: Measurements) -> str:
-    """The small print of a figure: the grid, and how much of it is done."""
-    finished, planned = _counts(plan, measured)
-    return f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
-
-
 def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    finished, planned = _counts(plan, measured)
+    finished, planned = heading.counts(plan, measured)
     answer_in_words = " ".join(_told(plan, measured, verdicts))
     return {
         "question": plan.grid.question,
@@ -132,7 +112,7 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
         "planned": planned,
         "verdicts": judging.tally(verdicts),
         "claims": [scoreboard.card(verdict, measured) for verdict in verdicts],
-    } | {name: text for name, text in (("overridden", overridden(plan)), ("answer", answer_in_words)) if text}
+    } | {name: text for name, text in (("overridden", heading.overridden(plan)), ("answer", answer_in_words)) if text}
 
 
 def _caveat(plan: Planned) -> str:
@@ -154,14 +134,14 @@ def _page(
     plan: Planned, measured: Measurements, folder: Path, sheets: Mapping[str, Sheet], verdicts: Sequence[Verdict]
 ) -> str:
     grid = plan.grid
-    finished, planned = _counts(plan, measured)
+    finished, planned = heading.counts(plan, measured)
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
     pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
     told = _told(plan, measured, verdicts)
     limits = [answer.holds(measured), _caveat(plan)]  # right below an answer in words
-    answered = [overridden(plan), answer.lead(measured, verdicts, told)]
+    answered = [heading.overridden(plan), answer.lead(measured, verdicts, told)]
     answered += [*limits, equal] if told else [equal, *limits]
     numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""
     lead = [
@@ -198,29 +178,6 @@ def _page(
     return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
 
 
-def overridden(plan: Planned) -> str:
-    """What a study overrides, as a sentence of Markdown; empty for the grid as it stands."""
-    changed = plan.overrides
-    fixed, axes = (changed.get(name, {}).items() for name in ("set", "axes"))
-    parts = [f"{markdown_code(path)} = {_values(path, value)} in every cell" for path, value in fixed]
-    parts += [f"{_knob(path)} is {_values(path, values)}" for path, values in axes]
-    if changed.get("seeds"):
-        parts.append(f"{changed['seeds']} seed{'s' * (changed['seeds'] > 1)}")
-    if changed.get("filters"):
-        kept = (f"{_knob(path)} {_values(path, values)}" for path, values in changed["filters"].items())
-        parts.append(f"only cells with {' and '.join(kept)}")
-    return f"**Overridden in this study:** {'; '.join(parts)}." if parts else ""
-
-
-def _knob(path: str) -> str:
-    return markdown_text(path_text(path))
-
-
-def _values(path: str, values: Any) -> str:
-    listed = values if isinstance(values, (list, tuple)) else [values]
-    return markdown_text(", ".join(value_text(path, value) for value in listed))
-
-
 def _verdict_line(verdict: Verdict) -> str:
     outcome, _, rest = verdict.sentence.partition(": ")
     proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
@@ -255,7 +212,7 @@ def _links(name: str) -> str:
 
 
 def _cost(plan: Planned, measured: Measurements) -> str:
-    ids = sorted(_ids(plan)[0])
+    ids = sorted(heading.ids(plan)[0])
     records = [record for id in ids if (record := measured.get(id)) is not None]
     if not records:
         return "No run has been made."

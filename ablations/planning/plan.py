@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 import pandas as pd
 
 from ablations.claims import judging
+from ablations.core.counted import counted
 from ablations.core.machine import slots
 from ablations.core.store import Records, Snapshot, name_damaged
 from ablations.measurements.measurements import Measurements
@@ -175,7 +176,7 @@ class Plan:
     def table(self) -> pd.DataFrame:
         """One row per cell: its values, size and cost, and the states of its runs."""
         rows = []
-        for cell in self.cells:
+        for cell in counted(self.cells, "counting FLOPs"):
             cost = self.costs[cell.planned[0].id]
             states = Counter(self.states[run.id] for run in cell.work)
             states |= Counter({"to follow": len(cell.awaited)} if cell.awaited else {})

@@ -1,8 +1,9 @@
 """Makes cells of combinations: their searches, and for each seed its pretraining, fine-tunings and measurements."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
+from ablations.core.counted import counted
 from ablations.core.store import Lookup
 from ablations.planning.afterwards import check_askable, examples_of, measured_at, tasks_at
 from ablations.planning.cells import Values, Workshop, label, stand_ins
@@ -54,7 +55,7 @@ class Resolver:
         rows = [TASKS[task] for task in self._tasks]
         self._common = [self._tasks, rows, self.looks, dict(NUMERICS), dict(SYSTEMS)]
 
-    def cells(self, kept: Iterable[Values], further: Container[str] = ()) -> tuple[Cell, ...]:
+    def cells(self, kept: Sequence[Values], further: Container[str] = ()) -> tuple[Cell, ...]:
         """One cell per combination, with the seeds of the first look.
 
         Args:
@@ -66,7 +67,7 @@ class Resolver:
         """
         wrong: dict[str, Problem] = {}
         cells = []
-        for values in kept:
+        for values in counted(kept, "planning cells"):
             try:
                 count = self.looks[-1 if further and label(values) in further else 0]
                 seeds = range(self.first_seed, self.first_seed + count)

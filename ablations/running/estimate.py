@@ -10,7 +10,7 @@ from ablations.planning import cost as costing
 from ablations.planning import search_text
 from ablations.planning.plan import Plan
 from ablations.schema.run import Run
-from lightning_modules.footprint import footprint
+from lightning_modules.footprint import footprints
 from lightning_modules.system import System
 from lightning_modules.training.execution import Execution
 
@@ -30,10 +30,10 @@ def cost(planned: Plan) -> str:
     )
 
 
-def memory(system: System, execution: Execution) -> float:
-    """The bytes that a device needs for the pretraining of a system; NaN where they cannot be told."""
-    found = footprint(system, execution)
-    return math.nan if found is None else float(found.total)
+def memory(systems: Iterable[System], execution: Execution) -> list[float]:
+    """The bytes that a device needs for the pretraining of each system; NaN where they cannot be told."""
+    found = footprints(systems, execution)
+    return [math.nan if one is None else float(one.total) for one in found]
 
 
 def gigabytes(size: float) -> str:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ablations.core.machine import cores
-from ablations.core.machine import gpus
+from ablations.core.machine import cores, gpus
 from ablations.schema.run import Run
 from lightning_modules.config import Problem
 from lightning_modules.training.execution import Execution
