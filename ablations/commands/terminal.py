@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WRONG = 2  # the exit code for wrong input
 _UNFOLDED = 10_000  # columns, wider than any listing
 _PLACES, _NAME, _PAGE = 3, 300, 3000  # of a message: places where it is said, letters of a name and of the whole
+_SOON, _EACH = 1.5, 0.2  # seconds until a bar is drawn, and until it is drawn again
 _ADVICE = {  # error number -> what to do about a path; by default another place may do
     errno.EACCES: "let its owner give you permission, or name another place",
     errno.EPERM: "let its owner give you permission, or name another place",
@@ -264,22 +265,22 @@ def watching() -> Iterator[None]:
 
 
 class _Patient:
-    """Draws how far a loop is, from a second and a half on; loading rich takes a tenth of one."""
+    """Draws how far a loop is, if it is still going on after a while."""
 
     def __init__(self, drawn: contextlib.ExitStack) -> None:
-        self.drawn, self.due = drawn, time.monotonic() + 1.5
+        self.drawn, self.due = drawn, time.monotonic() + _SOON
         self.progress: Any = None
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if time.monotonic() < self.due:
             return
         if self.progress is None:
-            from rich.console import Console
+            from rich.console import Console  # a tenth of a second
 
             self.progress = self.drawn.enter_context(_bars(Console(stderr=True)))
             self.task = self.progress.add_task(what)
         self.progress.update(self.task, description=what, completed=done, total=total)
-        self.due = time.monotonic() + 0.2
+        self.due = time.monotonic() + _EACH
 
 
 def _bars(console: Any) -> Any:

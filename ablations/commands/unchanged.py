@@ -66,18 +66,18 @@ def said(command: str, request: Mapping[str, Any], results: Path, make: Callable
 
 
 @contextmanager
-def _noting_warnings() -> Iterator[list[Any]]:
-    """Notes the warnings that are shown, each as if it were the first of its kind."""
-    shown: list[Any] = []
+def _noting_warnings() -> Iterator[list[object]]:
+    """Notes the project's warnings, which are shown as usual, each as if it were the first of its kind."""
+    noted: list[object] = []
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def noting(*warning: Any, **more: Any) -> None:
-            shown.append(warning)
-            show(*warning, **more)
+        def noting(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            noted.extend([message] if category.__module__.startswith("ablations.") else [])
+            show(message, category, *place, **more)
 
         warnings.showwarning = noting
-        yield shown
+        yield noted
 
 
 def _key(command: str, request: Mapping[str, Any], results: Path) -> str:
@@ -95,9 +95,10 @@ def _key(command: str, request: Mapping[str, Any], results: Path) -> str:
 def _machine() -> Iterator[Any]:
     yield platform.node(), platform.machine(), machine.cores(), machine.listed()
     yield sorted((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES))
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
-    named = [Path(os.environ[name]) for name in ("MATPLOTLIBRC", "MPLCONFIGDIR") if os.environ.get(name)]
-    folders = (Path(), *named, config, Path.home() / ".matplotlib")
+    home = Path(os.path.expanduser("~"))
+    named = (os.environ.get("MATPLOTLIBRC"), os.environ.get("MPLCONFIGDIR"))  # a file or a folder, and a folder
+    usual = (Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config", "matplotlib"), home / ".matplotlib")
+    folders = (Path(), *map(Path, filter(None, named)), *usual)
     files = [file for folder in folders for file in (folder, folder / "matplotlibrc") if file.is_file()]
     yield [[str(file), *version(file)] for file in files]
 
@@ -118,11 +119,7 @@ def _questions(request: Mapping[str, Any], results: Path) -> Iterator[Any]:
 
 def _held(folder: Path) -> Iterator[list[Any]]:
     """What a folder holds, by content, weights by version; hidden files are locks, or are being written."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for place, folders, files in os.walk(folder, onerror=fail if folder.exists() else None):
+    for place, folders, files in os.walk(folder, onerror=_fail) if folder.exists() else ():
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield [place, [os.readlink(path) for name in folders if os.path.islink(path := os.path.join(place, name))]]
         for name in sorted(files):
@@ -130,6 +127,10 @@ def _held(folder: Path) -> Iterator[list[Any]]:
                 path = Path(place, name)
                 content = version(path) if path.suffix == _WEIGHTS else hashlib.sha256(read(path)).hexdigest()
                 yield [str(path), content]
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _weights(results: Path) -> Iterator[list[Any]]:
@@ -141,7 +142,7 @@ def _weights(results: Path) -> Iterator[list[Any]]:
 def _data() -> Iterator[list[Any]]:
     """The files of data sets, behind links too."""
     home, known = data_home(), 0
-    for place, folders, files in os.walk(home, followlinks=True) if home else ():
+    for place, folders, files in os.walk(home, onerror=_fail, followlinks=True) if home else ():
         folders.sort()
         known += 1 + len(files)
         if known > _MOST_DATA:  # or a link leads back

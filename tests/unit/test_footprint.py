@@ -7,8 +7,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from lightning_modules import cached
+from lightning_modules import footprint as memory
 from lightning_modules.config import ConfigError
-from lightning_modules.footprint import example_of, footprint, trace
+from lightning_modules.footprint import example_of, footprint, footprints, trace
+from lightning_modules.places import cache
 from lightning_modules.systems import BERT_BASE, GPT2, SYSTEMS, TRANSFORMER_XL_BASE
 from lightning_modules.training.execution import Execution, recompute_layers
 
@@ -173,3 +176,60 @@ def test_what_is_gathered_is_the_largest_unit_and_what_is_none():
     told = footprint(system, Execution(devices=2, strategy="fsdp"))
     assert told.gathered == 8 * rest + 12 * feed_forward
     assert footprint(system, Execution(devices=2)).gathered == 0
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """What is traced, by processes that remember nothing."""
+    found = []
+
+    def counted(system, rows, recompute):
+        found.append((rows, recompute))
+        return trace(system, rows, recompute)
+
+    def forget():
+        monkeypatch.setattr(memory, "_found", {})
+        monkeypatch.setattr(memory, "_read", {})
+        return found
+
+    monkeypatch.setattr(memory, "trace", counted)
+    return forget
+
+
+SEVERAL = [small("bert_base"), small("bert_base", **{"optimizer.peak_lr": 2e-3}), small("albert_base")]
+
+
+def altered():
+    (kept,) = (cache() / "footprints").glob("*.json")
+    kept.write_text(kept.read_text().replace("1", "2"))
+
+
+CHANGES = {
+    "a model": lambda patch: patch.setattr("tests.unit.test_footprint.SEVERAL", [small("gpt"), *SEVERAL]),
+    "an altered file": lambda patch: altered(),
+    "other code": lambda patch: patch.setattr(cached, "code", lambda package: "other"),
+}
+
+
+def test_a_trace_is_made_once(traces):
+    found = traces()
+    first = footprints(SEVERAL)
+    assert first == [footprint(system) for system in SEVERAL]
+    assert found == [(4, False), (8, False)] * 2
+    traces()
+    assert footprints(SEVERAL) == first
+    assert len(found) == 4
+    traces()
+    again = footprints(SEVERAL, AGAIN)
+    assert found[4:] == [(4, True), (8, True)] * 2
+    assert again != first
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_traced_before_a_change_is_not_used(change, traces, monkeypatch):
+    found = traces()
+    first = footprints(SEVERAL)
+    traces()
+    CHANGES[change](monkeypatch)
+    assert footprints(SEVERAL)[-len(first) :] == first
+    assert len(found) == (6 if change == "a model" else 8)

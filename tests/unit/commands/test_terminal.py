@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from ablations.commands import terminal
+from ablations.core.counted import counted
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.files import Refused
 
@@ -110,3 +111,23 @@ def test_one_cause_at_many_places_is_said_once_with_their_number(capsys):
 def test_usual_problems_are_printed_as_they_are(capsys):
     usual = [Problem("a", "must be at least 1"), Problem("b", "must be at least 1"), Problem("", "x " * 1000)]
     assert complained(ConfigError(usual), capsys).splitlines() == list(map(str, usual))
+
+
+class Terminal(io.StringIO):
+    """A stream that people see."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "soon", "is_drawn"), [(Terminal, 0.0, True), (Terminal, 60.0, False), (io.StringIO, 0.0, False)]
+)
+def test_a_long_loop_is_drawn_on_a_terminal(stream, soon, is_drawn, monkeypatch):
+    seen = stream()
+    monkeypatch.setattr(terminal, "_SOON", soon)
+    monkeypatch.setattr("sys.stderr", seen)
+    with terminal.watching():
+        assert list(counted("abc", "planning cells")) == ["a", "b", "c"]
+    assert ("planning cells" in seen.getvalue()) == is_drawn
+    assert list(counted("abc", "planning cells")) == ["a", "b", "c"]
