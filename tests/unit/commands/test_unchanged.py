@@ -192,17 +192,21 @@ def test_what_may_change_unseen_is_kept_by_nobody(what, results):
 
 
 def test_what_changes_meanwhile_is_kept_once_it_has_not(results):
-    """As pages are, which the first call writes."""
-    made = []
+    """As pages are, which a call writes where they are missing."""
+    made, page = [], results / "README.md"
 
     def make():
         made.append(1)
-        (results / "README.md").write_text("all pages")
+        page.write_text("all pages")
         return []
 
-    for _ in range(3):
+    said(results, make)
+    page.unlink()
+    said(results, make)
+    assert page.exists()
+    for _ in range(2):
         said(results, make)
-    assert len(made) == 2
+    assert len(made) == 3
 
 
 def test_a_folder_that_is_not_there_has_plans_too(tmp_path):
