@@ -11,7 +11,7 @@ from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_
 from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
-from ablations.schema.run import Run, current_numerics
+from ablations.schema.run import Run, current_numerics, pretrained_on
 from lightning_modules import NUMERICS
 from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import Data
@@ -106,9 +106,6 @@ class Resolver:
             self._texts[name] = fingerprint_of(name) if probe == name else probes((probe,))[name]
         return self._texts[name]
 
-    def _fingerprints(self, corpora: Sequence[str]) -> dict[str, str]:
-        return {name: self._fingerprint(name) for name in corpora}
-
     def _asking(self, data: Data) -> dict[str, str]:
         """Zero-shot task -> fingerprint of its examples, under the tokenizer of the data."""
         kind = data.tokenizer.kind
@@ -150,7 +147,8 @@ class Resolver:
             fitting.check(system, task, tuning)
         if seeds[0] < FIRST_SEARCH_SEED and any(tuning.validation_share for tuning in settings.values()):
             raise ConfigError([Problem(FINETUNING + VALIDATION, ONLY_TRIALS)])
-        runs = tuple(Run.pretraining(system, seed, self._fingerprints(system.corpora)) for seed in seeds)
+        named = {name: self._fingerprint(name) for name in pretrained_on(system)}
+        runs = tuple(Run.pretraining(system, seed, named) for seed in seeds)
         finetunings = tuple(
             Run.finetuning_of(run, task, self._tasks[task], settings[task]) for run in runs for task in tasks
         )

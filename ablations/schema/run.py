@@ -35,12 +35,19 @@ class Run(Settings):
 
     @classmethod
     def pretraining(cls, system: System, seed: int, fingerprints: dict[str, str]) -> "Run":
-        """The pretraining by the present code."""
+        """The pretraining by the present code.
+
+        Args:
+            system: The system.
+            seed: The seed.
+            fingerprints: Those of its corpora, and of probes whose fingerprints are known.
+        """
+        unknown = tuple(name for name in system.probed if PREFIX + name not in fingerprints)
         run = cls(
             kind="pretrain",
             system=system,
             seed=seed,
-            fingerprints=fingerprints | probes(system.probed),
+            fingerprints=fingerprints | probes(unknown),
             numerics=current_numerics("pretrain"),
         )
         return run._with_parents()
@@ -98,7 +105,7 @@ class Run(Settings):
             return None
         if self.finetuning is not None and (first := self.finetuning.first):
             before = {"task": first, "finetuning": self.finetuning.but(first=None), "parents": ()}
-            fingerprints = {name: self.fingerprints[name] for name in (*_pretrained_on(self.system), first)}
+            fingerprints = {name: self.fingerprints[name] for name in (*pretrained_on(self.system), first)}
             return self.model_copy(update={**before, "fingerprints": fingerprints})._with_parents()
         system = self.system if KINDS[self.kind].settings else self.system.ancestor()
         if system is None:
@@ -108,7 +115,7 @@ class Run(Settings):
             kind="pretrain",
             system=system,
             seed=self.seed,
-            fingerprints={name: self.fingerprints[name] for name in _pretrained_on(system)},
+            fingerprints={name: self.fingerprints[name] for name in pretrained_on(system)},
             numerics={part: self.numerics[part] for part in parts},
         )._with_parents()
 
@@ -118,7 +125,7 @@ class Run(Settings):
         return identity(self.essence())[:16]
 
 
-def _pretrained_on(system: System) -> tuple[str, ...]:
+def pretrained_on(system: System) -> tuple[str, ...]:
     """The names of the fingerprints of a pretraining: corpora and probes, those of its ancestors included."""
     return (*system.corpora, *(PREFIX + name for name in system.probed))
 
