@@ -31,4 +31,6 @@ def link(root: Path, docname: str) -> str:
 
 
 def _path(root: Path, docname: str) -> Path:
-    return root / FOLDER / f"{docname.removeprefix('results/').removesuffix('/README')}.csv"
+    """Where the table of a results page is, by its folders; its name tells the grid wherever it is saved."""
+    grid, scale = ("", "", *Path(docname).parts)[-3:-1]
+    return root / FOLDER / grid / f"{grid}_{scale}.csv"
