@@ -29,7 +29,7 @@ from ablations.core import machine
 from ablations.core.strict_yaml import state
 from ablations.planning import checked, grids, scales
 from lightning_modules import cached
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version
 from lightning_modules.places import cache, data_home, noted_elsewhere
 
@@ -54,7 +54,8 @@ def said(command: str, request: Mapping[str, Any], results: Path, make: Callable
     Raises:
         Exception: From ``make``.
     """
-    path = cache() / "shown" / f"{command}-{identity([command, request, str(results)])[:16]}.json"
+    place = hashlib.sha256(json.dumps([command, request, str(results)]).encode()).hexdigest()[:16]
+    path = cache() / "shown" / f"{command}-{place}.json"
     key = _key(command, request, results)
     if key and (found := cached.recalled(path, key)) is not None:
         return found
@@ -87,7 +88,7 @@ def _key(command: str, request: Mapping[str, Any], results: Path) -> str:
         digest = hashlib.sha256(json.dumps(said).encode())
         for entry in itertools.chain(_held(results), _weights(results), _data()):
             digest.update(json.dumps(entry).encode())
-    except (_Untold, OSError, ConfigError):  # which the command reports, if it matters to it
+    except (_Untold, OSError, ValueError, ConfigError):  # which the command reports, if it matters to it
         return ""
     return digest.hexdigest()
 

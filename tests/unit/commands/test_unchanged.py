@@ -134,6 +134,11 @@ def test_a_change_makes_it_anew(what, asked, results, data, monkeypatch):
     assert not asked()
 
 
+@pytest.mark.parametrize("named", ["\udcff", "\udcff.yaml", "\0.yaml"])
+def test_a_name_that_no_file_has_is_left_to_the_command(asked, named):
+    assert asked(grid=named)
+
+
 def test_a_grids_own_file_is_one_of_them(asked, tmp_path):
     file = tmp_path / "grid.yaml"
     file.write_text("question: One?")
