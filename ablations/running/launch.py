@@ -218,8 +218,8 @@ class Launch:
         try:
             progress = json.loads(read(self.records.work_folder(run.id) / worker.PROGRESS))
             again, share = progress.get("again", ""), progress["step"] / progress["steps"]
-        except (OSError, ValueError):
-            again, share = "", 0.0
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, ZeroDivisionError):
+            again, share = "", 0.0  # none, or damaged
         seconds = self.planned_seconds(run.id) * (1.0 if again else 1.0 - share)
         for parent in estimate.lacking(run, self.records):
             seconds += self.planned_seconds(parent.id) * (1.0 - share * (parent.id == again))
