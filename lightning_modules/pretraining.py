@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_modules import cached, streams
+from lightning_modules import cached
 from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import fingerprints_of
 from lightning_modules.data.baselines.bigram import prefix
@@ -17,7 +17,7 @@ from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.draws import of_rank
 from lightning_modules.evaluation import MOST_SEQUENCES
-from lightning_modules.measures import per_byte
+from lightning_modules.measures import heldout_text, per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
@@ -206,22 +206,9 @@ def _timed(measure: Callable[[], BySequence], device: torch.device) -> tuple[ByS
 
 def _sums(found: BySequence, system: System) -> dict[str, Any]:
     """The held-out losses by sequence, packed."""
-    form, evaluation = system.heldout_format.resolved(), system.evaluation
-    count = evaluation.sequences_at_end
-    text: list[Any] = [
-        fingerprints_of(system.data.named),
-        system.data.essence(),
-        form.essence(),
-        count,
-        evaluation.rate,
-    ]
-    if form.kind == "stream":  # sequences are segments of its rows
-        read = streams.reading(system.format, evaluation)
-        text += [read.rows, read.length]
-    if system.own_question:
-        text.append(system.own_question)
+    text = heldout_text.described(system, fingerprints_of(system.data.named))
     return {
-        "text": identity(text)[:16],
+        "text": heldout_text.named(text),
         "documents": pack(found.documents),
         "losses": _packed(found),
     }

@@ -40,7 +40,7 @@ class Sides:
         runs: The run ids of each side, by seed.
         behind: Every run that the verdict needs, parents included.
         notes: What is left out and why, one sentence each.
-        plateau: For each side, whether at least half of its runs are on the plateau.
+        floor: For each side, whether at least half of its runs are at the floor of their held-out losses.
         lost: Phrases about planned runs that ended without a result.
         silent: The number of fine-tunings that answer every example alike.
         unended: The number of planned runs that have not ended.
@@ -57,7 +57,7 @@ class Sides:
     runs: tuple[tuple[str, ...], ...] = ()
     behind: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    plateau: tuple[bool, ...] = ()
+    floor: tuple[bool, ...] = ()
     lost: tuple[str, ...] = ()
     silent: int = 0
     unended: int = 0
@@ -125,7 +125,7 @@ def collect(table: Measurements, claim: Claim) -> Sides:
         runs=compared.runs,
         behind=_behind(measuring, compared),
         notes=() if claim.against else compared.notes,
-        plateau=compared.plateau,
+        floor=compared.floor,
         lost=_lost(distinct, table),
         silent=sum(len(table.silent(cell, claim.metric)) for cell in cells),
         unended=awaited + sum(not _has_ended(run, table) for run in distinct),

@@ -1,20 +1,22 @@
 """The floor of a metric: a model there has learnt nothing that the metric could show.
 
-For held-out losses it is the plateau: no better than the bigram baseline. For tasks and questions about pairs it is the
-best constant answer, the majority class or the mean label: a side whose interval reaches down to it is at the floor.
+For held-out losses it is what counting reaches on the same words (`core.disk.bars`); where no such bar is kept, the
+plateau: no better than the bigram baseline. For tasks and questions about pairs it is the best constant answer, the
+majority class or the mean label: a side whose interval reaches down to it is at the floor.
 
 A positive control is a cell that must be above it, or above a simple method that the claim names: where even the
 model trained on a question has not learned it, or has learned no more than the surface tells, a difference between
 models says nothing of what they were trained on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ablations.claims.contrasts import Sides
 from ablations.claims.outcomes import Reason
 from ablations.claims.relations import Floored
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import LEVEL, mean_interval
+from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM, references
 from ablations.measurements.sides import side_of
@@ -22,9 +24,11 @@ from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from lightning_modules.tasks import TASKS
 
+_OF_SPEED = ("tokens/s", "times")  # units of what does not depend on what was learned
+
 
 def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[Reason, ...]:
-    """For each side `Reason.PLATEAU`, `Reason.FLOOR`, or `Reason.NONE` where it is above.
+    """For each side `Reason.FLOOR`, `Reason.PLATEAU` where no bar is kept, or `Reason.NONE` where it is above.
 
     A claim against a simple method compares with a floor or more, and has none: its positive control stands for it.
     """
@@ -33,9 +37,28 @@ def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[Reason, ...
     constant = constant_answer(claim.metric)
     if constant:
         return tuple(_of_scores(table, constant, sides, n) for n in range(len(sides.cells)))
-    if claim.metric.partition(".")[0] in TASKS:
+    if claim.metric.partition(".")[0] in TASKS or unit(claim.metric) in _OF_SPEED:
         return (Reason.NONE,) * len(sides.cells)
-    return tuple(Reason.PLATEAU if flat else Reason.NONE for flat in sides.plateau)
+    kinds = (Reason.FLOOR if table.bars(cell) else Reason.PLATEAU for cell in sides.cells)
+    return tuple(kind if flat else Reason.NONE for kind, flat in zip(kinds, sides.floor, strict=True))
+
+
+def named(table: Measurements, claim: Claim, sides: Sides, found: Sequence[Reason]) -> list[str]:
+    """What the sides at a floor are no better than, each once: ``1 of 2 sides at the floor, ...``."""
+    constant, names = constant_answer(claim.metric), list[str]()
+    for cell, reason in zip(sides.cells, found, strict=False):
+        if reason is Reason.PLATEAU:
+            names.append("no better than the bigram baseline")
+        elif reason:
+            counted = dict.fromkeys(bar.floor for bar in table.bars(cell).values())
+            bar = "not told from the best constant answer" if constant else f"no better than {listed(counted)}"
+            names.append(bar)
+    return [f"{names.count(name)} of {len(found)} sides at the floor, {name}" for name in dict.fromkeys(names)]
+
+
+def listed(methods: Iterable[str]) -> str:
+    """``the product of counts of the two neighbours``; a name is used as it stands."""
+    return " and ".join(method if method[:1].isupper() else f"the {method}" for method in methods)
 
 
 def constant_answer(metric: str) -> str:
@@ -62,17 +85,21 @@ def unlearned(table: Measurements, claim: Claim) -> str:
     name = f"the positive control, {cell_text(cells[0].values if cells else control.at)},"
     labels = {metric.name: metric.label for metric in table.grid.metrics}
     constant = control.above or constant_answer(metric)
-    known = [_leads(table, cell, metric, constant) for cell in cells]
+    counted = next((table.bars(cell).get(metric) for cell in cells), None) if not constant else None
+    known = [_leads(table, cell, metric, constant, counted and counted.level) for cell in cells]
     if not known or not known[0]:
         return f"{name} has no result"
     low = mean_interval(known[0]).low
-    named = {name: text for text, name in references(metric).items()}
-    bar = named[control.above] if control.above else "the best constant answer" if constant else "the bigram baseline"
+    methods = {name: text for text, name in references(metric).items()}
+    usual = listed([counted.floor]) if counted else "the best constant answer" if constant else "the bigram baseline"
+    bar = methods[control.above] if control.above else usual
     return "" if low is not None and low > 0 else f"{name} is no better than {bar} in {labels.get(metric) or metric}"
 
 
-def _leads(table: Measurements, cell: Cell, metric: str, constant: str) -> list[float]:
-    """By how much each run of a cell is above a simple method's score, or below its loss."""
+def _leads(table: Measurements, cell: Cell, metric: str, constant: str, level: float | None = None) -> list[float]:
+    """By how much each run of a cell is above a simple method's score, or below its loss, or below a known one."""
+    if level is not None:
+        return [level - row.value for row in table.of(cell, metric).values()]
     bigram = references(metric).get(BIGRAM, "")
     bars, sign = table.of(cell, constant or bigram), -1.0 if bigram else 1.0
     return [sign * (row.value - bars[seed].value) for seed, row in table.of(cell, metric).items() if seed in bars]

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from ablations.claims.alignment import aligned
 from ablations.claims.contrasts import Sides, collect, computing, official, unmeasured
-from ablations.claims.floors import floored, floors, unlearned
+from ablations.claims.floors import floored, floors, named, unlearned
 from ablations.claims.margins import margin
 from ablations.claims.outcomes import CONTRADICTS, NOT_MEASURED, NOT_RESOLVED, REPLICATES, Reason, Size
 from ablations.claims.rates import differs_at_common
@@ -65,6 +65,7 @@ class _Case:
     reason: Reason
     why: str
     floors: tuple[Reason, ...] = ()
+    at_floor: tuple[str, ...] = ()  # what its sides at a floor are no better than
     unlearned: str = ""  # by the positive control: no outcome stands, and the test still counts in the correction
 
     @property
@@ -97,8 +98,10 @@ class _Case:
 
     @property
     def p(self) -> float:
-        """The p value for the correction; 1 if the claim cannot be decided."""
-        return 1.0 if self.reason or not self.estimates else self.relation.p(self.estimates, self.ways)
+        """The p value for the correction; 1 if the claim cannot be decided. Floors are no part of the test."""
+        if self.reason or not self.estimates:
+            return 1.0
+        return self.relation.p(self.estimates, self.relation.ways(self.claim, self.margin, self.estimates))
 
     def shown_p(self) -> float | None:
         """The p value to print; None without a test."""
@@ -245,13 +248,7 @@ class _Judged:
     def _marks(self) -> list[str]:
         """Remarks beside the reason: sides at the floor, runs that answer every example alike, steps back."""
         case, marks = self.case, []
-        bars = {
-            Reason.PLATEAU: "no better than the bigram baseline",
-            Reason.FLOOR: "not told from the best constant answer",
-        }
-        for reason, bar in bars.items():
-            if count := case.floors.count(reason):
-                marks.append(f"{count} of {len(case.floors)} sides at the floor, {bar}")
+        marks += case.at_floor
         if silent := case.sides.silent:
             counted = "counted" if case.relation.counts_silent else "not counted"
             marks.append(f"{silent} fine-tuning{'s' * (silent > 1)} with all outputs equal, {counted}")
@@ -316,7 +313,9 @@ def _case(claim: Claim, measured: Measurements) -> _Case:
         reason, why = Reason.RATE, rate
     if not reason and claim.confound:
         reason, why = Reason.CONFOUND, claim.confound
-    return _Case(claim, sides, estimates, reason, why, floors(measured, claim, sides), unlearned(measured, claim))
+    found = floors(measured, claim, sides)
+    at_floor = tuple(named(measured, claim, sides, found))
+    return _Case(claim, sides, estimates, reason, why, found, at_floor, unlearned(measured, claim))
 
 
 def _without_estimate(claim: Claim, sides: Sides) -> tuple[Reason, str]:

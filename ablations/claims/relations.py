@@ -63,11 +63,11 @@ class Way:
     def stands(self, floored: Floored) -> bool:
         """Whether the outcome means something where sides are at the floor.
 
-        A floor hides differences and makes none: with one side there, "inside the margin" says nothing; with both,
-        neither does "beyond". A direction stands.
+        A floor hides differences: with one side there, "inside the margin" says nothing. With both nothing does: what
+        differs then is what counting, or a constant answer, knows as well.
         """
         asked = {bound.asks for bound in self.bounds}
-        return not (floored != "none" and "inside" in asked) and not (floored == "both" and asked != {"direction"})
+        return floored == "none" or (floored == "one" and "inside" not in asked)
 
 
 def _inside(margin: float) -> tuple[Bound, ...]:

@@ -31,7 +31,7 @@ from ablations.commands import (
     simulate,
     tokenizer,
 )
-from ablations.commands.stores import clean, keep, sync
+from ablations.commands.stores import bars, clean, keep, sync
 from ablations.commands.terminal import (
     USUAL,
     WRONG,
@@ -263,8 +263,8 @@ def tables(
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
     """Checks every file of a store; lists what is damaged or of another version, and explains conflicts.
 
-    These are the records with their held-out losses by sequence, the lists of packages, the kept weights, and the
-    tables of published configurations. A record is sound if its losses are too.
+    These are the records with their held-out losses by sequence, the lists of packages, the bars, the kept weights, and
+    the tables of published configurations. A record is sound if its losses are too.
     """
     from ablations.pages import parameters_page
 
@@ -416,6 +416,7 @@ app.command("read")(read.read)
 app.command("sync")(sync.command)
 app.command("clean")(clean.command)
 app.command("keep")(keep.command)
+app.command("bars")(bars.command)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from ablations.core.disk import conflicts, environments, heldout, kept_weights, locks
+from ablations.core.disk import bars, conflicts, environments, heldout, kept_weights, locks
 from ablations.core.disk.publishing import StoreError, check_inside, publish, unwritten, write
 from ablations.core.disk.reading import (
     LARGEST_RECORD,
@@ -158,8 +158,8 @@ class Records:
     def verify(self) -> list[Damage]:
         """Every file of the store that is not sound, with its damage: records first, then what belongs to them.
 
-        These are held-out losses by sequence, conflicts, lists of packages, and kept weights. A conflict is another
-        final record of a run that `ablations sync` found and kept beside it.
+        These are held-out losses by sequence, conflicts, lists of packages, bars, and kept weights. A conflict is
+        another final record of a run that `ablations sync` found and kept beside it.
         """
         _as_seen.cache_clear()  # a dying disk changes files and none of their times
         found = dict(self.survey())
@@ -171,6 +171,7 @@ class Records:
             *heldout.damages(self.folder, done.values()),
             *conflicts.explained(self.folder),
             *environments.damages(self.folder, named),
+            *bars.damages(self.folder),
             *kept_weights.damages(self.folder, done.get),
         ]
 

@@ -5,10 +5,11 @@ Lookups by cell and metric give only runs that are ``done``; other runs have row
 
 import copy
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ablations.core.disk import bars
+from ablations.core.disk.bars import Bar, Bars
 from ablations.core.metrics import COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
@@ -20,9 +21,11 @@ from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import canonical
+from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.zero_shot.task import SAME_TOKENS
 
 SEVERAL = " and "  # between the devices of the fine-tunings behind an average
+_NO_BARS = Bars(None)
 SILENT = "all outputs equal"  # of a fine-tuning that answers every dev example alike: an outcome, not a score
 
 
@@ -36,8 +39,8 @@ class Measurement(NamedTuple):
         task: The task of a fine-tuning or measurement; empty for pretrainings and averages.
         outcome: How the run ended; ``SILENT`` for one that answers every example of its task alike.
         device: Its device class.
-        plateau: Whether the cell's pretraining from this seed is on the plateau; None if it has not finished or nobody
-            can tell (`on_plateau`), and for costs, which do not depend on it.
+        floor: Whether the cell's pretraining from this seed is at the floor; None if it has not finished or nobody can
+            tell (`at_floor`), and for costs, which do not depend on it.
         metric: The name of the metric; costs begin with ``cost.``.
         value: In the metric's unit.
     """
@@ -48,7 +51,7 @@ class Measurement(NamedTuple):
     task: str
     outcome: str
     device: str
-    plateau: bool | None
+    floor: bool | None
     metric: str
     value: float
 
@@ -74,9 +77,9 @@ class Measurements:
         by_id = {id: records.get(id) for id in dict.fromkeys(_ids(self.cells))}
         known = {id: record for id, record in by_id.items() if record is not None}
         self._records, self.computed, self.absent = completed(known)
-        self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records))
+        self._sums, self._bars = getattr(records, "sums", _no_sums), Bars(getattr(records, "folder", None))
+        self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records, self._bars))
         self._index, self._silent = indexed(self.rows), indexed(self.rows, SILENT)
-        self._sums, self._folder = getattr(records, "sums", _no_sums), getattr(records, "folder", None)
 
     def of(self, cell: Cell, metric: str) -> BySeed:
         """The measurements of a metric in a cell's finished runs, by seed.
@@ -93,20 +96,23 @@ class Measurements:
 
     def of_trial(self, trial: Trial, metric: str) -> BySeed:
         """The measurements of a metric in the finished runs of a search's combination, by seed."""
-        return indexed(tuple(measured(trial, self._records))).get((trial.label, metric), {})
+        return indexed(self.rows_of(trial)).get((trial.label, metric), {})
+
+    def rows_of(self, trial: Trial) -> tuple[Measurement, ...]:
+        """Every row of a search's combination."""
+        return tuple(measured(trial, self._records, self._bars))
 
     def sums(self, run_id: str) -> Mapping[str, Any] | None:
         """The held-out losses of a run by sequence, as `Records.sums` gives them; None if none were kept."""
         return self._sums(run_id)
 
-    def counted(self, cell: Cell, metric: str) -> Mapping[str, float]:
-        """What counting reaches on the held-out text of a cell, by method; empty if none is kept with the records."""
-        record = next(iter(self.finished(cell).values()), None)
-        if record is None or self._folder is None or not bars.are_kept(self._folder):
-            return {}  # the losses by sequence, which name the text, take time to read
-        sums = self.sums(record.id)
-        found = bars.bar(self._folder, sums["text"]) if sums else None
-        return found.scores if found is not None and found.metric == metric else {}
+    def bars(self, cell: Cell) -> Mapping[str, Bar]:
+        """Metric -> what counting reaches on the held-out words of a cell, as far as bars are kept with the records."""
+        return {bar.metric: bar for bar in self._bars.of(cell.runs[0]).values()} if cell.runs else {}
+
+    def floors(self, cell: Cell) -> int:
+        """How many of a cell's finished pretrainings are at the floor."""
+        return sum(bool(at_floor(cell, record, self._bars)) for record in self.finished(cell).values())
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -206,14 +212,36 @@ def on_plateau(trial: Trial, record: Record) -> bool | None:
     None where nobody can tell: held-out text asks for single pieces, and a model that hid words or spans was never
     asked for a piece of a word whose other pieces it sees.
     """
-    masked, flat = trial.system.objectives.mlm, bool(record.metrics.get(PLATEAU, False))
+    return _told(trial, bool(record.metrics.get(PLATEAU, False)))
+
+
+def _told(trial: Trial, flat: bool) -> bool | None:
+    masked = trial.system.objectives.mlm
     return None if flat and masked and masked.masking.units.kind != "pieces" else flat
 
 
-def measured(trial: Trial, records: Lookup) -> Iterator[Measurement]:
+def at_floor(trial: Trial, record: Record, bars: Bars) -> bool | None:
+    """Whether no held-out loss of a pretraining of a cell or trial is better than what counting reaches.
+
+    Where no bar of a loss is kept, it is compared with the bigram baseline. None as for `on_plateau`.
+    """
+    kept = bars.of(trial.runs[0]) if trial.runs else {}
+    if not kept:
+        return on_plateau(trial, record)
+    kinds = [f"heldout.{prefix(target)}" for target in trial.system.heldout_objective.targets]
+    levels = {bar.metric: bar.level for bar in kept.values()}
+    flat = all(
+        record.metrics[f"{kind}loss"] > levels.get(f"{kind}loss", record.metrics.get(f"{kind}bigram_loss", math.inf))
+        for kind in kinds
+        if f"{kind}loss" in record.metrics
+    )
+    return _told(trial, flat)
+
+
+def measured(trial: Trial, records: Lookup, bars: Bars = _NO_BARS) -> Iterator[Measurement]:
     """Every row of one cell or trial: its pretrainings, its fine-tunings, averages over these, its measurements."""
     pretrained = finished(trial, records)
-    flags = {seed: on_plateau(trial, record) for seed, record in pretrained.items()}
+    flags = {seed: at_floor(trial, record, bars) for seed, record in pretrained.items()}
     for run in trial.work:
         record = records.get(run.id)
         if record is not None:
@@ -239,10 +267,10 @@ def is_silent(record: Record, task: str) -> bool:
 
 
 def record_rows(where: Measurement, record: Record) -> Iterator[Measurement]:
-    """The rows of one record; they differ only in metric, value and plateau."""
+    """The rows of one record; they differ only in metric, value and floor."""
     for metric, value in _metrics(record).items():
-        plateau = None if metric.startswith(COST) else where.plateau
-        yield where._replace(metric=metric, value=value, plateau=plateau)
+        floor = None if metric.startswith(COST) else where.floor
+        yield where._replace(metric=metric, value=value, floor=floor)
 
 
 def _metrics(record: Record) -> dict[str, float]:

@@ -139,9 +139,9 @@ class Compared:
         return tuple(tuple(side[seed].run for seed in sorted(side)) for side in self.sides)
 
     @property
-    def plateau(self) -> tuple[bool, ...]:
-        """Whether each side is on the plateau: half of its runs or more have not left it."""
-        flags = [[row.plateau for row in side.values() if row.plateau is not None] for side in self.sides]
+    def floor(self) -> tuple[bool, ...]:
+        """Whether each side is at the floor of its losses: half of its runs or more have not left it."""
+        flags = [[row.floor for row in side.values() if row.floor is not None] for side in self.sides]
         return tuple(bool(side) and 2 * sum(side) >= len(side) for side in flags)
 
     @property

@@ -74,6 +74,7 @@ class Summary:
         finished: Number of runs done.
         unfinished: Sentences such as ``1 diverged (loss is NaN at step 312)``.
         plateau: Number of finished runs on the plateau.
+        floor: Number of finished runs at the floor.
         metrics: Metric name -> its results.
         costs: Mean of each cost over the finished runs (seconds, tokens, flops, parameters ...).
         devices: The device classes of the finished runs.
@@ -84,6 +85,7 @@ class Summary:
     finished: int
     unfinished: tuple[str, ...]
     plateau: int
+    floor: int
     metrics: dict[str, Measured]
     costs: dict[str, float]
     devices: tuple[str, ...]
@@ -104,6 +106,7 @@ def _summarise(measured: Measurements, cell: Cell, compare: Mapping[str, Differe
         finished=len(finished),
         unfinished=_unfinished(measured, cell),
         plateau=sum(bool(on_plateau(cell, record)) for record in finished.values()),
+        floor=measured.floors(cell),
         metrics={
             name: _measured(measured, cell, None if baseline is cell else baseline, name, difference)
             for name, difference in compare.items()
@@ -189,7 +192,7 @@ def summary(measured: Measurements) -> pd.DataFrame:
     for item in summarise(measured):
         row: dict[str, Any] = {"cell": item.cell.label, **item.cell.values}
         row |= {"planned": item.planned, "done": item.finished, "unfinished": "; ".join(item.unfinished)}
-        row["plateau"] = item.plateau
+        row |= {"plateau": item.plateau, "floor": item.floor}
         for name, metric in item.metrics.items():
             row |= {f"{name} {key}": value for key, value in numbers(metric).items()}
         rows.append(row | {name: item.costs.get(name) for name in COSTS})

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ablations.core.formatting import csv_entry, json_text
 from ablations.measurements.dictionary import unit
-from ablations.measurements.measurements import Measurement, Measurements, measured
+from ablations.measurements.measurements import Measurement, Measurements
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.record import Record
 
@@ -55,7 +55,7 @@ def frame(scale: str, page: Measurements) -> pd.DataFrame:
 
 
 def _measured(trial: Trial, page: Measurements) -> Iterable[Measurement]:
-    return (row for row in page.rows if row.cell == trial.label) if isinstance(trial, Cell) else measured(trial, page)
+    return (row for row in page.rows if row.cell == trial.label) if isinstance(trial, Cell) else page.rows_of(trial)
 
 
 def comma_separated(scale: str, page: Measurements) -> str:

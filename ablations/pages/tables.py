@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from ablations.claims import margins
+from ablations.claims.floors import listed
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import amount, direction_text, size_text
 from ablations.core import store
@@ -114,6 +115,9 @@ def _reading(
     if _asks_of_text(grid, cells) and any(item.plateau for item in summaries):
         headings.append("on the plateau")
         columns.append([f"{item.plateau} of {item.finished}" if item.plateau else "" for item in summaries])
+    if _has_floors(measured, summaries):
+        headings.append("at the floor")
+        columns.append([f"{item.floor} of {item.finished}" if item.floor else "" for item in summaries])
     if any(item.unfinished for item in summaries):
         headings.append("not done")
         columns.append([", ".join(item.unfinished) for item in summaries])
@@ -125,7 +129,11 @@ def _reading(
         columns.append([row[metric].value if metric in row else "" for row in published])
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
     rows += _reference_rows(measured, metrics, headings)
-    notes = [*_notes(grid, metrics, summaries, published), *_on_all_tokens(measured, metrics)]
+    notes = [
+        *_notes(grid, metrics, summaries, published),
+        *_on_floors(measured, summaries),
+        *_on_all_tokens(measured, metrics),
+    ]
     return Sheet(headings, rows, left=max(1, len(paths)), notes=notes)
 
 
@@ -144,9 +152,9 @@ def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings:
     places: dict[str, dict[int, str]] = {}
     for metric in metrics:
         scores = {method: reference(measured, measured.cells, name) for method, name in references(metric.name).items()}
-        counted = [measured.counted(cell, metric.name) for cell in measured.cells]
-        for method in dict.fromkeys(method for found in counted for method in found):
-            known = [found[method] for found in counted if method in found]
+        bars = [bar for cell in measured.cells if (bar := measured.bars(cell).get(metric.name))]
+        for method in dict.fromkeys(method for bar in bars for method in (bar.floor, *bar.scores)):
+            known = [bar.scores[method] for bar in bars if method in bar.scores]
             scores[method] = (min(known), max(known))
         for method, score in scores.items():
             if score is not None:
@@ -155,6 +163,29 @@ def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings:
     return [
         [method, *(scores.get(column, "") for column in range(1, len(headings)))] for method, scores in places.items()
     ]
+
+
+def _has_floors(measured: Measurements, summaries: Sequence[Summary]) -> bool:
+    """Whether some run is at a floor that is kept with the records, and that matters."""
+    is_any = any(item.floor and measured.bars(item.cell) for item in summaries)
+    return is_any and _asks_of_text(measured.grid, measured.cells)
+
+
+def _on_floors(measured: Measurements, summaries: Sequence[Summary]) -> list[str]:
+    """What the column of floors means, and what counting reaches with other amounts of text."""
+    found = {bar.name: bar for cell in measured.cells for bar in measured.bars(cell).values()}
+    levels, notes = dict.fromkeys(bar.floor for bar in found.values()), list[str]()
+    if _has_floors(measured, summaries):
+        notes.append(f"At the floor: finished runs whose predictions are no better than {listed(levels)}.")
+    for bar in found.values():
+        if len(bar.by_tokens) > 1:
+            reached = ", ".join(f"{nats:.3f} ({tokens / 1e6:.1f} M)" for tokens, nats in _ascending(bar.by_tokens))
+            notes.append(f"{bar.floor[:1].upper()}{bar.floor[1:]}, by pieces counted: {reached}.")
+    return notes
+
+
+def _ascending(by_tokens: Mapping[str, float]) -> list[tuple[int, float]]:
+    return sorted((int(tokens), nats) for tokens, nats in by_tokens.items())
 
 
 def _on_all_tokens(measured: Measurements, metrics: Sequence[Metric]) -> list[str]:
@@ -225,11 +256,11 @@ def _numbers(
     searched: Mapping[str, Sequence[Entry]],
 ) -> Sheet:
     paths, printed = _varied(summaries), _printed(published)
-    headings = ["cell", *paths, "planned", "done", "unfinished", "plateau"]
+    headings = ["cell", *paths, "planned", "done", "unfinished", "plateau", "floor"]
     rows: list[list[Entry]] = []
     for position, (item, beside_it) in enumerate(zip(summaries, published, strict=True)):
         row = [item.cell.label, *(_entry(item.cell.values.get(path)) for path in paths)]
-        row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau]
+        row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau, item.floor]
         for metric in metrics:
             row += numbers(item.metrics[metric.name]).values()
         row += [item.costs.get(cost) for cost in COSTS]

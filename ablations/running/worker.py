@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import Timeout
 
-from ablations.core import provenance
+from ablations.core import bars, provenance
 from ablations.core.disk import heldout, kept_weights
 from ablations.core.disk.kept_weights import WEIGHTS
 from ablations.core.store import Records
@@ -83,14 +83,29 @@ def attempt(
         return HELD
     try:
         report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
-        return _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution, nodes))
+        code = _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution, nodes))
     except OSError as error:
         if not is_full(error):
             raise
         sys.stderr.write(f"disk full: {error}\n")
         return DISK_FULL
     finally:
-        lock.release()
+        lock.release()  # others may start from this run while it counts
+    if code == RECORDED and run.kind == "pretrain" and not stop():
+        _count(run, records, Path(job.work_dir))
+    return code
+
+
+def _count(run: Run, records: Records, folder: Path) -> None:
+    """Keeps what counting reaches on the run's held-out words, unless another run does; no failure is the run's."""
+    record = records.get(run.id)
+    if record is None or record.outcome != "done":
+        return
+    try:
+        for bar in bars.complete(run, records, wait=False):
+            note(folder, f"counting reaches {bar.level:.4f} nats in {bar.question} ({bar.floor})")
+    except Exception:
+        note(folder, f"what counting reaches is not kept: {traceback.format_exc().rstrip()}")
 
 
 def _attempt(run: Run, records: Records, watch: Watch) -> int:

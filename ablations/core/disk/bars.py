@@ -1,49 +1,239 @@
-"""Bars: what methods without a network reach on a held-out text, kept with the records.
+"""Bars: what counting reaches on held-out words, kept with the records.
 
-``bars/<id of the held-out text>.json`` of the results folder holds their scores and how they were computed. Records
-name the text by that id (``text`` of `Records.sums`).
+``bars/<held-out text>.<question>.json`` of the results folder holds the scores of one question: ``loss``, ``next_loss``
+and so on. The text is the id that held-out losses by sequence name (``text`` of `Records.sums`). Of models that
+continue a trunk of other text a third part of the name says which, since they have read that too. A file says itself
+what its name is made of, and has a checksum. The same question has the same file, whoever computes it.
 """
 
-import json
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from lightning_modules.config import ConfigError, Settings, knob, required
-from lightning_modules.files import read, write_atomically
+from pydantic import model_validator
+
+from ablations.core.disk.publishing import check_inside, publish
+from ablations.core.disk.reading import Damage, Flawed, content, from_json, to_json
+from ablations.schema.record import Record, checksum
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError, Settings, identity, knob, required
+from lightning_modules.measures import heldout_text
+from lightning_modules.measures.counting import RECIPE, Reached
 
 FOLDER = "bars"
-_MOST = 1 << 20  # bytes
+COMMAND = "ablations bars"
+_NAME = re.compile(r"[0-9a-f]{16}\.((next|previous|permuted)_)?loss(\.(left_to_right|right_to_left))?(\.[0-9a-f]{8})?")
+_REMEDY = f"restore it from a copy, or remove it and compute it again (`{COMMAND}`)"
+
+
+class Counted(Settings):
+    """A text that was counted."""
+
+    corpora: dict[str, str] = required("Corpus -> fingerprint, of the text and of its tokenizer.", min_length=1)
+    data: dict[str, Any] = required("Corpora and tokenizer, as settings.")
+    tokens: int = required("Tokens counted, spread evenly over the text.", ge=1)
+
+
+class Recipe(Settings):
+    """How scores were computed."""
+
+    command: str = required("The command that computes them.")
+    generation: int = required("Generation of the code; another one gives other scores.", ge=1)
+    fitted_on: str = required("What exponents, discounts and weights were fitted on, in words.")
+    judged_on: str = required("What was judged, in words.")
+    counted: dict[str, Counted] = required("The texts that were counted: training, and trunk.", min_length=1)
+    methods: dict[str, list[Any]] = required("Method -> what was fitted, once for each part that is judged apart.")
 
 
 class Bar(Settings):
-    """The scores of methods without a network on one text."""
+    """What counting reaches on the words of one question."""
 
-    metric: str = required("The metric that they are scores of.")
-    scores: dict[str, float] = required("Name of a method, as tables show it -> its score, in the metric's unit.")
-    recipe: dict[str, Any] = knob({}, "How the scores were computed: script, text, parameters.")
+    text: list[Any] = required("All that determines the held-out text; its hash is the id.", min_length=5)
+    question: str = required("The name of the held-out loss; of masked words, also the side that is seen.")
+    floor: str = required("The method whose score a model has to pass.")
+    scores: dict[str, float] = required("Name of a method, as tables show it -> nats a word.")
+    by_tokens: dict[str, float] = required("Tokens counted -> nats a word of that method.")
+    recipe: Recipe = required("How the scores were computed.")
+    checksum: str = knob("", "SHA-256 of all other fields.")
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if {self.floor} - self.scores.keys() or self.scores.keys() != self.recipe.methods.keys():
+            raise ValueError("every score needs its method in the recipe, and the floor is one of them")
+        if {"training"} - self.recipe.counted.keys():
+            raise ValueError("the recipe lacks the training text that was counted")
+        return self
+
+    @property
+    def metric(self) -> str:
+        """The metric that the scores are of."""
+        return f"heldout.{self.question.partition('.')[0]}"
+
+    @property
+    def level(self) -> float:
+        """The score that a model has to pass."""
+        return self.scores[self.floor]
+
+    @property
+    def name(self) -> str:
+        """The name of its file, without the ending."""
+        trunk = self.recipe.counted.get("trunk")
+        return _named(self.text, self.question, trunk and [trunk.corpora, trunk.data])
 
 
-def are_kept(results: Path) -> bool:
-    """Whether a results folder has any."""
-    return (results / FOLDER).is_dir()
+def name(run: Run, target: str) -> str:
+    """The name of the bar of one of the held-out losses of a pretraining."""
+    text, trunk = heldout_text.described(run.system, run.fingerprints), heldout_text.other_trunk(run.system)
+    other = None if trunk is None else [_prints(run, trunk.data.named), trunk.data.essence()]
+    return _named(text, heldout_text.question(run.system, target), other)
 
 
-def bar(results: Path, text: str) -> Bar | None:
-    """The bar of a held-out text; None if none is kept, or its file is no bar."""
+def recorded(record: Record) -> list[str]:
+    """The names of the bars of a pretraining's held-out losses; none if this version cannot read its configuration."""
+    if record.kind != "pretrain":
+        return []
     try:
-        return Bar.read(json.loads(read(results / FOLDER / f"{text}.json", _MOST, within=results)))
-    except (OSError, ValueError, RecursionError, TypeError, ConfigError):
-        return None
+        run = record.run()
+        return [name(run, target) for target in heldout_text.targets(run.system)]
+    except (ConfigError, KeyError):
+        return []
 
 
-def write(results: Path, text: str, found: Bar) -> Path:
-    """Keeps the bar of a held-out text.
+def _named(text: list[Any], question: str, trunk: list[Any] | None) -> str:
+    parts = [heldout_text.named(text), question, *([identity(trunk)[:8]] if trunk else [])]
+    return ".".join(parts)
+
+
+def _prints(run: Run, names: tuple[str, ...]) -> dict[str, str]:
+    return {corpus: run.fingerprints[corpus] for corpus in names}
+
+
+def file(name: str) -> str:
+    """The place of a bar, relative to the results folder."""
+    return f"{FOLDER}/{name}.json"
+
+
+def made(run: Run, target: str, reached: Reached) -> Bar:
+    """The bar of what counting reaches on the words of a pretraining."""
+    trunk = heldout_text.other_trunk(run.system)
+    systems = {"training": run.system} | ({} if trunk is None else {"trunk": trunk})
+    counted = {
+        part: Counted(corpora=_prints(run, system.data.named), data=system.data.essence(), tokens=reached.counted[part])
+        for part, system in systems.items()
+    }
+    bar = Bar(
+        text=heldout_text.described(run.system, run.fingerprints),
+        question=heldout_text.question(run.system, target),
+        floor=next(iter(reached.scores)),
+        scores=reached.scores,
+        by_tokens={str(tokens): nats for tokens, nats in reached.by_tokens.items()},
+        recipe=Recipe(
+            command=COMMAND,
+            generation=RECIPE,
+            fitted_on=reached.fitted_on,
+            judged_on=reached.judged_on,
+            counted=counted,
+            methods=reached.methods,
+        ),
+    )
+    return bar.model_copy(update={"checksum": checksum(bar.to_dict())})
+
+
+def parsed(name: str, raw: bytes) -> Bar:
+    """The bar in the content of a file.
+
+    Raises:
+        Flawed: If it is none, has been changed, or is another one than its name says.
+    """
+    data = from_json(raw)
+    try:
+        right = checksum(data)
+    except ValueError:
+        raise Flawed("malformed", f"holds what no JSON can; {_REMEDY}") from None
+    if data.get("checksum") != right:
+        raise Flawed("altered", f"does not match its checksum: it was changed after it was written; {_REMEDY}")
+    try:
+        bar = Bar.read(data)
+    except ConfigError as error:
+        raise Flawed("malformed", f"is no bar: {error.problems[0]}; {_REMEDY}") from None
+    if bar.name != name:
+        raise Flawed("misplaced", f"is the bar {bar.name}; rename it to {bar.name}.json or remove it")
+    return bar
+
+
+def read(results: Path, name: str) -> Bar:
+    """A bar of a results folder.
+
+    Raises:
+        FileNotFoundError: If it has none of this name.
+        Flawed: If its file is none.
+    """
+    return parsed(name, content(results / file(name), results))
+
+
+def write(results: Path, bar: Bar) -> Path:
+    """Keeps a bar, unless a sound one is there.
 
     Returns:
         Its file.
+
+    Raises:
+        StoreError: If it cannot be written.
     """
-    path = results / FOLDER / f"{text}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = json.dumps(found.to_dict(), indent=1) + "\n"
-    write_atomically(path, lambda file: file.write(content.encode()))
+    path = results / file(bar.name)
+    check_inside(path.parent, results)
+    publish(path, to_json(bar.to_dict()), lambda there: _is_sound(there, bar.name, results))
     return path
+
+
+def is_kept(results: Path, name: str) -> bool:
+    """Whether a results folder has a bar of this name, as it was written."""
+    return _is_sound(results / file(name), name, results)
+
+
+def _is_sound(path: Path, name: str, results: Path) -> bool:
+    try:
+        parsed(name, content(path, results))
+    except (FileNotFoundError, Flawed):
+        return False
+    return True
+
+
+def damages(results: Path) -> Iterator[Damage]:
+    """What is wrong with the bars of a results folder."""
+    for path in sorted((results / FOLDER).glob("*.json")):
+        try:
+            read(results, path.stem)
+        except FileNotFoundError:
+            continue  # it was removed meanwhile
+        except Flawed as flaw:
+            yield Damage(file(path.stem), flaw.flaw, str(flaw))
+
+
+class Bars:
+    """The bars of a results folder, each read once.
+
+    Args:
+        results: The folder; None for none.
+    """
+
+    def __init__(self, results: Path | None) -> None:
+        self._results, self._known = results, dict[str, Bar | None]()
+        self._are_any = results is not None and (results / FOLDER).is_dir()
+
+    def of(self, run: Run) -> Mapping[str, Bar]:
+        """Target -> the bar of a pretraining's held-out loss, as far as there are any."""
+        if not self._are_any:
+            return {}
+        found = {target: self._read(name(run, target)) for target in heldout_text.targets(run.system)}
+        return {target: bar for target, bar in found.items() if bar is not None}
+
+    def _read(self, name: str) -> Bar | None:
+        if name not in self._known:
+            assert self._results is not None
+            try:
+                self._known[name] = read(self._results, name)
+            except (FileNotFoundError, Flawed):
+                self._known[name] = None
+        return self._known[name]

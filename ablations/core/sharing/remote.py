@@ -24,7 +24,7 @@ from typing import Any
 
 from ablations.core.disk.publishing import StoreError
 from ablations.core.disk.reading import Flawed
-from ablations.core.sharing.sites import Folder, Site, Stands, always, shared
+from ablations.core.sharing.sites import PARTS, Folder, Site, Stands, always, shared
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "ssh": "sshfs", "sftp": "sshfs", "gs": "gcsfs", "gcs": "gcsfs"}
@@ -62,7 +62,7 @@ class Remote(Site):
         def found() -> dict[str, int]:
             try:
                 self.fs.ls(self.root, detail=False)  # raises what `find` swallows
-                parts = [self.fs.find(f"{self.root}/{part}", detail=True) for part in ("records", "environments")]
+                parts = [self.fs.find(f"{self.root}/{part}", detail=True) for part in PARTS]
             except FileNotFoundError:
                 return {}
             return {path[len(self.root) + 1 :]: about["size"] or 0 for part in parts for path, about in part.items()}

@@ -11,9 +11,12 @@ from ablations.core.disk.publishing import StoreError, publish
 from ablations.core.disk.reading import Flawed
 
 # What two stores share. Pages are made from it anew, and what lies elsewhere belongs to one machine.
-_SHARED = re.compile(r"records/([0-9a-f]{2})/\1[0-9a-f]{14}\.(json|heldout)|environments/[0-9a-f]{12}\.json")
+_SHARED = re.compile(
+    r"records/([0-9a-f]{2})/\1[0-9a-f]{14}\.(json|heldout)|environments/[0-9a-f]{12}\.json|bars/[0-9a-f]{16}\.[\w.]+\.json"
+)
+PARTS = ("bars", "environments", "records")  # the folders of these
 
-_HOLDS = re.compile(r"environments|records(/[0-9a-f]{2})?")  # the folders of these
+_HOLDS = re.compile(r"bars|environments|records(/[0-9a-f]{2})?")
 
 Stands = Callable[[bytes], bool]
 
@@ -77,12 +80,14 @@ class Folder(Site):
         Raises:
             StoreError: Also if a folder of the store is a link: what is copied would be written where it leads.
         """
-        folders = [self.folder / "environments", self.folder / "records", *self.folder.glob("records/*")]
+        folders = [*(self.folder / part for part in PARTS), *self.folder.glob("records/*")]
         for place in folders:
             if place.is_symlink() and _HOLDS.fullmatch(place.relative_to(self.folder).as_posix()):
                 message = "is a link where a folder of the store should be; put the folder itself there"
                 raise StoreError(errno.ELOOP, message, str(place))
-        found = [*self.folder.glob("records/*/*"), *self.folder.glob("environments/*")]
+        found = [
+            path for part in PARTS for path in self.folder.glob(f"{part}/*/*" if part == "records" else f"{part}/*")
+        ]
         names = {path.relative_to(self.folder).as_posix(): path for path in found}
         return {name: path.lstat().st_size for name, path in sorted(names.items()) if shared(name)}
 

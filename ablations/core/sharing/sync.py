@@ -1,14 +1,14 @@
 """Unites two stores. Records are immutable and named by their run, so uniting is copying what is missing.
 
-What a record needs (the list of its packages, its held-out losses by sequence) is copied before it, so a store that is
-interrupted has no record without them. Everything is checked where it is read, before it is published elsewhere.
-Digests of losses that are in a list rather than in records are added to the other store's list.
+What a record needs (the list of its packages, its held-out losses by sequence, their bars) is copied before it, so a
+store that is interrupted has no record without them. Everything is checked where it is read, before it is published
+elsewhere. Digests of losses that are in a list rather than in records are added to the other store's list.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ablations.core.disk import conflicts, environments, heldout
+from ablations.core.disk import bars, conflicts, environments, heldout
 from ablations.core.disk.reading import LARGEST_READ, Damage, Flawed, check_size, parsed
 from ablations.core.sharing.sites import Site, always
 from ablations.schema.record import Record
@@ -151,7 +151,7 @@ class _Union:
                 target.put(conflicts.name(foreign.record), foreign.raw)
 
     def _complete(self, record: Record, source: Site, target: Site, anew: bool = False) -> None:
-        """Copies what belongs to a record: the list of packages, the losses by sequence.
+        """Copies what belongs to a record: the list of packages, the losses by sequence, what counting reaches.
 
         Args:
             record: The record, which the source has.
@@ -229,8 +229,11 @@ def _damage(name: str, raw: bytes | Flawed, digest: str | None) -> Damage | None
     try:
         if isinstance(raw, Flawed):
             raise raw
-        if name.startswith("environments"):
-            environments.check(name.partition("/")[2].removesuffix(".json"), raw)
+        folder, _, rest = name.partition("/")
+        if folder == "environments":
+            environments.check(rest.removesuffix(".json"), raw)
+        elif folder == bars.FOLDER:
+            bars.parsed(rest.removesuffix(".json"), raw)
         else:
             heldout.parsed(raw, digest)
     except Flawed as flaw:
@@ -242,6 +245,7 @@ def _companions(record: Record) -> Iterator[str]:
     if environment := environments.recorded(record):
         yield environments.file(environment)
     yield heldout.name(record.id)
+    yield from map(bars.file, bars.recorded(record))
 
 
 def _runs(files: Iterable[str]) -> Iterator[str]:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ablations.claims import judging
+from ablations.claims.floors import listed
 from ablations.claims.outcomes import CONTRADICTS, REPLICATES
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import finding
 from ablations.core.formatting import cell_text, markdown_text, mean_text, path_text, quantity, value_text
 from ablations.core.statistics import Interval, mean_interval
-from ablations.measurements.measurements import Measurements, on_plateau
+from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BEST, BIGRAM, reference, references
 from ablations.measurements.sides import baseline_of
 from ablations.measurements.summaries import planned_metrics
@@ -130,7 +131,7 @@ def _comparison(measured: Measurements, metric: Metric) -> list[str]:
     heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
     heading += f", by {markdown_text(path_text(x))}" if short and "." in (x := _axis(measured)) else ""
     beaten = _to_beat(measured, metric, [cell for cell, _ in ordered])
-    return [" ".join([f"{heading}: {'; '.join([*told, *beaten])}.", *_plateau(measured, metric, means)])]
+    return [" ".join([f"{heading}: {'; '.join([*told, *beaten])}.", *_floor(measured, metric, means)])]
 
 
 def _along(measured: Measurements, means: Means) -> list[str]:
@@ -192,14 +193,19 @@ def _strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[floa
     """The best score of a simple method on the text of a cell, and the method."""
     scores = ((reference(measured, [cell], name), method) for method, name in references(metric.name).items())
     known = [(score[0], method) for score, method in scores if score is not None]
-    known += [(score, method) for method, score in measured.counted(cell, metric.name).items()]
+    if bar := measured.bars(cell).get(metric.name):
+        known += [(score, method) for method, score in bar.scores.items()]
     if not known:
         return None
     return min(known) if metric.better == "lower" else max(known)
 
 
-def _plateau(measured: Measurements, metric: Metric, means: Means) -> list[str]:
+def _floor(measured: Measurements, metric: Metric, means: Means) -> list[str]:
     """Said of a metric of held-out text alone: models of pairs need not predict running text."""
-    flags = [on_plateau(cell, run) for cell, _ in means for run in measured.finished(cell).values()]
-    is_of_text = BIGRAM in references(metric.name)
-    return ["No run is better than the bigram baseline."] if is_of_text and flags and all(flags) else []
+    cells = [cell for cell, _ in means]
+    if BIGRAM not in references(metric.name) or any(
+        measured.floors(cell) < len(measured.finished(cell)) for cell in cells
+    ):
+        return []
+    kept = dict.fromkeys(bar.floor for cell in cells if (bar := measured.bars(cell).get(metric.name)))
+    return [f"No run is better than {listed(kept or ['bigram baseline'])}."]

@@ -22,7 +22,7 @@ from lightning_modules.batch import STEP, Example, Visibility
 from lightning_modules.data.store import TokenStore
 
 MOST_TOKENS = 20_000_000  # maximum tokens counted, evenly spread over the store
-_STRETCH = 1 << 14  # tokens that are counted, or used for the weights, together
+STRETCH = 1 << 14  # tokens that are counted, or used for the weights, together
 _KEPT = 20  # every 20th stretch fits the weights
 _MOST_FITTED = 500_000  # maximum positions for fitting the weights
 _RECIPE = 1  # raise when the same text would give different numbers
@@ -99,8 +99,8 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bo
     ids, size = store.ids, store.vocabulary.size
     if marked:  # one text, whose documents are parted by pieces of their own
         ids, starts = np.insert(ids, starts[1:], store.vocabulary.sep), starts[:0]
-    stretches = -(-len(ids) // _STRETCH)
-    most = min(stretches, -(-MOST_TOKENS // _STRETCH))
+    stretches = -(-len(ids) // STRETCH)
+    most = min(stretches, -(-MOST_TOKENS // STRETCH))
     chosen = np.unique(np.linspace(0, stretches - 1, most).astype(np.int64))
     kept = chosen[_KEPT // 2 :: _KEPT]
     counted = np.setdiff1d(chosen, kept)
@@ -111,7 +111,7 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bo
     for group in np.array_split(counted, max(1, len(counted) // 64)):  # a million tokens per group
         places = _places(group, len(ids))
         first = places[(places + 1 < len(ids)) & ~ends[places + 1]]
-        first = first[first % _STRETCH != _STRETCH - 1]  # both tokens in the same stretch
+        first = first[first % STRETCH != STRETCH - 1]  # both tokens in the same stretch
         left, right = ids[first].astype(np.int32), ids[first + 1].astype(np.int32)
         pairs = pairs + sparse.coo_matrix((np.ones(len(first), np.int64), (left, right)), shape=(size, size)).tocsr()
         tokens += np.bincount(ids[places], minlength=size)
@@ -126,7 +126,7 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bo
 
 
 def _places(stretches: np.ndarray, end: int) -> np.ndarray:
-    places = (stretches[:, None] * _STRETCH + np.arange(_STRETCH)).ravel()
+    places = (stretches[:, None] * STRETCH + np.arange(STRETCH)).ravel()
     return places[places < end]
 
 
@@ -135,7 +135,7 @@ def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarr
 
     The next token is predicted at its left neighbour's position, the previous one at its right neighbour's.
     """
-    inputs, sides = example.inputs, _sides(target, example.visible)
+    inputs, sides = example.inputs, seen_sides(target, example.visible)
     known = inputs.real & ~inputs.special & (inputs.ids != mask)
     if inputs.ends is not None:
         known = known | inputs.ends
@@ -169,7 +169,7 @@ def _marked(examples: Iterable[Example]) -> bool:
     return any(example.inputs.ends is not None for example in examples)
 
 
-def _sides(target: str, visible: Visibility) -> tuple[bool, bool]:
+def seen_sides(target: str, visible: Visibility) -> tuple[bool, bool]:
     """Whether a model sees the left neighbour of its target, and the right one."""
     step = STEP.get(target, 0)
     return step >= 0 and not visible.anticausal, step <= 0 and not visible.causal
@@ -191,7 +191,7 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
     examples = list(heldout)
     seen_parts = [seen(example, target, train.vocabulary.mask) for example in examples]
     word, left, right = (np.concatenate(part) for part in zip(*seen_parts, strict=True))
-    model = count(train, _sides(target, examples[0].visible), marked=_marked(examples))
+    model = count(train, seen_sides(target, examples[0].visible), marked=_marked(examples))
     alone = (model.tokens[word] + 1) / (model.tokens.sum() + len(model.tokens))
     return Baseline(
         bigram=float(-np.log(model.probability(word, left, right)).mean()),
@@ -202,7 +202,7 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
 def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "mlm") -> Baseline:
     """`baseline`, cached in the folder of the store under a hash of its examples."""
     digest = hashlib.sha256(repr([_RECIPE, MOST_TOKENS]).encode())
-    if not all(sides := _sides(target, heldout[0].visible)):
+    if not all(sides := seen_sides(target, heldout[0].visible)):
         digest.update(repr((target, sides)).encode())
     if _marked(heldout):
         digest.update(b"ends of documents")

@@ -8,8 +8,10 @@ from ablations.core.moderation import moderated
 from ablations.measurements.measurements import Measurements
 from tests.messages import names
 from tests.unit.synthetic import (
+    COUNTED,
     LAYERS,
     RATE,
+    Kept,
     losses,
     make_cell,
     make_claim,
@@ -110,16 +112,26 @@ def test_a_side_with_fewer_seeds_counts_with_those_it_has():
 FLAT_A, FLAT_B = [value + 2 for value in SIDE_A], [value + 2 for value in SIDE_B]
 
 
-def test_the_direction_stands_on_the_plateau_and_the_size_does_not():
+def test_two_sides_on_the_plateau_resolve_nothing_though_they_differ():
     found = verdict(FLAT_A, FLAT_B)
-    assert (found.outcome, found.direction, found.size) == (REPLICATES, Direction.POSITIVE, Size.NONE)
-    assert "2 of 2 sides at the floor" in found.remarks
+    assert (found.outcome, found.reason) == (NOT_RESOLVED, Reason.PLATEAU)
+    assert (found.direction, found.size) == (Direction.POSITIVE, Size.NONE)
+    assert "2 of 2 sides at the floor, no better than the bigram baseline" in found.remarks
 
 
 @pytest.mark.parametrize("margin", [0.2, 0.01], ids=["inside", "beyond"])
 def test_two_sides_on_the_plateau_are_neither_equal_nor_unequal(margin):
     found = verdict(FLAT_A, FLAT_B, claim=make_claim(relation="~", margin=margin))
-    assert (found.outcome, found.reason, found.p) == (NOT_RESOLVED, Reason.PLATEAU, 1.0)
+    assert (found.outcome, found.reason) == (NOT_RESOLVED, Reason.PLATEAU)
+
+
+def test_a_floor_takes_the_outcome_and_leaves_every_number():
+    """The intervals of the other claims depend on how many tests of the grid decide."""
+    other = make_claim(id="other", relation="~", margin=0.2)
+    above, below = (verdict(a, b, extra=[other]) for a, b in ((SIDE_A, SIDE_B), (FLAT_A, FLAT_B)))
+    assert (above.outcome, below.outcome) == (REPLICATES, NOT_RESOLVED)
+    assert (above.p, above.adjusted_p) == pytest.approx((below.p, below.adjusted_p))
+    assert (above.adjusted.low, above.adjusted.high) == pytest.approx((below.adjusted.low, below.adjusted.high))
 
 
 def test_with_one_side_on_the_plateau_a_large_difference_is_one():
@@ -135,6 +147,36 @@ def test_what_is_open_on_the_plateau_says_so():
 
 def test_one_side_on_the_plateau_is_a_result():
     assert verdict(SIDE_A, [value + 2 for value in SIDE_B]).outcome == REPLICATES
+
+
+@pytest.mark.parametrize(
+    ("nats", "outcome", "reason", "sides"),
+    [
+        (4.6, REPLICATES, Reason.NONE, ""),  # what counting reaches is worse than both
+        (4.45, REPLICATES, Reason.NONE, "1 of 2 sides"),
+        (4.3, NOT_RESOLVED, Reason.FLOOR, "2 of 2 sides"),
+    ],
+)
+def test_the_floor_is_what_counting_reaches_where_that_is_kept(tmp_path, nats, outcome, reason, sides):
+    cells = [make_cell({RATE: 0.15}), make_cell({RATE: 0.4})]
+    records = Kept(losses(cells[1], SIDE_A) | losses(cells[0], SIDE_B), tmp_path, cells, nats)
+    (found,) = judging.verdicts(Measurements(make_grid(claims=[make_claim()]), cells, records))
+    assert (found.outcome, found.reason) == (outcome, reason)
+    assert (f"{sides} at the floor, no better than the {COUNTED}" in found.remarks) is bool(sides)
+
+
+def test_better_than_the_mixture_is_not_better_than_the_product(tmp_path):
+    """A control that counts beat has learned nothing, whatever the bigram baseline says."""
+    cells = [make_cell({RATE: 0.15}), make_cell({RATE: 0.4})]
+    claim = make_claim(positive_control={"at": {RATE: 0.4}})
+    found = losses(cells[1], SIDE_A) | losses(cells[0], SIDE_B)
+    told = {}
+    for nats in (4.6, 4.3):
+        records = Kept(found, tmp_path / str(nats), cells, nats)
+        (told[nats],) = judging.verdicts(Measurements(make_grid(claims=[claim]), cells, records))
+    assert told[4.6].outcome == REPLICATES
+    assert (told[4.3].outcome, told[4.3].reason) == (NOT_RESOLVED, Reason.FLOOR)
+    assert f"is no better than the {COUNTED}" in told[4.3].remarks
 
 
 def test_device_classes_are_never_compared():

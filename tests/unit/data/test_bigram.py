@@ -7,25 +7,20 @@ import pytest
 import torch
 
 from lightning_modules.batch import Example, Target, Tokens
-from lightning_modules.data import TokenStore, Vocabulary
 from lightning_modules.data.baselines import bigram
 from lightning_modules.data.baselines.bigram import Bigrams, baseline, cached_baseline, count
+from tests.unit.data import counted_text
+from tests.unit.data.counted_text import SIZE
 
-SIZE, STRETCH = 12, 16
+STRETCH = 16
 
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """Four documents of a text in which a token's neighbours tell something about it."""
-    monkeypatch.setattr(bigram, "_STRETCH", STRETCH)
+    monkeypatch.setattr(bigram, "STRETCH", STRETCH)
     monkeypatch.setattr(bigram, "_KEPT", 4)
-    draw = np.random.default_rng(0)
-    ids = [5]
-    for _ in range(399):
-        ids.append(5 + (ids[-1] - 5 + 1) % 7 if draw.random() < 0.6 else int(draw.integers(5, SIZE)))
-    sentences, documents = np.arange(0, 401, 10), np.array([0, 11, 20, 33, 40])
-    vocabulary = Vocabulary(tuple(map(str, range(SIZE))), np.ones(SIZE, dtype=bool))
-    return TokenStore(tmp_path, np.array(ids, np.uint16), sentences, documents, vocabulary, 400)
+    return counted_text.store(tmp_path)
 
 
 def counted_slowly(store):

@@ -3,11 +3,12 @@ import re
 import pytest
 
 from ablations.claims import judging
-from ablations.core.disk import bars
 from ablations.measurements.measurements import Measurements
 from ablations.pages.lead import answer
 from tests.unit.synthetic import (
+    COUNTED,
     RATE,
+    Kept,
     losses,
     make_cell,
     make_claim,
@@ -88,28 +89,18 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     assert system.data.corpora[0] in holds
 
 
-class Kept(dict):
-    """Records of a folder, all on the held-out text ``text``."""
-
-    def __init__(self, records, folder, text):
-        super().__init__(records)
-        self.folder, self.text = folder, text
-
-    def sums(self, run_id):
-        return {"text": self.text} if run_id in self else None
-
-
-@pytest.mark.parametrize(
-    ("text", "metric", "told"),
-    [("here", "heldout.loss", True), ("elsewhere", "heldout.loss", False), ("here", "heldout.next_loss", False)],
-)
-def test_what_counting_reaches_on_the_same_text_stands_beside_the_best_cell(tmp_path, text, metric, told):
+def test_what_counting_reaches_on_the_same_words_stands_beside_the_best_cell(tmp_path):
     grid, cells, records = make_study()
-    path = bars.write(tmp_path, "here", bars.Bar(metric=metric, scores={"product of counts": 1.2345, "others": 2.0}))
-    line = _lead(grid, cells, Kept(records, tmp_path, text))
-    assert ("the best simple method has 1.234 (product of counts)" in line) is told
-    path.write_text("{")
-    assert "product of counts" not in _lead(grid, cells, Kept(records, tmp_path, text))
+    kept = Kept(records, tmp_path, cells, 1.734)
+    line = _lead(grid, cells, kept)
+    assert "the best simple method has 1.234 (others)" in line
+    assert f"No run is better than the {COUNTED}." in line
+    assert "No run is better" not in _lead(grid, cells, Kept(records, tmp_path / "other", cells, 9.0))
+    for path in kept.bars:
+        path.write_text("{")
+    line = _lead(grid, cells, kept)
+    assert "others" not in line
+    assert "No run is better" not in line
 
 
 def test_the_strongest_simple_method_stands_beside_the_best_cell():

@@ -18,9 +18,11 @@ from lightning_modules.systems import SYSTEMS
 from lightning_modules.zero_shot.settings import Measurement
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
+    COUNTED,
     EFFECTS,
     LAYERS,
     RATE,
+    Kept,
     losses,
     make_cell,
     make_claim,
@@ -132,6 +134,20 @@ def test_the_plateau_is_marked():
     grid, cells, records = make_study()
     records |= losses(cells[4], [6.4, 6.5, 6.0, 6.1, 6.05])
     assert rows_of(grid, cells, records)[4]["on the plateau"] == "2 of 5"
+
+
+def test_runs_that_counting_beats_are_at_the_floor(tmp_path):
+    grid, cells, records = make_study()
+    values = sorted(records[run.id].metrics["heldout.loss"] for run in cells[0].runs)
+    kept = Kept(records, tmp_path, cells, (values[2] + values[3]) / 2)
+    rows = rows_of(grid, cells, kept)
+    place = sorted(cell.values[RATE] for cell in cells).index(cells[0].values[RATE])
+    assert rows[place]["at the floor"] == "2 of 5"
+    shown = [row["held-out loss (nats)"] for row in rows if row["masking rate"] in (COUNTED, "others")]
+    assert shown == [f"{(values[2] + values[3]) / 2:.3f}", f"{(values[2] + values[3]) / 2 - 0.5:.3f}"]
+    above = rows_of(grid, cells, Kept(records, tmp_path / "other", cells, 9.0))
+    assert "at the floor" not in above[0]
+    assert summary(Measurements(grid, cells, kept))["floor"][0] == 2
 
 
 def test_no_records_is_a_table_of_nothing():

@@ -1,0 +1,69 @@
+"""``ablations bars``: what counting reaches on held-out words, beside the records."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ablations.commands.terminal import USUAL, As, Format, Results, Shown, aside, complain, listing, reporting_errors
+
+if TYPE_CHECKING:
+    from ablations.core.store import Records
+    from ablations.schema.run import Run
+
+
+def command(
+    grid: Annotated[
+        str | None, typer.Argument(help="Only the held-out words of this grid's runs; else those of all records.")
+    ] = None,
+    scale: Shown = USUAL,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Lists what counting reaches on held-out words, and computes what is missing: about a minute each.
+
+    A run computes its own when it ends. Exits with 1 if one could not be computed, as where its text is not at hand.
+    """
+    from ablations.core.bars import complete
+    from ablations.core.disk import bars
+    from ablations.core.store import Records
+    from lightning_modules.config import ConfigError
+    from lightning_modules.measures import heldout_text
+
+    with reporting_errors():
+        records, rows, problems = Records(results_dir), {}, []
+        for run in _runs(records, grid, scale):
+            names = [bars.name(run, target) for target in heldout_text.targets(run.system)]
+            if all(name in rows for name in names):
+                continue
+            computed: set[str] = set()
+            try:
+                with aside(form):
+                    computed = {bar.name for bar in complete(run, records)}
+            except ConfigError as error:
+                problems += [f"{', '.join(names)}: {problem}" for problem in error.problems]
+            for name in names:
+                state = "computed" if name in computed else "kept" if bars.is_kept(records.folder, name) else "missing"
+                rows[name] = {"bar": name, "state": state, "floor": "", "nats": None, "others": ""}
+                if state != "missing":
+                    bar = bars.read(records.folder, name)
+                    others = (f"{nats:.3f} ({method})" for method, nats in bar.scores.items() if method != bar.floor)
+                    rows[name] |= {"floor": bar.floor, "nats": round(bar.level, 4), "others": "; ".join(others)}
+        listing([rows[name] for name in sorted(rows)], form, "bar")
+        complain(problems)
+        if problems:
+            raise typer.Exit(1)
+
+
+def _runs(records: "Records", grid: str | None, scale: str) -> "Iterator[Run]":
+    """The pretrainings of a grid at a scale, or those that have records."""
+    from ablations.planning import grids
+    from ablations.planning.plan import plan
+
+    if grid is not None:
+        for cell in plan(grids.read(grid), scale, records=records).cells:
+            yield from cell.runs[:1]
+        return
+    for record in records.all():
+        if record.kind == "pretrain" and record.outcome == "done":
+            yield record.run()

@@ -1,0 +1,55 @@
+"""Which held-out words the losses of a system ask for: only losses of the same words compare."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightning_modules import streams
+from lightning_modules.batch import STEP
+from lightning_modules.config import identity
+from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.system import System
+
+_MASKED = ("mlm", "permuted")
+
+
+def described(system: System, fingerprints: Mapping[str, str]) -> list[Any]:
+    """All that determines the held-out text of a system and which of its words are asked for.
+
+    Args:
+        system: The system.
+        fingerprints: Corpus -> fingerprint, of its own corpora at least.
+    """
+    form, evaluation = system.heldout_format.resolved(), system.evaluation
+    own = {name: fingerprints[name] for name in system.data.named}
+    text: list[Any] = [own, system.data.essence(), form.essence(), evaluation.sequences_at_end, evaluation.rate]
+    if form.kind == "stream":  # sequences are segments of its rows
+        read = streams.reading(system.format, evaluation)
+        text += [read.rows, read.length]
+    if system.own_question:
+        text.append(system.own_question)
+    return text
+
+
+def named(text: list[Any]) -> str:
+    """The id of what `described` says: sixteen hexadecimal digits."""
+    return identity(text)[:16]
+
+
+def targets(system: System) -> tuple[str, ...]:
+    """The targets of a system's held-out losses that ask for words of which something is seen."""
+    return tuple(name for name in system.heldout_objective.targets if name in _MASKED or name in STEP)
+
+
+def question(system: System, target: str) -> str:
+    """What tells the words of one target from others of the same text: ``loss``, ``next_loss``, ``loss.left_to_right``.
+
+    Masked words of which a model sees one side are another question.
+    """
+    is_one_sided = target in _MASKED and system.looks in ("left_to_right", "right_to_left")
+    return f"{prefix(target)}loss" + f".{system.looks}" * is_one_sided
+
+
+def other_trunk(system: System) -> System | None:
+    """The trunk that a system continues, if its text is another one."""
+    trunk = system.continued_from
+    return trunk if trunk is not None and trunk.data.essence() != system.data.essence() else None

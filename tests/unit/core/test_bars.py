@@ -1,0 +1,196 @@
+"""Bars as files: whole or named, found by what they are of, computed once, carried to other stores."""
+
+import json
+import multiprocessing
+
+import pytest
+
+from ablations.core.bars import complete
+from ablations.core.disk import bars
+from ablations.core.disk.bars import Bar, Bars
+from ablations.core.disk.reading import Flawed
+from ablations.core.sharing.sites import Folder
+from ablations.core.sharing.sync import unite
+from ablations.core.store import Records
+from ablations.schema.record import checksum
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError
+from lightning_modules.data import fingerprints_of
+from lightning_modules.measures import counting
+from lightning_modules.measures.counting import Reached
+from lightning_modules.systems import ROBERTA_BASE
+from tests.unit.core.test_store import make_record
+
+FLOOR, OTHER = "product of counts of the two neighbours", "another"
+REACHED = Reached(
+    {FLOOR: 4.5, OTHER: 4.25}, {100: 4.5, 50: 4.75}, {FLOOR: [1], OTHER: [2]}, {"training": 100}, "a", "b"
+)
+
+
+def make_run(seed):
+    prints = dict.fromkeys((*ROBERTA_BASE.corpora, "novels", "wikipedia-mini"), "0" * 64)
+    return Run.pretraining(ROBERTA_BASE, seed, prints)
+
+
+def bar_of(run=None, reached=REACHED):
+    return bars.made(run or make_run(0), "mlm", reached)
+
+
+@pytest.fixture
+def records(tmp_path):
+    return Records(tmp_path / "results")
+
+
+def changed(path, change):
+    """A bar's file with other content and the checksum of that."""
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data | {"checksum": checksum(data)}))
+
+
+def test_it_is_found_by_the_run(records):
+    run = make_run(0)
+    path = bars.write(records.folder, bar_of(run))
+    assert path == records.folder / bars.file(bars.name(run, "mlm"))
+    found = Bars(records.folder).of(make_run(1))["mlm"]  # of another seed: the same words
+    assert found == bar_of(run)
+    assert (found.level, found.metric) == (4.5, "heldout.loss")
+    assert Bars(records.folder).of(Run.read(run.to_dict() | {"system": other(run).to_dict()})) == {}
+    assert Bars(None).of(run) == {}
+    assert records.verify() == []
+
+
+def other(run):
+    return run.system.but(**{"evaluation.rate": 0.3})
+
+
+def test_its_bytes_are_the_same_whoever_writes_it(tmp_path):
+    written = [bars.write(tmp_path / name, bar_of(make_run(seed))).read_bytes() for seed, name in enumerate("ab")]
+    assert written[0] == written[1]
+
+
+DAMAGES = {
+    "cut short": (lambda path: path.write_bytes(path.read_bytes()[:200]), "truncated"),
+    "empty": (lambda path: path.write_bytes(b""), "empty"),
+    "another number": (lambda path: path.write_text(path.read_text().replace("4.5", "4.4")), "altered"),
+    "infinite": (lambda path: path.write_text(path.read_text().replace("4.5", "1e999")), "malformed"),
+    "no recipe": (lambda path: changed(path, lambda data: data.pop("recipe")), "malformed"),
+    "half a recipe": (lambda path: changed(path, lambda data: data["recipe"].pop("fitted_on")), "malformed"),
+    "no such method": (lambda path: changed(path, lambda data: data["recipe"]["methods"].pop(OTHER)), "malformed"),
+    "no text counted": (lambda path: changed(path, lambda data: data["recipe"].update(counted={})), "malformed"),
+    "no floor": (lambda path: changed(path, lambda data: data.update(floor="nothing")), "malformed"),
+    "another text": (lambda path: changed(path, lambda data: data["text"].__setitem__(3, 7)), "misplaced"),
+    "another question": (lambda path: changed(path, lambda data: data.update(question="next_loss")), "misplaced"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_bar_is_named_and_counts_as_none(records, damage):
+    path = bars.write(records.folder, bar_of())
+    spoil, flaw = DAMAGES[damage]
+    spoil(path)
+    (found,) = records.verify()
+    assert (found.path, found.flaw) == (f"bars/{path.name}", flaw)
+    assert Bars(records.folder).of(make_run(0)) == {}
+    assert not bars.is_kept(records.folder, path.stem)
+    bars.write(records.folder, bar_of())  # and is replaced
+    assert records.verify() == []
+    assert Bars(records.folder).of(make_run(0))
+
+
+def test_a_sound_bar_stays(records):
+    path = bars.write(records.folder, bar_of())
+    again = Reached({FLOOR: 1.0}, {100: 1.0}, {FLOOR: [1]}, {"training": 100}, "a", "b")
+    bars.write(records.folder, bar_of(reached=again))
+    assert bars.read(records.folder, path.stem).level == 4.5
+
+
+def test_a_bar_of_another_name_is_refused(tmp_path):
+    path = bars.write(tmp_path, bar_of())
+    with pytest.raises(Flawed, match=f"is the bar {path.stem}"):
+        bars.parsed("0" * 16 + ".loss", path.read_bytes())
+
+
+def test_what_a_trunk_has_read_is_part_of_the_name():
+    run = make_run(0)
+    start = {
+        "data.corpora": ["novels"],
+        "data.tokenizer.corpora": ["wikipedia-mini"],
+        "training.start": {"training.steps": 3, "data.corpora": ["wikipedia-mini"]},
+    }
+    runs = [
+        Run.pretraining(run.system.but(**changes), 0, run.fingerprints)
+        for changes in (start | {"training.start": {}}, start)
+    ]
+    plain, continued = (bars.name(one, "mlm") for one in runs)
+    assert continued.startswith(f"{plain}.")
+    both = Reached({FLOOR: 4.5}, {100: 4.5}, {FLOOR: [1]}, {"training": 100, "trunk": 50}, "a", "b")
+    made = bars.made(runs[1], "mlm", both)
+    assert made.name == continued
+    assert Bar.read(json.loads(json.dumps(made.to_dict()))).name == continued
+
+
+def test_a_store_elsewhere_gets_the_bars_of_its_records(records, tmp_path):
+    record = records.put(make_record(make_run(0)))
+    path = bars.write(records.folder, bar_of(record.run()))
+    bars.write(records.folder, bar_of(Run.read(record.config | {"system": other(record.run()).to_dict()})))
+    there = Folder(tmp_path / "there")
+    assert unite(Folder(records.folder), there).whole
+    assert (there.folder / "bars" / path.name).read_bytes() == path.read_bytes()
+    assert len([*there.folder.glob("bars/*")]) == 1  # no record there is of the other text
+    path.write_bytes(b"{")
+    report = unite(Folder(records.folder), Folder(tmp_path / "third"))
+    assert [damage.path for _, damage in report.damages] == [f"bars/{path.name}"]
+    assert not (tmp_path / "third" / "bars").exists()
+
+
+@pytest.fixture
+def run(tiny):
+    return Run.pretraining(tiny, 0, fingerprints_of(tiny.corpora))
+
+
+def test_it_is_computed_once(run, records, monkeypatch):
+    (bar,) = complete(run, records)
+    assert bars.read(records.folder, bars.name(run, "mlm")) == bar
+    assert bar.level == counting.reached(run.system, "mlm").scores[bar.floor]
+    monkeypatch.setattr(counting, "reached", None)
+    assert complete(run, records) == []
+
+
+def test_of_a_text_that_has_changed_nothing_is_computed(run, records):
+    altered = Run.pretraining(run.system, 0, dict.fromkeys(run.fingerprints, "0" * 64))
+    with pytest.raises(ConfigError, match="is another one than that of the run"):
+        complete(altered, records)
+    assert not (records.folder / "bars").exists()
+
+
+def _complete(run, folder, begin, told, wait):
+    from lightning_modules.measures import counting as module
+
+    usual = module.reached
+
+    def noted(system, target):
+        told.put("computed")
+        return usual(system, target)
+
+    module.reached = noted
+    begin.wait()
+    told.put(len(complete(run, Records(folder), wait)))
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_of_many_that_start_together_one_computes_it(run, records, wait):
+    context = multiprocessing.get_context("fork")
+    begin, told = context.Event(), context.Queue()
+    workers = [context.Process(target=_complete, args=(run, records.folder, begin, told, wait)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    begin.set()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    said = [told.get() for _ in range(5)]
+    assert said.count("computed") == 1
+    assert sorted(one for one in said if one != "computed") == [0, 0, 0, 1]
+    assert records.verify() == []
+    assert len(bars.Bars(records.folder).of(run)) == 1
