@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablations.measurements.measurements import Measurements
+from ablations.measurements.measurements import STREAM, Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.measures.effective_context import effective_contexts as of_group
 from lightning_modules.tasks.scores.kept import unpack
 
-TASK, LOSS = "heldout_stream", "heldout_stream.loss"
+TASK, LOSS = STREAM, f"{STREAM}.loss"
 SHARES = (0.1, 0.5, 1.0)  # of the tokens, the hardest ones, as in Table 8
 
 

@@ -22,10 +22,12 @@ from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import canonical
 from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.zero_shot.settings import Measurement as Asked
 from lightning_modules.zero_shot.task import SAME_TOKENS
 
 SEVERAL = " and "  # between the devices of the fine-tunings behind an average
 _NO_BARS = Bars(None)
+STREAM = "heldout_stream"  # the task that reads a held-out stream
 SILENT = "all outputs equal"  # of a fine-tuning that answers every dev example alike: an outcome, not a score
 
 
@@ -107,8 +109,15 @@ class Measurements:
         return self._sums(run_id)
 
     def bars(self, cell: Cell) -> Mapping[str, Bar]:
-        """Metric -> what counting reaches on the held-out words of a cell, as far as bars are kept with the records."""
-        return {bar.metric: bar for bar in self._bars.of(cell.runs[0]).values()} if cell.runs else {}
+        """Metric -> what counting reaches on the words that it asks for, as far as bars are kept with the records.
+
+        A held-out stream that is read once more as a whole asks for the same words.
+        """
+        found = {bar.metric: bar for bar in self._bars.of(cell.runs[0]).values()} if cell.runs else {}
+        read = [run.measuring or Asked() for run in cell.zero_shot if run.task == STREAM]
+        if (bar := found.get("heldout.next_loss")) and read and not any(one.lead or one.examples for one in read):
+            found[f"{STREAM}.loss"] = bar
+        return found
 
     def floors(self, cell: Cell) -> int:
         """How many of a cell's finished pretrainings are at the floor."""

@@ -13,6 +13,7 @@ from lightning_modules.zero_shot.perplexity import RunningText
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 BIGRAM = "bigram baseline"
+FLOOR = ".floor"  # ends the name of what counting reaches in a held-out loss, in sentences of grids
 BEST = "best simple method"
 SAME = ", same labels"  # ends the name of a method that learned from no more labels than the models
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"

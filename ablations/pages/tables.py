@@ -173,14 +173,15 @@ def _has_floors(measured: Measurements, summaries: Sequence[Summary]) -> bool:
 
 def _on_floors(measured: Measurements, summaries: Sequence[Summary]) -> list[str]:
     """What the column of floors means, and what counting reaches with other amounts of text."""
-    found = {bar.name: bar for cell in measured.cells for bar in measured.bars(cell).values()}
-    levels, notes = dict.fromkeys(bar.floor for bar in found.values()), list[str]()
+    found = {bar.name: (bar, cell) for cell in measured.cells for bar in measured.bars(cell).values()}
+    levels, notes = dict.fromkeys(bar.floor for bar, _ in found.values()), list[str]()
     if _has_floors(measured, summaries):
         notes.append(f"At the floor: finished runs whose predictions are no better than {listed(levels)}.")
-    for bar in found.values():
+    for bar, cell in found.values():
         if len(bar.by_tokens) > 1:
             reached = ", ".join(f"{nats:.3f} ({tokens / 1e6:.1f} M)" for tokens, nats in _ascending(bar.by_tokens))
-            notes.append(f"{bar.floor[:1].upper()}{bar.floor[1:]}, by pieces counted: {reached}.")
+            where = f" in {bar.metric}, {cell_text(cell.values)}" if len(found) > 1 else ""
+            notes.append(f"{bar.floor[:1].upper()}{bar.floor[1:]}{where}, by pieces counted: {reached}.")
     return notes
 
 

@@ -14,7 +14,8 @@ class Conclusion(Settings):
     """A sentence of a page's answer, as long as its claims have the verdicts for which it was written.
 
     In braces stand the effect of a claim (``{albert.t4.order}``) or the mean of a metric in a cell, by the label that
-    `ablations plan` prints (``{heldout.loss of num_layers=4, own}``).
+    `ablations plan` prints (``{heldout.loss of num_layers=4, own}``), or what counting reaches on the held-out words of
+    that cell (``{heldout.loss.floor of num_layers=4, own}``).
     """
 
     say: str = required("The sentence.", min_length=1)

@@ -10,6 +10,7 @@ from ablations.claims.verdict_text import effect_text
 from ablations.core.formatting import fixed, markdown_text, mean_text
 from ablations.core.statistics import mean_interval
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.references import FLOOR
 from ablations.schema.scale import PLACE, Conclusion, parted
 
 
@@ -39,11 +40,14 @@ def _filled(one: Conclusion, measured: Measurements, verdicts: Mapping[str, Verd
 
 
 def _number(place: str, measured: Measurements, verdicts: Mapping[str, Verdict]) -> str:
-    """What stands in a place: the effect of a claim with its interval, or the mean of a metric in a cell."""
+    """What stands in a place: the effect of a claim, the mean of a metric in a cell, or what counting reaches there."""
     metric, label = parted(place)
     if not label:
         return effect_text(verdicts[place])
     cell = next((cell for cell in measured.cells if cell.label == label), None)
+    if metric.endswith(FLOOR):
+        bar = measured.bars(cell).get(metric.removesuffix(FLOOR)) if cell else None
+        return fixed(bar.level, 3) if bar else ""
     values = list(measured.values(cell, metric).values()) if cell else []
     if not values:
         return ""

@@ -1,7 +1,9 @@
 """Checks of the sentences of a grid's answers: what they name exists."""
 
+from ablations.core.metrics import HELDOUT
 from ablations.core.strict_yaml import Document, Path_
-from ablations.measurements.references import references
+from ablations.measurements.measurements import STREAM
+from ablations.measurements.references import FLOOR, references
 from ablations.planning.cells import label, layout
 from ablations.schema.grid import Grid
 from ablations.schema.scale import PLACE, Conclusion, parted
@@ -15,6 +17,7 @@ def check(grid: Grid, document: Document) -> None:
     claims = [claim.id for claim in grid.claims]
     names = [metric.name for metric in grid.metrics]
     metrics = [*names, *(simple for name in names for simple in references(name).values())]
+    metrics += [f"{name}{FLOOR}" for name in names if name in (*HELDOUT, f"{STREAM}.loss")]
     for scale, own in grid.scales.items():
         cells = [label(row) for row in layout(grid, scale).kept] if own.conclusion else []
         for n, one in enumerate(own.conclusion):
