@@ -21,6 +21,7 @@ from ablations.study import Study
 from lightning_modules.analysis import probes
 from lightning_modules.data.formats.summary import Summary
 from lightning_modules.finetuning import run as finetuning
+from lightning_modules.measures import counting
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS
 from tests import language_models
@@ -42,6 +43,7 @@ def leaves(command, *words):
 COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
 CALLS = {
     "answer": [RUN, "Who came?", "Ann slept. Bob came."],
+    "bars": ["masking_ratio", "--scale", "smoke"],
     "campaign": ["--file", QUEUE],
     "campaign run": ["--file", QUEUE, "--for", "1h"],
     "check": ["masking_ratio"],
@@ -143,6 +145,8 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr(measure, "_asked", lambda *_: {})
     monkeypatch.setattr(measure, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
+    counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
+    monkeypatch.setattr(counting, "reached", lambda *_: counted)
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
     (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')
     monkeypatch.setattr(checkpoints, "evaluated", lambda *_: folder / "evaluated.json")

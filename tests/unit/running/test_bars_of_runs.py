@@ -1,0 +1,66 @@
+"""A finished pretraining keeps what counting reaches on its held-out words, whatever becomes of that."""
+
+import pytest
+
+from ablations.core import machine
+from ablations.core.disk import bars
+from ablations.core.store import Records
+from ablations.running.execute import execute
+from ablations.running.worker import LOG
+from lightning_modules.measures import counting
+from lightning_modules.measures.counting import Reached
+from tests.unit.run_graphs import planned
+
+REACHED = Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Targets that were counted, and a function that may raise in its place."""
+    asked, obstacle = [], {"": lambda: None}
+
+    def reached(system, target):
+        asked.append(target)
+        obstacle[""]()
+        return REACHED
+
+    monkeypatch.setattr(counting, "reached", reached)
+    monkeypatch.setattr(machine, "gpus", dict)
+    return asked, obstacle
+
+
+def trained(folder, records, **options):
+    return execute(planned(folder, records, **options), records, "inline", retries=0)
+
+
+def test_the_first_run_of_a_question_counts(tmp_path, trainings, counted):
+    records = Records(tmp_path / "results")
+    assert trained(tmp_path, records, seeds=3).outcomes == {"done": 3}
+    assert counted[0] == ["mlm"]
+    run = planned(tmp_path, records, seeds=3).runs[0]
+    assert bars.read(records.folder, bars.name(run, "mlm")).level == 4.5
+    assert records.verify() == []
+    assert trained(tmp_path, records, seeds=4).outcomes == {"done": 4}
+    assert counted[0] == ["mlm"]
+
+
+def test_a_run_is_done_where_counting_fails(tmp_path, trainings, counted):
+    def fail():
+        raise MemoryError("too many pairs")
+
+    counted[1][""] = fail
+    records = Records(tmp_path / "results")
+    summary = trained(tmp_path, records)
+    assert (summary.outcomes, summary.problems) == ({"done": 1}, [])
+    run = planned(tmp_path, records).runs[0]
+    assert not bars.is_kept(records.folder, bars.name(run, "mlm"))
+    assert "too many pairs" in (records.work_folder(run.id) / LOG).read_text()
+
+
+def test_a_run_that_failed_is_not_counted(tmp_path, trainings, counted):
+    def fail(run):
+        raise ValueError("not today")
+
+    trainings[1][""] = fail
+    trained(tmp_path, Records(tmp_path / "results"))
+    assert counted[0] == []
