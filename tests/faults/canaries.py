@@ -50,7 +50,11 @@ COMMANDS = {  # command -> its calls
     "read": [["read", "GRID", "--scale", "smoke", "--equal", "tokens"]],
     "sync": [["sync", "OTHER"], ["sync", "UNWRITABLE/store"], ["sync", "UNWRITABLE", "--pull-only"]],
     "keep": [["keep", "RUN"]],
-    "bars": [["bars"], ["bars", "GRID", "--scale", "smoke"], ["bars", "GRID", "--scale", "smoke", "--results-dir", "UNWRITABLE"]],
+    "bars": [
+        ["bars"],
+        ["bars", "GRID", "--scale", "smoke"],
+        ["bars", "GRID", "--scale", "smoke", "--results-dir", "UNWRITABLE"],
+    ],
     "data": [["data"]],
     "data formats": [["data", "formats", "--scale", "unknown"]],
     "data pairs": [["data", "pairs", "--scale", "unknown"]],
