@@ -3,7 +3,6 @@
 All of it is rebuilt from the records, without training or a corpus.
 """
 
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,7 +43,7 @@ from ablations.pages import (
 )
 from ablations.pages.held_equal import Planned
 from ablations.pages.lead import answer, conclusion
-from ablations.planning import scales
+from ablations.planning import grids, scales
 from ablations.schema.record import Record
 from lightning_modules.files import read
 
@@ -317,50 +316,43 @@ def _command(plan: Planned, words: str = "run {}", call: str = "run()") -> str:
 
 
 def index(results_dir: Path) -> Path:
-    """Writes ``results/README.md``: every published page with its runs and its verdicts, one line each.
+    """Writes ``results/README.md``: every published page with its question, runs and counted verdicts, a row each.
 
-    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order. Lists executed notebooks that
-    belong to no grid, ``essays/<name>/notebook.ipynb``, at the end.
+    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order. Names the grids without a page,
+    and lists executed notebooks that belong to no grid, ``essays/<name>/notebook.ipynb``.
     """
-    rows, details = [], []
-    for folder, page in cards.cards(results_dir):
+    parts = ["# Results", "`make tables` rebuilds every number on these pages from `records/`."]
+    overviews = {
+        "claims.md": "[Which published claims hold](claims.md): the scoreboard of all papers.",
+        "statistics/README.md": "[How far the statistics can be trusted](statistics/README.md): coverage, false "
+        "findings and power on simulated grids.",
+        "published/parameters.md": "[Parameters of published configurations](published/parameters.md): the papers' "
+        "counts and ours, made without records.",
+        "published/systems.md": "[Systems of 2018 to 2020](published/systems.md): sizes over the date, and costs.",
+    }
+    parts.append("\n".join(f"* {line}" for name, line in overviews.items() if (results_dir / name).is_file()))
+    pages = list(cards.cards(results_dir))
+    rows = []
+    for folder, page in pages:
         where = folder.relative_to(results_dir).as_posix()
-        runs = f"{page['finished']} of {page['planned']}"
         question = " ".join(filter(None, [markdown_text(page["question"]), markdown_safe(page["overridden"])]))
-        link = markdown_link(where, f"{where}/README.md")
-        rows.append(f"| {link} | {question} | {runs} | "
-                    f"{markdown_text(page['verdicts'])} |")  # fmt: skip
-        if page["claims"]:
-            parts = [f"## {link}", markdown_safe(page["answer"])]
-            details.append("\n\n".join([*filter(None, parts), "\n".join(map(_claim_line, page["claims"]))]))
-    head = "# Results\n\n`make tables` rebuilds every number on these pages from `records/`.\n\n"
-    table = "| ablation | question | runs | verdicts |\n| :-- | :-- | --: | :-- |\n" + "".join(
-        f"{row}\n" for row in rows
-    )
-    if not rows:
-        table = "No page has been published yet.\n"
-    path, counts = results_dir / "README.md", "published/parameters.md"
-    if (results_dir / counts).is_file():
-        about = "the papers' counts beside ours, made without records"
-        head += f"[Parameters of published configurations]({counts}): {about}.\n\n"
-    if (results_dir / "published/systems.md").is_file():
-        head += "[Systems of 2018 to 2020](published/systems.md): sizes over the date, and told costs beside ours.\n\n"
-    if (results_dir / "statistics" / "README.md").is_file():
-        about = "coverage, false findings and power on simulated grids"
-        head += f"[How far the statistics can be trusted](statistics/README.md): {about}.\n\n"
-    if (results_dir / "claims.md").is_file():
-        head += "[Which published claims hold](claims.md): the scoreboard of all papers.\n\n"
-    details += _essays(results_dir)
-    body = table + "".join(f"\n{detail}\n" for detail in details)
-    store.write(path, (head + body).encode())
+        runs, verdicts = f"{page['finished']} of {page['planned']}", markdown_text(page["verdicts"])
+        rows.append(f"| {markdown_link(where, f'{where}/README.md')} | {question} | {runs} | {verdicts} |")
+    head = ["| ablation | question | runs | verdicts |", "| :-- | :-- | --: | :-- |"]
+    parts.append("\n".join([*head, *rows]) if rows else "No page has been published yet.")
+    shown = {folder.parent.name for folder, _ in pages}
+    if names := [_grid_link(path, name, results_dir) for name, path in grids.available().items() if name not in shown]:
+        parts.append(f"Without a page, and planned by `ablations plan GRID`: {', '.join(names)}.")
+    parts += _essays(results_dir)
+    store.write(path := results_dir / "README.md", ("\n\n".join(filter(None, parts)) + "\n").encode())
     return path
 
 
-def _claim_line(claim: Mapping[str, Any]) -> str:
-    flags = (not claim["claim"], claim.get("continued"), claim.get("post_hoc"))
-    marks = itertools.compress(("own hypothesis", trunks.WORD, "post hoc"), flags)
-    own = f" ({', '.join(marks)})" if any(flags) else ""
-    return f"* *{markdown_text(claim['statement'])}*{own}: {markdown_text(claim['sentence'])}."
+def _grid_link(path: Path, name: str, results_dir: Path) -> str:
+    """A grid's name, with a link where its file lies in the same checkout."""
+    checkout = results_dir.resolve().parent
+    is_beside = path.resolve().is_relative_to(checkout)
+    return markdown_link(name, f"../{path.resolve().relative_to(checkout).as_posix()}") if is_beside else f"`{name}`"
 
 
 def _essays(results_dir: Path) -> list[str]:

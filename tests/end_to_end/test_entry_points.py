@@ -4,7 +4,6 @@ import ast
 import filecmp
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -276,16 +275,3 @@ def test_what_is_committed_is_what_the_records_say(tmp_path):
     for name in pages - {"README.md"}:
         if not name.startswith(("records/", "weights/", "environments/", "essays/", "statistics/", "bars/")):
             assert (tmp_path / name).read_bytes() == (here / name).read_bytes(), name
-
-
-def test_the_readme_quotes_the_results():
-    """Every row of results in the README stands in the page it comes from."""
-    readme = (project() / "README.md").read_text()
-    blocks = re.findall(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", readme, re.DOTALL)
-    assert len(blocks) == readme.count("<!-- results ")
-    for folder, quoted in blocks:
-        page = (project() / "results" / folder / "README.md").read_text().splitlines()
-        lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page if line.startswith("|")]
-        for row in quoted.strip().splitlines()[2:]:
-            cells = [cell.strip() for cell in row.strip("| ").split("|")]
-            assert any(set(cells) <= set(line) for line in lines), row

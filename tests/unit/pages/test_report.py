@@ -234,6 +234,8 @@ def test_the_index_lists_every_page(tmp_path):
         "masking_ratio/laptop/README.md",
         "masking_ratio/smoke/README.md",
     ]
+    assert "masking_ratio" not in text.rpartition("Without a page")[2]
+    assert "`trunk_ladder`" in text.rpartition("Without a page")[2]
     assert "25 of 25 | 1 contradicts" in rows[0]
     assert "0 of 25 | 1 not measured" in rows[1]
     assert report.index(tmp_path).read_text() == text

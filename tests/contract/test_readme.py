@@ -1,0 +1,51 @@
+"""The README is short, and its numbers are those of the scoreboard."""
+
+import csv
+import re
+
+import pytest
+
+from lightning_modules.places import project
+
+README = (project() / "README.md").read_text(encoding="utf-8")
+INTERVAL = r"(?P<effect>-?[\d.]+) \[(?P<low>-?[\d.]+), (?P<high>-?[\d.]+)\]"
+ROW = re.compile(
+    rf"^\| \[.+\]\(results/(?P<grid>\w+)/(?P<scale>\w+)/README\.md\) .*\| {INTERVAL}.* (?P<kind>\w+) \|$", re.MULTILINE
+)
+ROWS = [match.groupdict() for match in ROW.finditer(README)]
+
+
+def kinds(row):
+    """What the scoreboard says of a difference: at the floor, or of speed or quality."""
+    return {row["reason"], row["speed or quality"].removeprefix("open: ")}
+
+
+def test_it_is_read_in_four_minutes():
+    assert len(README.split()) <= 1_000
+
+
+def test_it_has_the_five_ablations():
+    grids = {row["grid"] for row in ROWS}
+    assert grids == {"masking_ratio", "sentence_objective", "embedding_size", "parameter_sharing", "model_depth"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["grid"] for row in ROWS])
+def test_its_numbers_are_those_of_a_verdict(row):
+    with (project() / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
+        judged = [one for one in csv.DictReader(file) if (one["grid"], one["scale"]) == (row["grid"], row["scale"])]
+    printed = [row["effect"], row["low"], row["high"]]
+    same = [
+        one
+        for one in judged
+        if one["effect"] and [f"{float(one[c]):.3f}" for c in ("effect", "low", "high")] == printed
+    ]
+    assert same, f"no verdict of {row['grid']} has {printed}"
+    assert any(row["kind"] in kinds(one) for one in same)
+
+
+def test_the_index_of_results_is_one_table():
+    index = (project() / "results" / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in index.splitlines() if line.startswith("| [")]
+    assert rows
+    assert [row for row in rows if len(re.sub(r"\(\S+\)|\|", " ", row).split()) > 40] == []
+    assert len(index.split()) < 1_200
