@@ -70,7 +70,7 @@ class Study:
     ) -> None:
         self._stated = stated = grids.read(grid)
         self.source = os.path.abspath(grid) if str(grid).endswith(grids.ENDINGS) else str(grid)
-        self.grid, self.scale = filling.added(stated, scale), scale
+        self.grid, self.scale = filling.at(stated, scale), scale
         changed = _mapping("axes", axes)
         self._request: dict[str, Any] = {
             "axes": {path: _listed(values) for path, values in changed.items() if values is not None} or None,
@@ -161,7 +161,8 @@ class Study:
         stated = hypotheses.hypotheses(self.grid, self._plan.cells)
         if not stated:
             return Shown("*This grid tests no claim.*")
-        return Shown(hypotheses.text(stated), pd.DataFrame([hypothesis.to_dict() for hypothesis in stated]))
+        text = "\n\n".join(filter(None, [heading.judged(self._plan), hypotheses.text(stated)]))
+        return Shown(text, pd.DataFrame([hypothesis.to_dict() for hypothesis in stated]))
 
     def plan(
         self, devices: int = 1, num_nodes: int = 1, strategy: Strategy = "ddp", activation_checkpointing: bool = False
@@ -214,7 +215,7 @@ class Study:
         for name in self.grid.scales:
             if name != self.scale:
                 try:
-                    cells = plan(self.grid, name, records=self.records).cells
+                    cells = plan(self._stated, name, records=self.records).cells
                 except ConfigError:  # data that are neither pinned nor available
                     left_out.append(name)
                 else:
@@ -227,7 +228,9 @@ class Study:
         if not told:
             return Shown("*This grid tests no claim.*")
         notes = [markdown_text(f"Scale '{name}' gave no pilot: its data are not available.") for name in left_out]
-        text = "\n\n".join([formatting.markdown(power.sheet(told, self.grid)), *notes])
+        text = "\n\n".join(
+            filter(None, [formatting.markdown(power.sheet(told, self.grid)), heading.judged(self._plan), *notes])
+        )
         return Shown(text, pd.DataFrame([prospect.to_dict() for prospect in told]))
 
     def run(

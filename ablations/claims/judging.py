@@ -18,10 +18,10 @@ step may go the other way.
 
 A grid is judged at fixed numbers of seeds (its looks). A verdict that is reached at the first is final and is computed
 from the seeds of that look alone; claims that are open may be judged once more. The correction (``core.looks``) is
-Holm's over the distinct tests among the claims of the grid, within looks, measured or not, without those on tasks that
-the scale leaves out: the family is fixed before there are results. Claims about one contrast of cells on one metric are
-one test, however they bracket it. A metric without noise, such as a number of parameters, is compared directly and is
-no test.
+Holm's over the distinct tests among the claims that the scale judges, within looks, measured or not, without those on
+tasks that it leaves out: the family is fixed before there are results. Claims about one contrast of cells on one metric
+are one test, however they bracket it. A metric without noise, such as a number of parameters, is compared directly and
+is no test.
 """
 
 from collections.abc import Sequence

@@ -126,11 +126,11 @@ def _audit(results_dir: str | None, form: Format) -> None:
             if scale in UNCOUNTED:
                 continue
             try:
-                cells = plan(grid, scale, records=snapshot).cells
+                planned = plan(grid, scale, records=snapshot)
             except ConfigError:  # data that are neither pinned nor available: no run is known
                 continue
-            ran = functools.partial(auditing.first_seen, grid=grid, cells=cells, records=snapshot)
-            found += auditing.registrations(name, scale, grid.claims, known, ran)
+            ran = functools.partial(auditing.first_seen, grid=grid, cells=planned.cells, records=snapshot)
+            found += auditing.registrations(name, scale, planned.grid.claims, known, ran)
     rows = [
         {"claim": one.claim, "grid": one.grid, "scale": one.scale, "standing": one.standing,
          "stated": one.stated.isoformat() if one.stated else "", "first run": one.ran.isoformat() if one.ran else ""}

@@ -27,6 +27,15 @@ def subtitle(plan: Planned, measured: Measurements) -> str:
     return f"{plan.grid.name}, {plan.folder_name}: {finished} of {planned} runs"
 
 
+def judged(plan: Planned) -> str:
+    """Which claims alone a scale judges, as a sentence of Markdown; empty where it judges all."""
+    own = plan.grid.scales.get(plan.scale)
+    if own is None or not own.claims:
+        return ""
+    named = ", ".join(map(markdown_code, own.claims))
+    return f"**Judged at this scale:** {named} alone. What else is shown has no verdict."
+
+
 def overridden(plan: Planned) -> str:
     """What a study overrides, as a sentence of Markdown; empty for the grid as it stands."""
     changed = plan.overrides

@@ -181,7 +181,8 @@ def _page(
     parts = ["\n\n".join(lead), *(["## About", grid.about] if grid.about else [])]
     if verdicts:
         lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
-        parts += [f"## {_SECTIONS['claims']}", lines, _VERDICT_NOTE, _links("claims")]
+        alone = [text] if (text := heading.judged(plan)) else []
+        parts += [f"## {_SECTIONS['claims']}", *alone, lines, _VERDICT_NOTE, _links("claims")]
     for name, title in _SECTIONS.items():
         if name in sheets:
             is_drawn = name == "alignment" and (folder / f"{name}.svg").exists()

@@ -38,15 +38,22 @@ def filled(grid: Grid) -> Grid:
     return grid.model_copy(update={"scales": entries})
 
 
-def added(grid: Grid, name: str) -> Grid:
-    """A grid with one more scale, if the grid does not list it and it has a file.
+def at(grid: Grid, name: str) -> Grid:
+    """A grid as a scale has it: with the claims that are judged there, and with that scale if only a file has it.
 
     Raises:
         ConfigError: For problems of that file; if it has an ``instead``; and if the grid varies a size of models or
             trainings that the file sets: the values of its axes are for the scales that it lists.
     """
-    if name in grid.scales or name not in available():
+    if name not in grid.scales and name in available():
+        grid = _with_scale(grid, name)
+    judged = grid.scales[name].claims if name in grid.scales else ()
+    if not judged:
         return grid
+    return grid.model_copy(update={"claims": tuple(claim for claim in grid.claims if claim.id in judged)})
+
+
+def _with_scale(grid: Grid, name: str) -> Grid:
     files = lineage(name)
     if other := files[0].instead:
         text = f"grid '{grid.name}' has no entry for it, which would say what continues its trunks; use '{other}'"

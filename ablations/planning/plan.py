@@ -286,7 +286,7 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
         ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for too many runs; for a
             second look before the first is finished.
     """
-    grid = filling.added(grid, scale)
+    grid = filling.at(grid, scale)
     seeds, filters, knobs = request.get("seeds"), request.get("filters"), request.get("set") or {}
     _check_arguments(grid, scale, seeds, filters)
     seeds = None if seeds == grid.looks_at(scale)[0] else seeds

@@ -47,6 +47,9 @@ class Scale(Settings):
         (), "Numbers of seeds at which claims are judged; by default the grid's, or once with this scale's 'seeds'."
     )
     first_seed: int | None = knob(None, "The smallest seed; by default the grid's.", ge=0, lt=1000)
+    claims: tuple[str, ...] = knob(
+        (), "Ids of the only claims that are judged at this scale; by default all of the grid's."
+    )
     tasks: tuple[str, ...] | None = knob(None, "Downstream tasks; by default the grid's.")
     measure: tuple[str, ...] | None = knob(None, "Zero-shot tasks; by default the grid's.")
     axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")

@@ -106,7 +106,7 @@ class _Method:
 def reached(system: System, target: str) -> Reached | None:
     """What counting reaches on the held-out words of a system; None if it has too few.
 
-    With more text, that of the trunk too where it is another one, all methods are scored again: see ``scores``.
+    Where a model continues a trunk of other text, the bar counts that too; all methods are scored again without it.
 
     Raises:
         ConfigError: When a text is missing.
@@ -129,9 +129,10 @@ def reached(system: System, target: str) -> Reached | None:
             scores[method.name + name], fits = method.reached(text, known)
             fitted[method.name + name] = [_shown(fit) for fit in fits]
             known = known or fits
+            if method is methods[0]:
+                by_tokens[len(text.ids)] = scores[method.name + name]
             if method is methods[0] and not name:
-                by_tokens = _by_tokens(method, stores["training"], text, marked, target, fits)
-                by_tokens[len(text.ids)] = scores[method.name]
+                by_tokens |= _by_tokens(method, stores["training"], text, marked, target, fits)
     words, sequences = len(methods[0].judged), system.evaluation.sequences_at_end
     halves = "the half of these words that is not judged"
     return Reached(
@@ -193,10 +194,10 @@ def _text(store: TokenStore, most: int, marked: bool, target: str) -> Counted:
 
 
 def _together(texts: dict[str, Counted]) -> dict[str, Counted]:
-    """The training text, and with that of the trunk: what the names of methods end in -> text."""
+    """All that a model has read, and the training text alone: what the names of methods end in -> text."""
     found = {"": texts["training"]}
     if "trunk" in texts:
-        found[", the text of the trunk counted too"] = texts["training"] + texts["trunk"]
+        found = {", the text of the trunk counted too": texts["training"] + texts["trunk"], **found}
     return found
 
 

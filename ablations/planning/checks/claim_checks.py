@@ -50,6 +50,18 @@ def check(grid: Grid, document: Document) -> None:
             )
 
 
+def check_judged(grid: Grid, document: Document) -> None:
+    """Adds the problems with the claims that scales name: the grid has each of them."""
+    ids = [claim.id for claim in grid.claims]
+    for name, scale in grid.scales.items():
+        for n, judged in enumerate(scale.claims):
+            place: Path_ = ("scales", name, "claims", n)
+            if judged not in ids:
+                document.slip(place, f"'{judged}' is not a claim of this grid.", ids, judged)
+            elif judged in scale.claims[:n]:
+                document.complain(place, f"'{judged}' is named twice; name it once")
+
+
 def places(n: int, claim: Claim) -> list[tuple[Path_, dict[str, Any]]]:
     """Each side of a claim, and its positive control, with its place in the file."""
     pair: list[tuple[Path_, dict[str, Any]]] = [

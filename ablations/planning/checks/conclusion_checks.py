@@ -14,17 +14,17 @@ def check(grid: Grid, document: Document) -> None:
     """Adds the problems with claims and cells that conclusions name; of a grid that has no others."""
     if document.problems:
         return
-    claims = [claim.id for claim in grid.claims]
     names = [metric.name for metric in grid.metrics]
     metrics = [*names, *(simple for name in names for simple in references(name).values())]
     metrics += [f"{name}{FLOOR}" for name in names if name in (*HELDOUT, f"{STREAM}.loss")]
     for scale, own in grid.scales.items():
+        claims = own.claims or [claim.id for claim in grid.claims]
         cells = [label(row) for row in layout(grid, scale).kept] if own.conclusion else []
         for n, one in enumerate(own.conclusion):
             where: Path_ = ("scales", scale, "conclusion", n)
             for name in one.given:
                 if name not in claims:
-                    document.slip((*where, "given", name), "is not a claim of this grid.", claims)
+                    document.slip((*where, "given", name), "is not a claim of this grid at this scale.", claims)
             _check_places(one, where, metrics, cells, document)
 
 

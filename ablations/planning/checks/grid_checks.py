@@ -77,6 +77,7 @@ def references(grid: Grid, document: Document) -> None:
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
         if claim.official:
             _check_measured(grid, ("claims", n, "official"), claim.official, document)
+    claim_checks.check_judged(grid, document)
     figure = grid.figure
     if figure is None:
         return

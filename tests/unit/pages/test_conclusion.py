@@ -84,7 +84,7 @@ CLAIM = """claims:
 @pytest.mark.parametrize(
     ("say", "given", "message"),
     [
-        ("So.", "{les: replicates}", "is not a claim of this grid. Did you mean 'less'?"),
+        ("So.", "{les: replicates}", "is not a claim of this grid at this scale. Did you mean 'less'?"),
         ("So.", "{less: replicate}", "Did you mean 'replicates'?"),
         ("{more}", "{less: replicates}", "'more' is not among the verdicts under 'given'"),
         ("{heldout.los of rate=0.4}", "{less: replicates}", "Did you mean 'heldout.loss'?"),
