@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import settings
 
 from lightning_modules.batch import Tokens
@@ -28,7 +29,7 @@ settings.load_profile("suite")  # no test is timed
 # A slow test is known by its folder, by a fixture, or by what its file imports: whatever has one of these trains,
 # starts processes, publishes pages, or asks all grids.
 SLOW_FOLDERS = {"end_to_end", "faults", "gpu", "identities", "parity"}
-TRAINING = {"tiny", "cached", "nursery_process"}
+TRAINING = {"tiny", "cached", "nursery_process", "finished_results"}
 WORKING = {"Study", "execute", "finetune", "finished", "fit", "relative", "republish", "subprocess", "transformers"}
 
 
@@ -58,6 +59,20 @@ def of_all_workers(tmp_path_factory) -> Path:
     """The temporary folder of this test run, one for all its workers; what is kept there must be safe to share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def finished_results(tmp_path_factory) -> Path:
+    """The records and pages of four grids at laptop, made once for all workers; who changes them takes a copy."""
+    from tests import finished
+
+    folder = of_all_workers(tmp_path_factory) / "finished"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            made = folder.with_name("being made")
+            finished.results(made, *finished.SHARED)
+            made.rename(folder)
+    return folder
 
 
 def make_tokens(rows: int = 4, length: int = 16, vocab_size: int = 50, padding: int = 0, seed: int = 0) -> Tokens:

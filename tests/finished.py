@@ -14,6 +14,8 @@ from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 from tests.unit.synthetic import make_record
 
+SHARED = ("masking_ratio", "transfer", "embedding_size", "model_depth")  # of the fixture `finished_results`
+
 
 def records(folder: Path, *names: str, scale: str = "laptop") -> Records:
     """Writes the records of grids at a scale, searches included; losses between 4 and 5 nats."""

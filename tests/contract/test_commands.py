@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, measure, tokenizer
+from ablations.commands import checkpoints, cli, measure, simulate, tokenizer
 from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
@@ -160,12 +160,14 @@ def test_the_calls_are_of_every_command():
     assert {" ".join(words) for words in COMMANDS} == CALLS.keys()
 
 
-MEASURING = {("inference",), ("simulate",)}  # these take seconds
+MEASURING = {("inference",)}  # takes seconds
 ASKED = [pytest.param(w, id=" ".join(w), marks=[pytest.mark.slow] * (w in MEASURING)) for w in COMMANDS]
 
 
 @pytest.mark.parametrize("words", ASKED)
-def test_every_command_answers_programs(words, call):
+def test_every_command_answers_programs(words, call, monkeypatch):
+    """The simulation itself, which takes seconds, is run in tests/unit/core/test_simulation.py."""
+    monkeypatch.setattr(simulate, "write", lambda folder, grids: [folder / "README.md"])
     for arguments in filter(lambda given: given is not None, (CALLS[" ".join(words)], AGAIN.get(" ".join(words)))):
         answer = call(words, *arguments, "--format", "json")
         assert answer.exit_code in (0, 1, 2), answer.output

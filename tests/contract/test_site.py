@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 
 import pytest
 
@@ -11,7 +12,7 @@ from ablations.core.formatting import Sheet, comma_separated, printable
 from ablations.planning import grids
 from lightning_modules.places import project
 from site_extension import claim_pages, grid_pages, links, pages, run_tables, sections
-from tests import finished, foreign
+from tests import foreign
 
 ROOT = project()
 FRONT = "docs/index"
@@ -112,14 +113,15 @@ def test_a_grid_of_ones_own_gets_its_place_without_an_edit(tmp_path):
     assert "</results/my_question/smoke/notebook>" in grid_pages.supplement(tmp_path, page.docname)
 
 
-def test_a_results_page_has_its_long_table_to_download(tmp_path):
-    results = finished.results(tmp_path / "results", "masking_ratio")
+def test_a_results_page_has_its_long_table_to_download(finished_results, tmp_path):
+    results = shutil.copytree(finished_results, tmp_path / "results")
     for place in ("another/laptop", "masking_ratio/laptop-123456"):
         (results / place).mkdir(parents=True)
         (results / place / "page.json").write_text('{"question": "?", "finished": 1, "planned": 1, "verdicts": ""}')
     (results / "masking_ratio" / "laptop-123456" / "request.json").write_text("{}")
     run_tables.write(tmp_path)
-    (path,) = (tmp_path / run_tables.FOLDER).rglob("*.csv")
+    (path,) = (tmp_path / run_tables.FOLDER / "masking_ratio").rglob("*.csv")
+    assert not (tmp_path / run_tables.FOLDER / "another").exists()
     assert path.read_text() == ablations.open("masking_ratio", "laptop", results_dir=results).written("csv")
     assert f"](/{path.relative_to(tmp_path)})" in run_tables.link(tmp_path, "results/masking_ratio/laptop/README")
     for docname in ("results/README", "results/another/laptop/README", "results/masking_ratio/laptop-123456/README"):

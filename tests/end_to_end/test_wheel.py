@@ -134,8 +134,8 @@ def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
     (page,) = elsewhere.glob("results/mine/*/table.md")
     table = page.read_bytes()
     page.unlink()
-    code = "import sys; from ablations.pages.publishing import republish; republish(sys.argv[1])"
-    rebuilt = installed("python", "-c", code, elsewhere / "results")
+    code = "import sys; from ablations.pages.publishing import republish; republish(*sys.argv[1:])"
+    rebuilt = installed("python", "-c", code, elsewhere / "results", elsewhere / "mine.yaml")
     assert rebuilt.returncode == 0, rebuilt.stderr
     assert page.read_bytes() == table
     assert installed.files() == before

@@ -14,6 +14,7 @@ from lightning_modules.data import TokenStore
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny
+from tests.depth import NIGHTLY
 from tests.faults.support import contents
 from tests.toy import toy_task
 
@@ -25,6 +26,7 @@ KINDS = (
     "stores/*/*/sequences-*.npy", "stores/*/*/pairs-*.npy", "stores/*/*/baseline-*.json",
     "stores/*/*/pair-methods-*.json",
 )  # fmt: skip
+TOGETHER = [(kind,) for kind in KINDS] if NIGHTLY else [KINDS[first::3] for first in range(3)]
 KNOBS = """format.sequence_length: 32
   format.kind: segment_pairs
   evaluation.pairs: 8
@@ -100,9 +102,9 @@ def rerun(made, tmp_path, monkeypatch):
     return again
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_file_overwritten_at_its_size_moves_a_number(rerun, kind):
-    rerun(lambda path: path.write_bytes(other_content(path)), kind)
+@pytest.mark.parametrize("kinds", TOGETHER, ids=lambda kinds: kinds[0])
+def test_no_file_overwritten_at_its_size_moves_a_number(rerun, kinds):
+    rerun(lambda path: path.write_bytes(other_content(path)), *kinds)
 
 
 def test_files_in_each_others_places_move_no_number(made, tmp_path, monkeypatch):

@@ -21,16 +21,16 @@ WORDS, WEIGHTS = "bert.embeddings.word_embeddings.weight", "model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
+def sound(tmp_path_factory, text_file):
     """Folders of sound checkpoints, by family."""
-    folders = {}
+    folders, shape = {}, SHAPE | {"data.corpora": [f"text:{text_file}"]}
     for family, base in (
         ("bert", "bert_base"),
         ("roberta", "roberta_base"),
         ("albert", "albert_base"),
         ("gpt2", "gpt2"),
     ):
-        system = SYSTEMS[base].but(**SHAPE | ({"model.embedding_size": 8} if family == "albert" else {}))
+        system = SYSTEMS[base].but(**shape | ({"model.embedding_size": 8} if family == "albert" else {}))
         folders[family] = tmp_path_factory.mktemp(family) / "checkpoint"
         interop.write(interop.of_run(system, system.build(0).state_dict()), folders[family])
     return folders

@@ -18,7 +18,7 @@ from ablations.pages import runs_table
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.places import project
-from tests import finished, tiny
+from tests import tiny
 from tests.messages import naming
 from tests.unit.synthetic import RATE, make_record
 
@@ -147,17 +147,10 @@ def test_what_papers_print_and_what_is_claimed_is_there_before_anything_runs(tmp
     assert "no table" in str(Study("directionality", "smoke", results_dir=tmp_path).published())
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """Published pages of three grids."""
-    folder = tmp_path_factory.mktemp("finished")
-    return finished.results(folder, "masking_ratio", "embedding_size", "model_depth")
-
-
 @pytest.mark.parametrize("grids", [["masking_ratio"], ["embedding_size", "masking_ratio"]])
-def test_a_frame_has_the_rows_that_are_written(grids, results):
-    found = ablations.frame(*grids, scale="laptop", results_dir=results)
-    tables = [io.StringIO(Study(grid, "laptop", results_dir=results).written("csv")) for grid in grids]
+def test_a_frame_has_the_rows_that_are_written(grids, finished_results):
+    found = ablations.frame(*grids, scale="laptop", results_dir=finished_results)
+    tables = [io.StringIO(Study(grid, "laptop", results_dir=finished_results).written("csv")) for grid in grids]
     wanted = pd.concat([pd.read_csv(table, keep_default_na=False) for table in tables], ignore_index=True)
     assert len(found) > 100
     pd.testing.assert_frame_equal(found.astype({"dirty": str}), wanted.astype({"dirty": str}), check_dtype=False)
@@ -179,10 +172,10 @@ def test_a_study_without_runs_has_an_empty_frame_and_says_how_to_fill_it(tmp_pat
 
 
 @pytest.mark.slow
-def test_the_example_for_analysts_runs(tmp_path, results):
+def test_the_example_for_analysts_runs(tmp_path, finished_results):
     text = (project() / "README.md").read_text().partition("## For analysts")[2]
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
-    code = code.replace('scale="laptop"', f'scale="laptop", results_dir={str(results)!r}')
+    code = code.replace('scale="laptop"', f'scale="laptop", results_dir={str(finished_results)!r}')
     command = [sys.executable, "-W", "error", "-c", f"{code}\nprint(*runs.columns, runs.grid.nunique(), len(cells))"]
     environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(project())}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)

@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from ablations.planning import grids
 from ablations.planning.states import run_states
 from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError
+from lightning_modules.places import project
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     RATE,
@@ -154,18 +154,16 @@ publish_page(make_plan(grid, cells), {id: records[id] for id in order}, Path(sys
 
 
 @pytest.mark.slow
-def test_bytes_do_not_depend_on_the_surroundings(tmp_path):
-    root = Path(__file__).parents[3]
-    written = []
-    for name, changes in (
-        ("one", {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"}),
-        ("two", {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}),
-    ):
-        environment = {**os.environ, **changes, "PYTHONPATH": str(root)}
-        subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / name)], check=True, env=environment, cwd=tmp_path)
-        written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())})
-    assert len(written[0]) == 20
-    assert written[0] == written[1]
+def test_bytes_do_not_depend_on_the_surroundings(published, tmp_path):
+    """Those of this process, and of one with another locale, time zone, hash seed and order of records."""
+    folder, _ = published
+    changes = {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
+    environment = {**os.environ, **changes, "PYTHONPATH": str(project())}
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-c", SCRIPT, str(other)], check=True, env=environment, cwd=tmp_path)
+    here, elsewhere = ({path.name: path.read_bytes() for path in place.iterdir()} for place in (folder, other))
+    assert len(here) == 20
+    assert elsewhere == here
 
 
 def test_the_executed_notebook_is_linked_where_there_is_one(published):

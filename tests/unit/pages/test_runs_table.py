@@ -23,9 +23,9 @@ DOCUMENT = project() / "docs" / "records.md"
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """A results folder with the pages of two grids, one of pretrainings and one of fine-tunings."""
-    return finished.results(tmp_path_factory.mktemp("finished"), "masking_ratio", "transfer")
+def results(finished_results):
+    """A results folder whose grids are of pretrainings and of fine-tunings."""
+    return finished_results
 
 
 def printed(grid, results):
@@ -38,7 +38,7 @@ def printed(grid, results):
 
 @pytest.fixture(scope="module")
 def runs(results):
-    tables = [io.StringIO(printed(grid, results)) for grid in ("masking_ratio", "transfer")]
+    tables = [io.StringIO(printed(grid, results)) for grid in finished.SHARED]
     return pd.concat([pd.read_csv(table, keep_default_na=False) for table in tables], ignore_index=True)
 
 
