@@ -11,6 +11,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from lightning_modules.config import ConfigError
+from tests.depth import depth
 from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record
 
 RATES = (0.15, 0.3, 0.4, 0.8)
@@ -87,7 +88,7 @@ def test_first_look_names_the_cells_of_open_claims_alone():
 
 def test_identical_cells_are_silent_over_two_looks():
     """Families of five claims about equal cells, with variance ratios up to 9: at most 5 % of grids say anything."""
-    draws, spoken, trials = np.random.default_rng(5), 0, 80
+    draws, spoken, trials = np.random.default_rng(5), 0, depth(30, 80)
     claims = [make_claim(id=f"c{n}", a={RATE: a}, b={RATE: b})
               for n, (a, b) in enumerate([(0.3, 0.15), (0.4, 0.15), (0.8, 0.15), (0.3, 0.4), (0.4, 0.8)])]  # fmt: skip
     planned, scale = cells(8), np.array([1, 1, 2, 3])[:, None] * 0.02

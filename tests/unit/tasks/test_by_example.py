@@ -5,6 +5,7 @@ import pytest
 
 from lightning_modules.tasks.scores.kept import MOST_FLOATS, packed
 from lightning_modules.tasks.scores.metrics import METRICS
+from tests.depth import depth
 
 
 def drawn(name, count=500):
@@ -53,7 +54,7 @@ def test_the_spread_of_a_difference_is_that_of_a_bootstrap_of_examples(name):
     second = np.where(np.random.default_rng(1).random(len(labels)) < 0.9, first, drawn(name)[1][::-1])
     metric, draws = METRICS[name], np.random.default_rng(2)
     again = []
-    for _ in range(800):
+    for _ in range(depth(400, 800)):  # the spread's own standard error is 3.5 or 2.5 %
         chosen = draws.integers(0, len(labels), len(labels))
         again.append(metric.of(labels[chosen], first[chosen]) - metric.of(labels[chosen], second[chosen]))
     both = metric.by_example(labels, first) - metric.by_example(labels, second)

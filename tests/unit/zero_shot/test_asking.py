@@ -24,6 +24,7 @@ from lightning_modules.zero_shot.options import Choice, Options
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
 from lightning_modules.zero_shot.task import SAME_TOKENS, Asking
+from tests.depth import depth
 from tests.language_models import system
 from tests.messages import names, naming
 from tests.unit.data import byte_level
@@ -258,7 +259,7 @@ def test_a_sentence_is_acceptable_above_the_threshold_of_training_examples(tmp_p
 
 def test_the_threshold_is_the_best_of_all():
     noise = np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(depth(15, 50)):
         scores, labels = noise.normal(size=30).round(1), noise.integers(0, 2, 30)
         if 0 < labels.sum() < 30:
             best = max(labelled.matthews(labels, (scores > t).astype(int)) for t in np.unique(scores)[:-1] + 0.05)
