@@ -32,6 +32,7 @@ from ablations.commands import (
     tokenizer,
 )
 from ablations.commands.stores import bars, clean, keep, sync
+from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
     WRONG,
@@ -224,16 +225,9 @@ def _report(study: Any, summary: Any, form: Format) -> None:
     if form is not Format.table:
         tell({**_numbers(study), "page": study.folder}, form, "page")
     else:
-        show(study.table(), study.claims())
-        _print_paths(study)
+        tell_results(study)
     for trouble in (*summary.failures, *summary.problems):
         echo(trouble, err=True, fg="red")
-
-
-def _print_paths(study: Any) -> None:
-    for name in ("README.md", "table.md", "knob.svg", "curves.svg", "notebook.ipynb"):
-        if (study.folder / name).exists():
-            echo(f"{name:>15}  {study.folder / name}")
 
 
 @app.command()
@@ -303,7 +297,7 @@ def show_record(
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results_dir)
             if form is Notation.table:
-                show(study.plan(), study.table(), study.claims())
+                tell_results(study)
             elif form is Notation.json or form is Notation.names:
                 tell(_numbers(study), Format(form.value), "cells")
             else:

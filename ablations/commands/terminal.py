@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import time
 import warnings
@@ -227,8 +228,23 @@ def listed(rows: list[dict[str, Any]], form: Format, name: str) -> str:
     return _json(rows) if form is Format.json else "\n".join(str(row[name]) for row in rows)
 
 
-def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
-    """Prints rows as a table, as JSON, or only their column ``name``."""
+def wrapped(text: str) -> str:
+    """Text in lines as wide as the terminal; elsewhere as it is."""
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    return "\n".join(textwrap.wrap(text, width)) if sys.stdout.isatty() else text
+
+
+def listing(rows: list[dict[str, Any]], form: Format, name: str, colours: Mapping[str, str] | None = None) -> None:
+    """Prints rows as a table, as JSON, or only their column ``name``.
+
+    Args:
+        rows: The rows, with the same keys.
+        form: How.
+        name: The column that names a row.
+        colours: Value of that column -> the colour in which a table shows it.
+    """
     if form is not Format.table:
         echo(listed(rows, form, name))
     else:
@@ -243,11 +259,16 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str) -> None:
         for column in rows[0] if rows else ():
             table.add_column(Text(terminal_text(column)), overflow="fold")
         for row in rows:
-            table.add_row(*(Text(terminal_text(str(value))) for value in row.values()))
+            style = (colours or {}).get(str(row[name]), "")
+            table.add_row(*(Text(terminal_text(str(value)), style * (key == name)) for key, value in row.items()))
         console = Console()
-        if not console.is_terminal:  # a file or a pipe has no width
-            console = Console(width=console.measure(table, options=console.options.update(width=_UNFOLDED)).maximum)
-        console.print(table)
+        if console.is_terminal:
+            console.print(table)
+            return
+        console = Console(width=console.measure(table, options=console.options.update(width=_UNFOLDED)).maximum)
+        with console.capture() as captured:  # a file or a pipe has no width
+            console.print(table)
+        echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def tell(data: Mapping[str, Any], form: Format, name: str, *people: str) -> None:
