@@ -50,30 +50,41 @@ def open(
     return Study(grid, scale, axes=axes, set=set, seeds=seeds, filters=filters, results_dir=results_dir)
 
 
-def frame(*grids: str | Path, scale: str, results_dir: str | Path | None = None) -> "pd.DataFrame":
-    """Every measurement of several grids at a scale, one a row; ``docs/records.md`` has the columns.
+def frame(*grids: str | Path, scale: str | None = None, results_dir: str | Path | None = None) -> "pd.DataFrame":
+    """Every measurement of several grids, one a row; ``docs/records.md`` has the columns.
 
-    A run that several grids share has its rows once for each of them. It warns of grids without a finished run.
+    A run that several grids share has its rows once for each of them. It warns of named grids without a finished run.
 
     Args:
-        *grids: Names from ``ablations list``, or paths of YAML files.
-        scale: The scale of all.
+        *grids: Names from ``ablations list``, or paths of YAML files; by default all that have a page.
+        scale: The scale of all; by default each at which a grid has a page.
         results_dir: As in `open`.
 
     Raises:
-        ConfigError: As `study.Study`, and without a grid.
+        ConfigError: As `study.Study`, and where nothing has a page.
     """
     import pandas as pd
 
+    from ablations.planning import grids as known
+    from ablations.planning import scales
     from lightning_modules.config import ConfigError
+    from lightning_modules.places import results
 
-    if not grids:
-        raise ConfigError(["name at least one grid, for example ablations.frame('masking_ratio', scale='laptop')"])
-    frames = {grid: open(grid, scale, results_dir=results_dir).frame() for grid in grids}
-    for grid in (grid for grid, found in frames.items() if found.empty):
-        text = f"{grid} has no finished run at scale '{scale}': ablations run {grid} --scale {scale}"
+    folder = results(results_dir)
+    pages = [
+        (grid, size)
+        for grid in grids or known.available()
+        for size in ([scale] if scale else scales.available())
+        if (grids and scale) or (folder / Path(grid).stem / size).is_dir()
+    ]
+    if not pages:
+        what = " or ".join(map(str, grids)) or "any grid"
+        raise ConfigError([f"{folder} has no page of {what}; `ablations run GRID --scale SCALE` trains and publishes"])
+    frames = {page: open(*page, results_dir=results_dir).frame() for page in pages}
+    for grid, size in (page for page, found in frames.items() if grids and found.empty):
+        text = f"{grid} has no finished run at scale '{size}': ablations run {grid} --scale {size}"
         warnings.warn(text, NoRunsWarning, stacklevel=2)
-    return pd.concat([frames[grid] for grid in grids], ignore_index=True)
+    return pd.concat(list(frames.values()), ignore_index=True)
 
 
 def check_parameters() -> None:

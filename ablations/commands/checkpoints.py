@@ -1,6 +1,6 @@
-"""Exports and evaluates checkpoints: the commands ``export`` and ``evaluate``.
+"""Exports and fine-tunes checkpoints: the commands ``export`` and ``finetune``.
 
-``export`` writes the weights of a pretraining as a folder for ``transformers``; ``evaluate`` fine-tunes any such folder
+``export`` writes the weights of a pretraining as a folder for ``transformers``; ``finetune`` fine-tunes any such folder
 in this project's own loop. Its result is no record, since it belongs to no grid.
 """
 
@@ -88,7 +88,7 @@ def _pretraining(prefix: str, records: "Records") -> "Run":
     return run
 
 
-def evaluate(
+def finetune(
     source: Annotated[Path, typer.Option("--from", help="A checkpoint's folder: config.json, model.safetensors ...")],
     task: Annotated[str, typer.Option("--task", help="A downstream task, such as rte.")],
     seed: Annotated[int, typer.Option("--seed", help="Seed of the head, dropout and order.", min=0)] = 0,

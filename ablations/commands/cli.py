@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -19,15 +20,16 @@ from ablations.commands import (
     campaign,
     checkpoints,
     claims,
+    compare,
     data,
+    evaluate,
     fill_mask,
     grid_files,
     inference,
+    knobs,
     language,
-    measure,
     params,
     published,
-    read,
     simulate,
     tokenizer,
 )
@@ -37,6 +39,7 @@ from ablations.commands.terminal import (
     USUAL,
     WRONG,
     As,
+    Axis,
     Checkpointing,
     Devices,
     Engine,
@@ -53,9 +56,11 @@ from ablations.commands.terminal import (
     Results,
     Scale,
     Seeds,
+    Set,
     Sharing,
     Shown,
     aside,
+    axes,
     complain,
     echo,
     existing,
@@ -72,9 +77,6 @@ from ablations.commands.terminal import (
 )
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-app.add_typer(data.app, name="data")
-app.add_typer(tokenizer.app, name="tokenizer")
-app.add_typer(campaign.app, name="campaign")
 
 
 def _tell_version(asked: bool) -> None:
@@ -92,12 +94,13 @@ def options(
     """Ablations of pretrained language models: grids, runs, records, tables, verdicts."""
 
 
-@app.command()
 def plan(
     grid: Grid,
     scale: Shown = USUAL,
     seeds: Seeds = None,
     filter: Filter = None,
+    axis: Axis = None,
+    set: Set = None,
     look: Look = None,
     devices: Devices = 1,
     num_nodes: Nodes = 1,
@@ -111,14 +114,19 @@ def plan(
     from lightning_modules.places import results
 
     request = {"grid": grid, "scale": scale, "seeds": seeds, "filter": filter, "look": look, "format": form.value}
+    request |= {"axis": axis, "set": set}
     sharing = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
     sharing |= {"activation_checkpointing": activation_checkpointing}
 
     def made() -> list[str]:
         from ablations.study import Study  # torch and pandas, which a plan that is kept does without
 
-        filters = values(filter, "--filter")
-        study = Study(grid, scale, seeds=seeds, filters=filters, results_dir=results_dir).at_look(look)
+        changed: dict[str, Any] = {
+            "axes": axes(axis),
+            "set": values(set, "--set"),
+            "filters": values(filter, "--filter"),
+        }
+        study = Study(grid, scale, **changed, seeds=seeds, results_dir=results_dir).at_look(look)
         planned = study.plan(**sharing)
         if form is Format.table:
             return [str(piece) for piece in (study.about(brief=True), planned, study.power())]
@@ -130,7 +138,6 @@ def plan(
         show(*pieces) if form is Format.table else echo(pieces[0])
 
 
-@app.command()
 def run(
     grid: Grid,
     scale: Scale,
@@ -138,7 +145,15 @@ def run(
     executor_option: EngineOption = None,
     seeds: Seeds = None,
     filter: Filter = None,
+    axis: Axis = None,
+    set: Set = None,
     look: Look = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="The most runs at once on this machine.", min=1)
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be trained and its cost; train nothing.")
+    ] = False,
     parameter: Parameter = None,
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
@@ -163,19 +178,26 @@ def run(
     with reporting_errors():
         until = moment(duration)
         filters, parameters = values(filter, "--filter"), _not_given(values(parameter, "--parameter"))
-        asked = {**options, "kind": executor} if (options := values(executor_option, "--executor-option")) else executor
+        options = values(executor_option, "--executor-option") | ({} if jobs is None else {"slots": jobs})
+        asked = {**options, "kind": executor} if options else executor
+        changed = {"axes": axes(axis) or None, "set": values(set, "--set") or None}
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
         common |= {"results_dir": results_dir}
-        source = None if no_notebook else notebooks.find(grid, notebook)
+        usual = notebooks.ANY_GRID if any(changed.values()) else None  # the grid's own need not know the parameters
+        source = None if no_notebook else notebooks.find(grid, notebook or usual)
         if source is not None:
-            parameters = notebooks.checked(source, grid, common | parameters, grids.read(grid).axes)
+            parameters = notebooks.checked(source, grid, common | changed | parameters, grids.read(grid).axes)
         elif parameters:
             raise typer.BadParameter("-p sets parameters of a notebook; drop -p or --no-notebook")
-        axes = notebooks.axes(source, parameters) if source is not None else None
-        overridden: dict[str, Any] = {"axes": axes, "set": parameters.get("set"), "seeds": seeds, "filters": filters}
+        overridden: dict[str, Any] = changed | {"seeds": seeds, "filters": filters}
+        if source is not None:
+            overridden |= {"axes": notebooks.axes(source, parameters), "set": parameters.get("set")}
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
         with aside(form):
+            echo(f"results: {study.folder}")
             _tell_cost(study)
+            if dry_run:
+                return
             sharing: dict[str, Any] = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
             sharing |= {"activation_checkpointing": activation_checkpointing, "until": until}
             summary = study.run(asked, retries, **sharing)
@@ -230,7 +252,6 @@ def _report(study: Any, summary: Any, form: Format) -> None:
         echo(trouble, err=True, fg="red")
 
 
-@app.command()
 def tables(
     grid: Annotated[str | None, typer.Argument(help="Rebuild the pages of this grid alone; by default all.")] = None,
     results_dir: Results = None,
@@ -253,7 +274,6 @@ def tables(
         tell({"pages": folders}, form, "pages", *folders)
 
 
-@app.command()
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
     """Checks every file of a store; lists what is damaged or of another version, and explains conflicts.
 
@@ -276,9 +296,9 @@ def verify(results_dir: Results = None, form: As = Format.table) -> None:
             raise typer.Exit(1)
 
 
-@app.command("show")
 def show_record(
     what: Annotated[str, typer.Argument(help="A run id, its first digits, or a grid.")],
+    cell: Annotated[str | None, typer.Argument(help="A cell of the grid: its configuration is shown.")] = None,
     scale: Shown = USUAL,
     results_dir: Results = None,
     form: In = Notation.table,
@@ -296,7 +316,9 @@ def show_record(
     with reporting_errors():
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results_dir)
-            if form is Notation.table:
+            if cell is not None:
+                listing(_configured(study, cell), plain(form, "a configuration"), "knob")
+            elif form is Notation.table:
                 tell_results(study)
             elif form is Notation.json or form is Notation.names:
                 tell(_numbers(study), Format(form.value), "cells")
@@ -310,6 +332,16 @@ def show_record(
             tell(record, plain(form, "a record"), "id", json.dumps(record, indent=1, ensure_ascii=False))
 
 
+def _configured(study: Any, label: str) -> list[dict[str, Any]]:
+    """The knobs of a cell, as they are trained."""
+    from lightning_modules.config import ConfigError, Problem, did_you_mean, flat
+
+    cells = {cell.label: cell for cell in study.resolve().cells}
+    if label not in cells:
+        raise ConfigError([Problem("cell", f"there is no cell '{label}'.{did_you_mean(label, cells)}")])
+    return [{"knob": path, "value": value} for path, value in flat(cells[label].system.resolved()).items()]
+
+
 def _numbers(study: Any) -> dict[str, Any]:
     """The plan, the table and the verdicts of a study as data."""
     parts = {"plan": study.plan(), "table": study.table(), "claims": study.claims()}
@@ -317,7 +349,6 @@ def _numbers(study: Any) -> dict[str, Any]:
     return {**rows, "cells": [row["cell"] for row in rows["plan"]]}
 
 
-@app.command()
 def logs(
     run: Annotated[str, typer.Argument(help="A run id, or its first digits.")],
     results_dir: Results = None,
@@ -340,7 +371,6 @@ def logs(
         tell({"run": matches[0].name, "log": text}, form, "run", text.removesuffix("\n"))
 
 
-@app.command()
 def systems(form: As = Format.table) -> None:
     """Lists the published systems with their sizes."""
     from lightning_modules.systems import SYSTEMS
@@ -361,7 +391,6 @@ def _system(name: str) -> Any:
     return SYSTEMS[name]
 
 
-@app.command("diff")
 def diff_systems(a: str, b: str, form: As = Format.table) -> None:
     """Shows the knobs in which two systems differ."""
     from lightning_modules.config import diff
@@ -374,7 +403,6 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
             echo(f"{a} and {b} do not differ")
 
 
-@app.command()
 def new(
     name: str,
     axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
@@ -392,25 +420,58 @@ def new(
         tell({"grid": name, "file": path}, form, "grid", *people)
 
 
-app.command("list")(grid_files.list_grids)
-app.command("check")(grid_files.check)
-app.command("claims")(claims.claims)
-app.command("export")(checkpoints.export)
-app.command("evaluate")(checkpoints.evaluate)
-app.command("fill-mask")(fill_mask.command)
-app.command("generate")(language.generate)
-app.command("score")(language.score)
-app.command("measure")(measure.command)
-app.command("answer")(answer.command)
-app.command("published")(published.command)
-app.command("params")(params.command)
-app.command("inference")(inference.command)
-app.command("simulate")(simulate.command)
-app.command("read")(read.read)
-app.command("sync")(sync.command)
-app.command("clean")(clean.command)
-app.command("keep")(keep.command)
-app.command("bars")(bars.command)
+# Panel -> name, function and example of each command. Old names still work for a release, and are not listed.
+PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
+    "Make": [
+        ("list", grid_files.list_grids, "list"),
+        ("plan", plan, "plan masking_ratio --scale laptop"),
+        ("run", run, "run masking_ratio --scale smoke --set model.num_layers=1"),
+        ("new", new, "new depth --axis model.num_layers=1,2,4"),
+        ("check", grid_files.check, "check masking_ratio"),
+        ("knobs", knobs.command, "knobs alibi"),
+    ],
+    "Look": [
+        ("show", show_record, "show masking_ratio --scale laptop"),
+        ("claims", claims.claims, "claims --paper albert"),
+        ("compare", compare.command, "compare model_depth --equal flops"),
+        ("tables", tables, "tables masking_ratio"),
+        ("published", published.command, "published albert.t4"),
+        ("params", params.command, "params roberta_base"),
+        ("systems", systems, "systems"),
+        ("diff", diff_systems, "diff roberta_base mask15_large"),
+        ("logs", logs, "logs b16e"),
+    ],
+    "Ask a model": [
+        ("fill-mask", fill_mask.command, 'fill-mask b16e "She opened the [MASK] and went out."'),
+        ("generate", language.generate, 'generate RUN --prompt "The sea was"'),
+        ("score", language.score, "score RUN --example lecture"),
+        ("answer", answer.command, 'answer RUN "Who came?" "Ann slept. Bob came."'),
+        ("evaluate", evaluate.command, "evaluate RUN --task lambada"),
+        ("finetune", checkpoints.finetune, "finetune --from FOLDER --task rte"),
+        ("export", checkpoints.export, "export RUN FOLDER"),
+    ],
+    "Share": [
+        ("sync", sync.command, "sync s3://my-bucket/ablations"),
+        ("keep", keep.command, "keep RUN"),
+    ],
+    "Maintain": [
+        ("verify", verify, "verify"),
+        ("bars", bars.command, "bars masking_ratio --scale laptop"),
+        ("clean", clean.command, "clean"),
+        ("simulate", simulate.command, "simulate --grids 100"),
+    ],
+}
+_GROUPS = {"campaign": ("Make", campaign.app), "data": ("Data", data.app), "tokenizer": ("Data", tokenizer.app)}
+_GROUPS |= {"benchmark": ("Maintain", inference.app)}
+_FORMER = {"measure": evaluate.command, "read": compare.command, "inference": inference.command}
+
+for _panel, _commands in PANELS.items():
+    for _name, _command, _example in _commands:
+        app.command(_name, rich_help_panel=_panel, epilog=f"Example: ablations {_example}")(_command)
+for _name, (_panel, _group) in _GROUPS.items():
+    app.add_typer(_group, name=_name, rich_help_panel=_panel)
+for _name, _command in _FORMER.items():
+    app.command(_name, hidden=True)(_command)
 
 
 def main() -> None:

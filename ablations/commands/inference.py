@@ -1,4 +1,4 @@
-"""``ablations inference``: time and memory of a forward pass of each model of a grid, on this machine."""
+"""``ablations benchmark inference``: time and memory of a forward pass of each model of a grid, on this machine."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +9,15 @@ from ablations.commands.terminal import USUAL, As, Format, Results, Shown, echo,
 if TYPE_CHECKING:
     from ablations.schema.cell import Cell
 
+app = typer.Typer(help="Speed and memory of models on this machine.", no_args_is_help=True)
 
+
+@app.callback()
+def benchmark() -> None:
+    """Measures speed and memory of models on this machine."""
+
+
+@app.command("inference")
 def command(
     grid: Annotated[str, typer.Argument(help="A grid's name, or the path of a YAML file.")],
     scale: Shown = USUAL,

@@ -129,6 +129,8 @@ Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) 
 Filter = Annotated[
     list[str] | None, typer.Option("--filter", help="knob=value: only cells of a grid with this value. Repeatable.")
 ]
+Axis = Annotated[list[str] | None, typer.Option("--axis", help="knob=v1,v2: an axis with these values. Repeatable.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="knob=value: a knob of every cell. Repeatable.")]
 Scale = Annotated[
     str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
 ]
@@ -465,6 +467,15 @@ def moment(duration: str | None) -> float | None:
     if not found or not float(found[1]):
         raise ConfigError([Problem("--for", f"{duration!r} is no time; write it as 90s, 20m or 2.5h")])
     return time.monotonic() + float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def axes(pairs: list[str] | None) -> dict[str, Any]:
+    """Reads the repeatable option ``--axis PATH=V1,V2``: axis -> its values.
+
+    Raises:
+        ConfigError: As `values`.
+    """
+    return values([re.sub(r"=\[?(.*?)\]?$", r"=[\1]", pair, count=1) for pair in pairs or []], "--axis")
 
 
 def values(pairs: list[str] | None, option: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     except files.Refused as error:
         raise ConfigError([str(error)]) from None
     except (OSError, ValueError, TypeError, LookupError) as error:
-        text = f"{path} is not as `ablations measure` writes it ({type(error).__name__}); remove it and measure again"
+        text = f"{path} is not as `ablations evaluate` writes it ({type(error).__name__}); remove it and evaluate again"
         raise ConfigError([text]) from None
     return rows
 
@@ -66,7 +66,7 @@ def part(grid: Grid, scale: str, folder: Path, tasks: Collection[str]) -> list[s
     rows = read(folder)
     if not rows:
         more = "" if {*askable} & {*tasks} else f" --task {askable[0]}"
-        command = f"ablations measure FOLDER --beside {grid.name} --scale {scale}{more}"
+        command = f"ablations evaluate FOLDER --beside {grid.name} --scale {scale}{more}"
         return [
             "## Public checkpoints",
             f"None was at hand. A folder of GPT-2 is asked in the same way by {markdown_code(command)}.",

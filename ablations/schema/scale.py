@@ -92,5 +92,5 @@ class ScaleFile(Settings):
         {}, "Knob -> value of the pretraining from which cells continue where a grid sets ``training.start: trunk``."
     )
     checkpoints: dict[str, Any] | None = knob(
-        None, "Fine-tuning knob -> value for `ablations evaluate`, which needs this section."
+        None, "Fine-tuning knob -> value for `ablations finetune`, which needs this section."
     )

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, measure, simulate, tokenizer
+from ablations.commands import checkpoints, cli, evaluate, simulate, tokenizer
 from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
@@ -37,7 +37,8 @@ def leaves(command, *words):
     if not hasattr(command, "commands") or (words and command.invoke_without_command):
         yield words, command
     for name, inner in getattr(command, "commands", {}).items():
-        yield from leaves(inner, *words, name)
+        if not inner.hidden:  # former names
+            yield from leaves(inner, *words, name)
 
 
 COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
@@ -54,20 +55,21 @@ CALLS = {
     "data pairs": ["--scale", "smoke", "--pairing", "matched"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
-    "evaluate": ["--from", "folder", "--task", "rte"],
+    "compare": ["masking_ratio", "--scale", "smoke", "--equal", "tokens"],
+    "evaluate": [RUN, "--task", "lambada"],
     "export": [RUN, "folder"],
+    "finetune": ["--from", "folder", "--task", "rte"],
     "fill-mask": [RUN, "The [MASK]."],
     "generate": [RUN, "--prompt", "The water", "--new-tokens", "2"],
-    "inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
+    "benchmark inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
     "keep": [RUN],
+    "knobs": ["alibi"],
     "list": [],
     "logs": [RUN],
-    "measure": [RUN, "--task", "lambada"],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
     "params": ["roberta_base"],
     "plan": ["masking_ratio", "--scale", "smoke"],
     "published": ["albert.t4"],
-    "read": ["masking_ratio", "--scale", "smoke", "--equal", "tokens"],
     "run": ["masking_ratio", "--scale", "smoke", "--no-notebook"],
     "show": ["masking_ratio", "--scale", "smoke"],
     "score": [RUN, "--example", "lecture"],
@@ -142,8 +144,8 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
     monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
-    monkeypatch.setattr(measure, "_asked", lambda *_: {})
-    monkeypatch.setattr(measure, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
+    monkeypatch.setattr(evaluate, "_asked", lambda *_: {})
+    monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
     monkeypatch.setattr(counting, "reached", lambda *_: counted)
@@ -156,11 +158,33 @@ def _options(command):
     return {option for parameter in command.params for option in parameter.opts}
 
 
+def test_examples_in_the_help_are_complete():
+    lines = [(words, command.epilog) for words, command in COMMANDS.items() if command.epilog]
+    assert len(lines) > 20
+    for words, epilog in lines:
+        said = shlex.split(epilog.removeprefix("Example: ablations "))
+        assert tuple(said[: len(words)]) == words
+        COMMANDS[words].make_context(words[-1], said[len(words) :])
+
+
+@pytest.mark.parametrize("name", ["measure", "read", "inference"])
+def test_former_names_still_work_unlisted(name):
+    command = typer.main.get_command(cli.app).commands[name]
+    assert command.hidden
+    assert CliRunner().invoke(cli.app, [name, "--help"]).exit_code == 0
+
+
+def test_the_former_evaluate_says_what_it_is_called_now():
+    ended = CliRunner().invoke(cli.app, ["evaluate", "--from", "folder", "--task", "rte"])
+    assert ended.exit_code == 2
+    assert "ablations finetune --from folder --task rte" in " ".join(ended.output.replace("│", " ").split())
+
+
 def test_the_calls_are_of_every_command():
     assert {" ".join(words) for words in COMMANDS} == CALLS.keys()
 
 
-MEASURING = {("inference",)}  # takes seconds
+MEASURING = {("benchmark", "inference")}  # takes seconds
 ASKED = [pytest.param(w, id=" ".join(w), marks=[pytest.mark.slow] * (w in MEASURING)) for w in COMMANDS]
 
 

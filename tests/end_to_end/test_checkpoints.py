@@ -102,7 +102,7 @@ def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, 
     folder, run, _ = exported
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setattr(pins, "pinned", dict)
-    options = ["evaluate", "--from", folder, "--task", "toy", "--seed", 3, "--output", tmp_path / "found"]
+    options = ["finetune", "--from", folder, "--task", "toy", "--seed", 3, "--output", tmp_path / "found"]
     knobs = {"max_length": 16, "batch_size": 7, "epochs": 3, "optimizer.peak_lr": 1e-2, "precision": "fp32"}
     options += [word for knob, value in knobs.items() for word in ("--set", f"finetuning.{knob}={value}")]
     done = command(*options)
@@ -133,14 +133,14 @@ def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, 
     ],
 )
 def test_a_slip_is_answered(command, tmp_path, words, hint):
-    done = command("evaluate", "--from", tmp_path, *words, "--output", tmp_path / "found")
+    done = command("finetune", "--from", tmp_path, *words, "--output", tmp_path / "found")
     assert done.exit_code == 2
     assert hint in said(done)
     assert not (tmp_path / "found").exists()
 
 
 def test_too_long_for_the_position_table(exported, command, tmp_path):
-    done = command("evaluate", "--from", exported[0], "--task", "rte", "--output", tmp_path / "found")
+    done = command("finetune", "--from", exported[0], "--task", "rte", "--output", tmp_path / "found")
     assert done.exit_code == 2
     assert "finetuning.max_length 128 is longer than model.max_positions 24" in said(done)
 
@@ -155,7 +155,7 @@ def test_too_long_for_the_position_table(exported, command, tmp_path):
 )
 def test_what_does_not_fit_task_or_model(exported, command, tmp_path, task, knob, words):
     asked = ("--task", task, "--set", "finetuning.max_length=24", "--set", knob)
-    done = command("evaluate", "--from", exported[0], *asked, "--output", tmp_path / "found")
+    done = command("finetune", "--from", exported[0], *asked, "--output", tmp_path / "found")
     assert done.exit_code == 2
     assert words in said(done)
     assert not (tmp_path / "found").exists()
@@ -173,7 +173,7 @@ def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_p
     monkeypatch.setattr(pins, "pinned", dict)
     monkeypatch.setattr("lightning_modules.finetuning.run.finetune", broken)
     options = ["--task", "toy", "--set", "finetuning.max_length=16", "--output", tmp_path / "found"]
-    done = command("evaluate", "--from", exported[0], *options)
+    done = command("finetune", "--from", exported[0], *options)
     assert (done.exit_code, list((tmp_path / "found").glob("*.json"))) == (code, [])
     assert message in said(done)
 

@@ -62,7 +62,7 @@ def test_where_one_may_not_write_the_path_is_named(called, user):
     asked = [one for one in calls(called, user) if any("UNWRITABLE" in word for word in one["words"])]
     assert asked
     for one in asked:
-        if one["words"][0] != "evaluate":  # the model is too short for the task
+        if one["words"][0] != "finetune":  # the model is too short for the task
             assert one["code"] == 2, one
             assert one["path"] in one["output"].replace("\n", ""), one
 

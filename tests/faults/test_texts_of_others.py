@@ -285,7 +285,7 @@ class TestMessages:
         words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(59))]
         (tmp_path / "checkpoint" / "vocab.txt").write_text("\n".join(words))
         options = ["--task", "rte", "--set", "finetuning.max_length=16", "--output", tmp_path]
-        assert "checkpoint: left out: " in said("evaluate", "--from", tmp_path / "checkpoint", *options)
+        assert "checkpoint: left out: " in said("finetune", "--from", tmp_path / "checkpoint", *options)
 
     def test_about_a_log(self, said, tmp_path, text):
         log = Records(tmp_path).work_folder("0" * 16) / "log.txt"

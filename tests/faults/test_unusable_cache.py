@@ -17,8 +17,8 @@ COMMANDS = {
     "run": ["run", "GRID", "--scale", "smoke", "--no-notebook", "--executor", "inline"],
     "run in processes": ["run", "GRID", "--scale", "smoke", "--no-notebook"],
     "show": ["show", "GRID", "--scale", "smoke"],
-    "read": ["read", "GRID", "--scale", "smoke", "--equal", "tokens"],
-    "inference": ["inference", "GRID", "--scale", "smoke"],
+    "compare": ["compare", "GRID", "--scale", "smoke", "--equal", "tokens"],
+    "benchmark inference": ["benchmark", "inference", "GRID", "--scale", "smoke"],
     "tables": ["tables"],
     "fill-mask": ["fill-mask", "RUN", "The [MASK] sees.", "--train"],
 }

@@ -157,9 +157,16 @@ def test_a_frame_has_the_rows_that_are_written(grids, finished_results):
     assert found["value"].dtype == float
 
 
-def test_a_frame_of_no_grid_or_an_unknown_one_is_refused():
-    with pytest.raises(ConfigError, match="at least one grid"):
-        ablations.frame(scale="laptop")
+def test_a_frame_of_everything_has_each_page_once(finished_results):
+    one, everything = (ablations.frame(*grids, results_dir=finished_results) for grids in (["masking_ratio"], []))
+    pages = {path.parent.parts[-2:] for path in finished_results.glob("*/*/page.json")}
+    assert {*zip(everything["grid"], everything["scale"], strict=True)} == pages
+    assert len(one) == (everything["grid"] == "masking_ratio").sum()
+
+
+def test_a_frame_of_nothing_or_an_unknown_grid_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="has no page of any grid"):
+        ablations.frame(results_dir=tmp_path)
     with pytest.raises(ConfigError, match="masking_ratio"):
         ablations.frame("masking_ration", scale="laptop")
 

@@ -19,7 +19,7 @@ def grid():
 
 def test_a_page_without_a_checkpoint_says_how_to_ask_one(grid, tmp_path):
     text = " ".join(checkpoint_table.part(grid, "laptop", tmp_path, {"lambada", "heldout_text"}))
-    assert names(text, "None was at hand", "ablations measure FOLDER --beside zero_shot --scale laptop`")
+    assert names(text, "None was at hand", "ablations evaluate FOLDER --beside zero_shot --scale laptop`")
 
 
 def test_where_a_grid_asks_of_its_own_text_alone_the_page_names_another_task(grid, tmp_path):
@@ -50,5 +50,5 @@ def test_grids_that_ask_nothing_of_a_model_alone_have_no_such_part(tmp_path, gri
 @pytest.mark.parametrize("content", ["no JSON", "[1]", '[{"name": "x"}]', '{"name": "x"}'])
 def test_a_damaged_file_is_refused_by_name(tmp_path, content):
     (tmp_path / checkpoint_table.NAME).write_text(content)
-    with pytest.raises(ConfigError, match=naming("checkpoints.json", "ablations measure")):
+    with pytest.raises(ConfigError, match=naming("checkpoints.json", "ablations evaluate")):
         checkpoint_table.read(tmp_path)

@@ -137,7 +137,7 @@ def test_the_figure_shows_scores_once_all_cells_have_them(sizes, is_done):
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "inference.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"inference.json.*run `ablations inference` again"):
+    with pytest.raises(ConfigError, match=r"inference.json.*run `ablations benchmark inference` again"):
         inference.read(tmp_path)
 
 
@@ -148,7 +148,17 @@ def test_processor_time_is_that_of_one_thread(sizes):
 
 def test_the_command_measures_and_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(inference, "Setting", partial(Setting, turns=1, seconds=0.0))
-    words = ["inference", "bert_model_size", "--scale", "smoke", "--results-dir", str(tmp_path), "--device", "cpu"]
+    words = [
+        "benchmark",
+        "inference",
+        "bert_model_size",
+        "--scale",
+        "smoke",
+        "--results-dir",
+        str(tmp_path),
+        "--device",
+        "cpu",
+    ]
     ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 0, ended.output
     assert (tmp_path / "bert_model_size" / "smoke" / "inference.svg").is_file()

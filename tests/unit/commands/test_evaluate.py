@@ -1,4 +1,4 @@
-"""``ablations measure``: what it cannot ask is refused before a model is opened."""
+"""``ablations evaluate``: what it cannot ask is refused before a model is opened."""
 
 import pytest
 from typer.testing import CliRunner

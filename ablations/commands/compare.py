@@ -1,4 +1,4 @@
-"""``ablations read``: a grid's results under a budget other than the grid's own."""
+"""``ablations compare``: a grid's results under a budget other than the grid's own."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -29,7 +29,7 @@ class Unit(StrEnum):
     seconds = "seconds"
 
 
-def read(
+def command(
     grid: Grid,
     equal: Annotated[Unit, typer.Option("--equal", help="The budget that is equal for all runs.")],
     scale: Shown = USUAL,

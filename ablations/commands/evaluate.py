@@ -1,4 +1,4 @@
-"""``ablations measure``: a language model asked zero-shot tasks, a public checkpoint beside the models of a grid."""
+"""``ablations evaluate``: a language model asked zero-shot tasks, a public checkpoint beside the models of a grid."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[str, typer.Argument(help="A checkpoint's folder, or the first digits of a finished pretraining.")],
+    model: Annotated[str, typer.Argument(help="A checkpoint's folder, or a finished pretraining's first digits.")] = "",
     task: Annotated[list[str] | None, typer.Option("--task", help="A zero-shot task, as lambada. Repeatable.")] = None,
     beside: Annotated[str, typer.Option("--beside", help="A grid: its tasks, settings and page.")] = "",
     change: Annotated[list[str] | None, typer.Option("--set", help="measuring.KNOB=VALUE. Repeatable.")] = None,
+    former: Annotated[str, typer.Option("--from", hidden=True)] = "",
     scale: Shown = USUAL,
     results_dir: Results = None,
     form: As = Format.table,
@@ -38,6 +39,11 @@ def command(
     from ablations.pages import checkpoint_table
     from ablations.study import Study
 
+    if former:
+        line = " ".join(["ablations finetune --from", former, *(f"--task {name}" for name in task or [])])
+        raise typer.BadParameter(f"evaluate trains nothing and has no --from; to fine-tune a checkpoint: {line}")
+    if not model:
+        raise typer.BadParameter("name a model: the first digits of a finished pretraining, or a checkpoint's folder")
     with reporting_errors():
         study = Study(beside, scale, results_dir=results_dir) if beside else None
         asked = _asked(study, task or [], values(change, "--set"))
