@@ -342,18 +342,11 @@ def index(results_dir: Path) -> Path:
     head = ["| ablation | question | runs | verdicts |", "| :-- | :-- | --: | :-- |"]
     parts.append("\n".join([*head, *rows]) if rows else "No page has been published yet.")
     shown = {folder.parent.name for folder, _ in pages}
-    if names := [_grid_link(path, name, results_dir) for name, path in grids.available().items() if name not in shown]:
+    if names := [f"`{name}`" for name in grids.available() if name not in shown]:
         parts.append(f"Without a page, and planned by `ablations plan GRID`: {', '.join(names)}.")
     parts += _essays(results_dir)
     store.write(path := results_dir / "README.md", ("\n\n".join(filter(None, parts)) + "\n").encode())
     return path
-
-
-def _grid_link(path: Path, name: str, results_dir: Path) -> str:
-    """A grid's name, with a link where its file lies in the same checkout."""
-    checkout = results_dir.resolve().parent
-    is_beside = path.resolve().is_relative_to(checkout)
-    return markdown_link(name, f"../{path.resolve().relative_to(checkout).as_posix()}") if is_beside else f"`{name}`"
 
 
 def _essays(results_dir: Path) -> list[str]:
