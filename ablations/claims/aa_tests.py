@@ -114,6 +114,7 @@ def _grid(scenario: Scenario, names: list[str]) -> Grid:
     tested = [
         Claim(
             id=name.replace(" ", "_"),
+            claim="simulated",
             statement=f"The {name} is better.",
             source="simulated",
             metric=_METRIC,

@@ -3,15 +3,19 @@
 The relation of a claim (``relations.py``) says how its sides compare: one is better, two are equal, an order, a trend,
 an interaction, a ratio, a spread. The interval of its estimate at the claim's level says two things: the *direction*,
 whether it excludes 0 and on which side, and the *size*, whether it lies inside the margin, beyond it or astride. The
-outcome sums them up as the claim asks:
+decision sums them up as the claim asks:
 
-==============  ===============  ===============  ================  ================  ================
-outcome         a better than b  a little better  much better       better at most    a equals b
-==============  ===============  ===============  ================  ================  ================
-replicates      above 0          above 0, inside  above the margin  below the margin  inside
-contradicts     below 0          below 0, beyond  below 0, inside   above the margin  beyond
-not resolved    everything else  everything else  everything else   everything else   everything else
-==============  ===============  ===============  ================  ================  ================
+=================  ===============  ===============  ================  ================  ================
+decided            a better than b  a little better  much better       better at most    a equals b
+=================  ===============  ===============  ================  ================  ================
+as claimed         above 0          above 0, inside  above the margin  below the margin  inside
+against the claim  below 0          below 0, beyond  below 0, inside   above the margin  beyond
+not resolved       everything else  everything else  everything else   everything else   everything else
+=================  ===============  ===============  ================  ================  ================
+
+A published claim then *replicates* or is *contradicted*; a hypothesis of the grid *holds* or *fails*. Where the claim
+has a threat to its validity, the kind of the threat is the outcome: *not comparable*, *by construction* or
+*confounded*. It changes the word and no number, unless the test was withdrawn before it had a verdict.
 
 What is not resolved has a reason (``outcomes.py``). For a ratio the claimed ratio is the margin; for a trend, also no
 step may go the other way.
@@ -31,7 +35,18 @@ from ablations.claims.alignment import aligned
 from ablations.claims.contrasts import Sides, collect, computing, official, unmeasured
 from ablations.claims.floors import floored, floors, named, unlearned
 from ablations.claims.margins import margin
-from ablations.claims.outcomes import CONTRADICTS, NOT_MEASURED, NOT_RESOLVED, REPLICATES, Reason, Size
+from ablations.claims.outcomes import (
+    CONTRADICTS,
+    FAILS,
+    HOLDS,
+    NOT_MEASURED,
+    NOT_RESOLVED,
+    REPLICATES,
+    THREATS,
+    Reason,
+    Size,
+    outcome,
+)
 from ablations.claims.rates import differs_at_common
 from ablations.claims.relations import RELATIONS, Better, Floored, Trend, Way
 from ablations.claims.verdict import Verdict
@@ -99,7 +114,7 @@ class _Case:
     @property
     def p(self) -> float:
         """The p value for the correction; 1 if the claim cannot be decided. Floors are no part of the test."""
-        if self.reason or not self.estimates:
+        if self.reason or not self.estimates or self.claim.is_withdrawn:
             return 1.0
         return self.relation.p(self.estimates, self.relation.ways(self.claim, self.margin, self.estimates))
 
@@ -164,7 +179,8 @@ def first_look(measured: Measurements) -> FirstLook:
     """What the first look leaves open, by the seeds of that look alone."""
     first = _judged(measured, looks=1)
     missing = max((judged.case.sides.unended for judged in first), default=0)
-    cells = {cell.label for judged in first if judged.reason.seeds_help for cell in judged.case.sides.cells}
+    helped = [judged.case for judged in first if judged.reason.seeds_help and not judged.case.claim.is_withdrawn]
+    cells = {cell.label for case in helped for cell in case.sides.cells}
     return FirstLook(frozenset(cells), missing)
 
 
@@ -175,6 +191,7 @@ class _Judged:
     case: _Case
     decision: Decision
     family: int
+    test: int | None
     looks: tuple[int, ...]
 
     @property
@@ -187,7 +204,7 @@ class _Judged:
         return case.relation.interval(case.estimates, self.level) if case.estimates else _NOTHING
 
     @property
-    def outcome(self) -> str:
+    def decided(self) -> str:
         case = self.case
         return NOT_RESOLVED if case.reason or case.unlearned else case.relation.decide(self.adjusted, case.ways)
 
@@ -195,7 +212,7 @@ class _Judged:
     def reason(self) -> Reason:
         """Why the claim is not resolved; `Reason.NONE` if it is."""
         case = self.case
-        if case.reason or self.outcome != NOT_RESOLVED:
+        if case.reason or self.decided != NOT_RESOLVED:
             return case.reason
         if case.unlearned:
             return Reason.FLOOR
@@ -214,7 +231,8 @@ class _Judged:
         is_floored = (size is Size.INSIDE and case.floored == "one") or (size and case.floored == "both")
         verdict = Verdict(
             claim=claim,
-            outcome=self.outcome,
+            outcome=outcome(claim, self.decided),
+            decided=self.decided,
             direction=relation.direction(adjusted),
             size=Size.NONE if is_floored else size,
             reason=self.reason,
@@ -235,6 +253,7 @@ class _Judged:
             detectable=relation.detectable(claim, estimates, self.level) if first and not case.is_exact else None,
             pools=about(measured.grid, measured.cells),
             family=self.family,
+            test=self.test,
             published=published(claim),
             proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
             runs=sides.runs,
@@ -246,8 +265,13 @@ class _Judged:
         return replace(verdict, sentence=sentence(verdict))
 
     def _marks(self) -> list[str]:
-        """Remarks beside the reason: sides at the floor, runs that answer every example alike, steps back."""
+        """Remarks beside the reason: threat, sides at the floor, runs that answer every example alike, steps back."""
         case, marks = self.case, []
+        if threat := case.claim.threat:
+            marks.append(
+                f"{threat.kind} once it is settled: " * (self.decided == NOT_RESOLVED)
+                + threat.because.removesuffix(".")
+            )
         marks += case.at_floor
         if silent := case.sides.silent:
             counted = "counted" if case.relation.counts_silent else "not counted"
@@ -279,8 +303,9 @@ def _judged(measured: Measurements, looks: int | None = None) -> list[_Judged]:
     exact = Decision(1, False, LEVEL, 1.0)
     judged = []
     for place, claim in enumerate(claims):
-        decision = decisions.get(_test(claim, measured.grid, measured.cells), exact)
-        judged.append(_Judged(cases[max(1, decision.look) - 1][place], decision, len(family), numbers))
+        key = _test(claim, measured.grid, measured.cells)
+        decision, test = decisions.get(key, exact), list(family).index(key) if key in family else None
+        judged.append(_Judged(cases[max(1, decision.look) - 1][place], decision, len(family), test, numbers))
     return judged
 
 
@@ -311,8 +336,6 @@ def _case(claim: Claim, measured: Measurements) -> _Case:
         reason, why = _with_estimate(claim, sides, estimates)
     if not reason and (rate := differs_at_common(claim, sides, estimates, measured)):
         reason, why = Reason.RATE, rate
-    if not reason and claim.confound:
-        reason, why = Reason.CONFOUND, claim.confound
     found = floors(measured, claim, sides)
     at_floor = tuple(named(measured, claim, sides, found))
     return _Case(claim, sides, estimates, reason, why, found, at_floor, unlearned(measured, claim))
@@ -358,10 +381,9 @@ def _own_split(claim: Claim) -> str:
 
 def tally(judged: Sequence[Verdict]) -> str:
     """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
-    names = {REPLICATES: ("replicates", "replicate"), CONTRADICTS: ("contradicts", "contradict")}
-    counts = []
-    for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED, NOT_MEASURED):
-        count = sum(verdict.standing == outcome for verdict in judged)
-        singular, plural = names.get(outcome, (outcome, outcome))
+    counts, verbs = [], (REPLICATES, CONTRADICTS, HOLDS, FAILS)
+    for word in (*verbs, *THREATS, NOT_RESOLVED, NOT_MEASURED):
+        count = sum(verdict.standing == word for verdict in judged)
+        singular, plural = word, word.removesuffix("s") if word in verbs else word
         counts += [f"{count} {singular if count == 1 else plural}"] if count else []
     return ", ".join(counts) or "no claims"

@@ -2,8 +2,29 @@
 
 from enum import StrEnum
 
-REPLICATES, CONTRADICTS, NOT_RESOLVED = "replicates", "contradicts", "not resolved"
+from ablations.schema.claim import Claim
+
+AS_CLAIMED, AGAINST, NOT_RESOLVED = "as claimed", "against the claim", "not resolved"  # what an interval comes to
+REPLICATES, CONTRADICTS = "replicates", "contradicts"  # of a published claim
+HOLDS, FAILS = "holds", "fails"  # of a hypothesis of the grid: nobody published it, so nothing replicates
+NOT_COMPARABLE, BY_CONSTRUCTION, CONFOUNDED = "not comparable", "by construction", "confounded"
+THREATS = (NOT_COMPARABLE, BY_CONSTRUCTION, CONFOUNDED)  # the kinds of `schema.claim.Threat`
 NOT_MEASURED = "not measured"  # what a claim is called that has no outcome, because runs of a side are missing
+
+
+def outcome(claim: Claim, decided: str) -> str:
+    """The word for what an interval comes to: that of a threat to the claim, else of a published claim or a hypothesis.
+
+    Args:
+        claim: The claim.
+        decided: ``AS_CLAIMED``, ``AGAINST`` or ``NOT_RESOLVED``.
+    """
+    if decided == NOT_RESOLVED:
+        return NOT_RESOLVED
+    if claim.threat:
+        return claim.threat.kind
+    for_it, against_it = (REPLICATES, CONTRADICTS) if claim.claim else (HOLDS, FAILS)
+    return for_it if decided == AS_CLAIMED else against_it
 
 
 class Direction(StrEnum):
@@ -36,7 +57,6 @@ class Reason(StrEnum):
     ONE_SEED = "one seed"
     NO_NOISE = "no noise"
     RATE = "rate or length"
-    CONFOUND = "confounded"
     PLATEAU = "plateau"
     FLOOR = "floor"
     POWER = "power"

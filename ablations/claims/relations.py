@@ -26,7 +26,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Size
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, NOT_RESOLVED, Direction, Size
 from ablations.claims.sample import Sample
 from ablations.core.estimates import Estimate
 from ablations.core.power import equality_power
@@ -113,14 +113,14 @@ class Better:
     def ways(self, claim: Claim, margin: float | None, estimates: Sequence[Estimate]) -> list[Way]:
         """The ways to an outcome, in the interval's unit."""
         if claim.size == "" or margin is None:
-            return [Way(REPLICATES, (ABOVE,)), Way(CONTRADICTS, (BELOW,))]
+            return [Way(AS_CLAIMED, (ABOVE,)), Way(AGAINST, (BELOW,))]
         much, little = Bound("beyond", margin), Bound("inside", margin, below=True)
         if claim.size == "at_most":
-            return [Way(REPLICATES, (little,)), Way(CONTRADICTS, (much,))]
+            return [Way(AS_CLAIMED, (little,)), Way(AGAINST, (much,))]
         if claim.size == "inside":
-            against = [Way(CONTRADICTS, (BELOW,)), Way(CONTRADICTS, (much,))]
-            return [Way(REPLICATES, (ABOVE, little)), *against]
-        return [Way(REPLICATES, (much,)), Way(CONTRADICTS, (BELOW,)), Way(CONTRADICTS, _inside(margin))]
+            against = [Way(AGAINST, (BELOW,)), Way(AGAINST, (much,))]
+            return [Way(AS_CLAIMED, (ABOVE, little)), *against]
+        return [Way(AS_CLAIMED, (much,)), Way(AGAINST, (BELOW,)), Way(AGAINST, _inside(margin))]
 
     def asks_size(self, claim: Claim) -> bool:
         """Whether the claim says how large the difference is."""
@@ -176,7 +176,7 @@ class Equal(Better):
     def ways(self, claim: Claim, margin: float | None, estimates: Sequence[Estimate]) -> list[Way]:
         bound = margin or 0.0
         beyond = Bound("beyond", bound), Bound("beyond", -bound, below=True)
-        return [Way(REPLICATES, _inside(bound)), *(Way(CONTRADICTS, (one,)) for one in beyond)]
+        return [Way(AS_CLAIMED, _inside(bound)), *(Way(AGAINST, (one,)) for one in beyond)]
 
     def asks_size(self, claim: Claim) -> bool:
         return True
@@ -198,7 +198,7 @@ class Ratio(Better):
 
     def ways(self, claim: Claim, margin: float | None, estimates: Sequence[Estimate]) -> list[Way]:
         x = claim.ratio or 1.0
-        return [Way(REPLICATES, (Bound("beyond", x),)), Way(CONTRADICTS, (Bound("inside", x, below=True),))]
+        return [Way(AS_CLAIMED, (Bound("beyond", x),)), Way(AGAINST, (Bound("inside", x, below=True),))]
 
     def asks_size(self, claim: Claim) -> bool:
         return True
@@ -276,7 +276,7 @@ class Trend(Ordering):
     """The sides get better from the last to the first: the slope of their means over their places.
 
     Places count 1, 2, 3, whatever the values of the axis are: list sides with equal steps, such as doublings. By slope
-    alone a curve with a peak would be a trend; so "replicates" also needs every step's mean to go the claimed way. An
+    alone a curve with a peak would be a trend; so "as claimed" also needs every step's mean to go the claimed way. An
     ordering is stronger: it needs every step to be shown.
     """
 
@@ -288,7 +288,7 @@ class Trend(Ordering):
 
     def ways(self, claim: Claim, margin: float | None, estimates: Sequence[Estimate]) -> list[Way]:
         goes_back = any(step.value < 0 for step in estimates[1:])
-        return [way for way in super().ways(claim, None, estimates) if not (goes_back and way.outcome == REPLICATES)]
+        return [way for way in super().ways(claim, None, estimates) if not (goes_back and way.outcome == AS_CLAIMED)]
 
     def wrong(self, estimates: Sequence[Estimate]) -> list[int]:
         """The steps whose means go the other way; step 1 is from the second side to the first."""

@@ -5,6 +5,7 @@ metrics. At a scale it counts as
 
 * *replicates* if some grid has made all its tests of the claim, and every verdict is "replicates",
 * *contradicts* if a verdict is "contradicts" and none is "replicates", *mixed* if both occur,
+* *not comparable*, *by construction* or *confounded* if every verdict has that threat to its validity,
 * *not resolved* if there are measurements and none of these holds,
 * *not run* if a grid tests it and there are no measurements, *no grid* if no grid tests it.
 
@@ -13,22 +14,23 @@ Verdicts count only while the records of all their runs exist: without them a cl
 
 import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from ablations.claims.alignment import Kind
 from ablations.claims.margins import PUBLISHED, published_effect, source
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THREATS, Direction, Reason, Size
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
+from ablations.core.looks import Looks, decided, overall_alpha
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from lightning_modules.config import ConfigError
 
 MIXED, NOT_RUN, NO_GRID = "mixed", "not run", "no grid"
-OUTCOMES = (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED, NOT_RUN, NO_GRID)
+OUTCOMES = (REPLICATES, CONTRADICTS, MIXED, *THREATS, NOT_RESOLVED, NOT_RUN, NO_GRID)
 OPEN = {  # why runs leave a claim open -> how the board says it
     Reason.POWER: "open: power",
     Reason.ONE_SEED: "open: one seed",
@@ -36,10 +38,9 @@ OPEN = {  # why runs leave a claim open -> how the board says it
     Reason.FLOOR: "open: floor",
     Reason.SILENT: "open: all outputs equal",
     Reason.RATE: "open: rate or length",
-    Reason.CONFOUND: "open: confounded",
 }
 OTHERWISE = "open: otherwise"
-STATES = (REPLICATES, CONTRADICTS, MIXED, *OPEN.values(), OTHERWISE, NOT_RUN, NO_GRID)
+STATES = (REPLICATES, CONTRADICTS, MIXED, *THREATS, *OPEN.values(), OTHERWISE, NOT_RUN, NO_GRID)
 _NEVER_RUN = (str(Reason.NO_RUN), str(Reason.UNFINISHED), str(Reason.NONE))
 _SIZES = ("laptop", "gpu", "paper")  # as `published_claims.TESTABLE`, small ones first
 MECHANISM = "mechanism"  # the scale of constructed text, whose verdicts are counted apart
@@ -67,6 +68,10 @@ class Answer:
         printed_effect: The published effect in that unit; None if it does not transfer.
         aligned, aligned_low, aligned_high: The effect at equal multiples of the crossing with its 95 % interval.
         kind: Whether that makes the effect one of speed or of quality (`alignment.Kind`); empty without curves.
+        threat, because: The threat to its validity, and why; empty without one.
+        test: Which of the grid's tests it is; two answers of a grid may be one test.
+        p: Two-sided, corrected for looks and not for claims; None if it is no test.
+        survives: Whether it survives Holm's correction over all judged tests of its scale; None if it is no test.
     """
 
     claim: str
@@ -100,6 +105,19 @@ class Answer:
     aligned_low: float | None = None
     aligned_high: float | None = None
     kind: str = ""
+    threat: str = ""
+    because: str = ""
+    test: int | None = None
+    p: float | None = None
+    survives: bool | None = None
+
+    @property
+    def survives_all(self) -> bool:
+        """Whether it is settled, without a threat to its validity, and survives the correction over the whole board.
+
+        What stands at a floor is not settled. A metric without noise is no test, which nothing corrects.
+        """
+        return self.outcome in (REPLICATES, CONTRADICTS) and self.survives is not False
 
 
 @dataclass(frozen=True)
@@ -121,6 +139,8 @@ class Entry:
         replicated = any(set(page) == {REPLICATES} for page in pages)
         if CONTRADICTS in measured:
             return MIXED if REPLICATES in measured else CONTRADICTS
+        if set(measured) <= {*THREATS}:
+            return min(measured, key=THREATS.index)
         return REPLICATES if replicated and not any(_unsure(page) for page in pages) else NOT_RESOLVED
 
     def is_settled(self, scale: str, what: Literal["direction", "size"]) -> bool:
@@ -171,7 +191,7 @@ class Entry:
 
     def kinds(self, scale: str) -> list[str]:
         """Whether the effects of its settled answers at a scale are of speed or of quality: each kind once."""
-        settled = [a for a in self.answers if a.scale == scale and a.outcome in (REPLICATES, CONTRADICTS)]
+        settled = [a for a in self.answers if a.scale == scale and a.outcome not in (NOT_RESOLVED, NOT_RUN)]
         return list(dict.fromkeys(a.kind for a in settled if a.kind not in ("", Kind.NONE)))
 
     @property
@@ -181,8 +201,8 @@ class Entry:
 
 
 def _unsure(page: Sequence[str]) -> bool:
-    """Whether a page with measurements leaves part of the claim open."""
-    return set(page) != {NOT_RUN} and set(page) != {REPLICATES}
+    """Whether a page with measurements leaves part of the claim open; one of threats alone says nothing of it."""
+    return set(page) != {REPLICATES} and not set(page) <= {NOT_RUN, *THREATS}
 
 
 def removed(a: float, b: float, *, lower: bool) -> float | None:
@@ -241,6 +261,10 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "post_hoc": verdict.claim.post_hoc,
         "continued": verdict.continued,
         **_aligned(verdict),
+        "threat": verdict.claim.threat.kind if verdict.claim.threat else "",
+        "because": verdict.claim.threat.because if verdict.claim.threat else "",
+        "test": verdict.test,
+        "p": None if verdict.p is None else overall_alpha(verdict.p, Looks(verdict.looks)),
         "metric": verdict.metric,
         "n": verdict.n,
         "effect": verdict.effect,
@@ -278,7 +302,48 @@ def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container
             if not is_done:
                 kept["reason"] = str(Reason.NO_RUN)
             verdicts.append(Answer(**kept))
-    return verdicts
+    return _corrected(verdicts)
+
+
+def _corrected(verdicts: Sequence[Answer]) -> list[Answer]:
+    """The verdicts, each with whether it survives Holm's correction over the judged tests of all grids at its scale."""
+    families: dict[str, dict[tuple[str, int], float]] = {}  # scale -> (grid, test) -> p
+    for one in verdicts:
+        if one.outcome != NOT_RUN and one.p is not None and one.test is not None:
+            known = families.setdefault(one.scale, {})
+            known[one.grid, one.test] = min(one.p, known.get((one.grid, one.test), 1.0))
+    rejected = {
+        (scale, *key): decision.rejected
+        for scale, known in families.items()
+        for key, decision in zip(known, decided([[p] for p in known.values()], Looks((1,))), strict=True)
+    }
+    return [
+        replace(one, survives=None if one.test is None else rejected.get((one.scale, one.grid, one.test)))
+        for one in verdicts
+    ]
+
+
+@dataclass(frozen=True)
+class Surviving:
+    """How many verdicts on published claims the correction over all grids of a scale leaves.
+
+    Attributes:
+        tests: The number of distinct tests that are judged there.
+        settled: The number of settled verdicts, without threats, on published claims.
+        left: How many of these survive.
+    """
+
+    tests: int
+    settled: int
+    left: int
+
+
+def surviving(board: Sequence[Entry], scale: str) -> Surviving:
+    """What Holm's correction over all judged tests of a scale leaves of its settled verdicts."""
+    found = [answer for entry in board for answer in entry.answers if answer.scale == scale]
+    tests = {(answer.grid, answer.test) for answer in found if answer.survives is not None}
+    settled = [answer for answer in found if answer.outcome in (REPLICATES, CONTRADICTS)]
+    return Surviving(len(tests), len(settled), sum(answer.survives_all for answer in settled))
 
 
 def entries(measured: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> list[Entry]:

@@ -16,7 +16,10 @@ class Verdict:
     """One claim and its verdict. Effects are in the metric's unit; positive means a is better than b.
 
     Attributes:
-        outcome: ``replicates``, ``contradicts`` or ``not resolved``: what direction and size come to for this claim.
+        outcome: ``replicates`` or ``contradicts``; of a hypothesis of the grid ``holds`` or ``fails``; ``not
+            resolved``; or the kind of the claim's threat, once the numbers are settled.
+        decided: What direction and size come to for this claim: ``as claimed``, ``against the claim`` or ``not
+            resolved``.
         direction: Whether the interval that decides excludes 0, and on which side; a positive one is as claimed.
         size: Where that interval lies against the margin.
         reason: Why the claim is not resolved; `Reason.NONE` if it is.
@@ -33,6 +36,7 @@ class Verdict:
         detectable: The smallest true effect with 80 % power at the level of ``adjusted``.
         pools: Within which groups the noise of runs is pooled, as a sentence.
         family: The number of distinct tests in the correction.
+        test: Which of them it is, from 0; None if it is no test.
         published: The printed values of the sides as a phrase, in the paper's own metric; never mixed with ours.
         proxy: How the paper's metric differs from ours, and our own split, if the data have one.
         runs: The run ids of each side, by seed.
@@ -45,6 +49,7 @@ class Verdict:
 
     claim: Claim
     outcome: str
+    decided: str
     direction: Direction
     size: Size
     reason: Reason
@@ -69,6 +74,7 @@ class Verdict:
     proxy: str
     runs: tuple[tuple[str, ...], ...]
     computing: Computing
+    test: int | None = None
     continued: bool = False
     trunks: Computing = field(default_factory=Computing)
     aligned: Aligned | None = None

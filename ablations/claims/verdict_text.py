@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from ablations.claims.margins import PUBLISHED, source
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Size
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, NOT_RESOLVED, Direction, Size
 from ablations.claims.verdict import Verdict
 from ablations.core.formatting import difference_text, fixed, places, range_text, split_unit
 from ablations.core.statistics import POWER, Interval
@@ -100,7 +100,7 @@ def size_text(verdict: Verdict) -> str:
 
 
 def _equal(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    if verdict.outcome != REPLICATES:
+    if verdict.decided != AS_CLAIMED:
         return _better(verdict, effect, by, unit)
     pair = f"{verdict.a} and {verdict.b} are equal in {verdict.metric} within the margin of {verdict.margin:.3g}{unit}"
     return f"{pair}: they differ by {by}"
@@ -120,7 +120,7 @@ def _differ(verdict: Verdict, effect: float, by: str) -> str:
 
 def _size(verdict: Verdict, unit: str) -> str:
     """What the interval says of the size; of a ratio its own sentence does."""
-    is_said = verdict.claim.relation == "~" and verdict.outcome == REPLICATES  # by `_equal`
+    is_said = verdict.claim.relation == "~" and verdict.decided == AS_CLAIMED  # by `_equal`
     if verdict.margin is None or not verdict.size or is_said:
         return ""
     if source(verdict.claim) == PUBLISHED:
@@ -131,7 +131,7 @@ def _size(verdict: Verdict, unit: str) -> str:
 
 
 def _ratio(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    relative = {REPLICATES: "as claimed", CONTRADICTS: "against the claim"}.get(verdict.outcome, "undecided")
+    relative = "undecided" if verdict.decided == NOT_RESOLVED else verdict.decided
     times = f"{fixed(effect, places(verdict.adjusted.half, effect))} {range_text(verdict.adjusted)}"
     least = f"{relative} (at least {verdict.claim.ratio:g})"
     return f"{verdict.a} is {times} times as good as {verdict.b} in {verdict.metric}, {least}"
@@ -139,7 +139,7 @@ def _ratio(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 
 def _ordering(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     order = " > ".join(verdict.sides)
-    stands = {REPLICATES: "holds", CONTRADICTS: "does not hold"}.get(verdict.outcome, "is undecided")
+    stands = {AS_CLAIMED: "holds", AGAINST: "does not hold"}.get(verdict.decided, "is undecided")
     return f"the order {order} in {verdict.metric} {stands}: its smallest step is {_sign(effect)}{by}"
 
 

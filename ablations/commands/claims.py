@@ -17,6 +17,14 @@ def claims(
     grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid tests.")] = None,
     paper: Annotated[str | None, typer.Option("--paper", "-p", help="Only claims of this paper.")] = None,
     scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only verdicts at this scale.")] = None,
+    survives: Annotated[
+        bool,
+        typer.Option(
+            "--survives",
+            help="Only verdicts that are settled, comparable, neither confounded nor by construction, and survive Holm "
+            "over all tests of their scale.",
+        ),
+    ] = False,
     audit: Annotated[
         bool, typer.Option("--audit", help="When was each claim stated, and when did its grid first run?")
     ] = False,
@@ -33,10 +41,12 @@ def claims(
 
         board = scoreboard_page.gathered(Records(results_dir).snapshot())
         board = _named(_chosen(board, grid, paper, scale), ids or ())
+        if survives:
+            board = _surviving(board)
         if not board:
             asked = {"the grid": grid, "the paper": paper, "the ids": ", ".join(ids or ())}
             said = ", ".join(f"{name} '{value}'" for name, value in asked.items() if value)
-            echo(f"No claim has {said}.", err=True)
+            echo(f"No claim has {said or 'a verdict that survives'}.", err=True)
         if form is Notation.names:
             echo("\n".join(entry.claim.id for entry in board))
         elif form is Notation.json:
@@ -46,7 +56,7 @@ def claims(
             keyed = [row | {"runs": made.get((row["asked"], row["grid"], row["scale"]), ())} for row in rows]
             listing(keyed, Format.json, "claim")
         elif form is Notation.table:
-            _print(board, scale, narrowed=any((ids, grid, paper, scale)))
+            _print(board, scale, narrowed=any((ids, grid, paper, scale, survives)))
         else:
             echo(tables.rendered(scoreboard_page.sheets(board), form.value), nl=False)
 
@@ -75,6 +85,14 @@ def _chosen(board: "list[Entry]", grid: str | None, paper: str | None, scale: st
         answers = [a for a in entry.answers if scale in (None, a.scale) and grid in (None, a.grid)]
         kept.append(replace(entry, answers=tuple(answers)))
     return kept
+
+
+def _surviving(board: "list[Entry]") -> "list[Entry]":
+    """The claims with a verdict that survives every rule, with these verdicts alone."""
+    from dataclasses import replace
+
+    kept = [replace(entry, answers=tuple(a for a in entry.answers if a.survives_all)) for entry in board]
+    return [entry for entry in kept if entry.answers]
 
 
 def _named(board: "list[Entry]", ids: Sequence[str]) -> "list[Entry]":

@@ -12,7 +12,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason
+from ablations.claims.outcomes import (
+    BY_CONSTRUCTION,
+    CONFOUNDED,
+    CONTRADICTS,
+    NOT_COMPARABLE,
+    NOT_RESOLVED,
+    REPLICATES,
+    THREATS,
+    Reason,
+)
 from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, OPEN, OTHERWISE, Answer, Entry, states
 from ablations.figures.style import FAINT, INK, PAPER, STYLE, blank, keyed, shown, titles
 from ablations.measurements.trunks import WORD as CONTINUED
@@ -21,18 +30,20 @@ COLOURS = {
     REPLICATES: "#009E73",
     CONTRADICTS: "#D55E00",
     MIXED: "#E69F00",
+    NOT_COMPARABLE: "#7f7f7f",
+    BY_CONSTRUCTION: "#a8b8a8",
+    CONFOUNDED: "#d4c5f0",
     OPEN[Reason.POWER]: "#56B4E9",
     OPEN[Reason.ONE_SEED]: "#a9d8f5",
     OPEN[Reason.PLATEAU]: "#CC79A7",
     OPEN[Reason.FLOOR]: "#e6bfd4",
     OPEN[Reason.SILENT]: "#f3dfea",
     OPEN[Reason.RATE]: "#b39ddb",
-    OPEN[Reason.CONFOUND]: "#d4c5f0",
     OTHERWISE: "#8d7aa8",
     NOT_RUN: "#c9c9c9",
     NO_GRID: "#efefef",
 }
-_DARK = (REPLICATES, CONTRADICTS, OTHERWISE)
+_DARK = (REPLICATES, CONTRADICTS, NOT_COMPARABLE, OTHERWISE)
 _MOST = 24  # rows of a panel of the forest
 _MARGIN = "#efe9d6"
 _SCALED = {"share": (100.0, "points"), "correlation": (1.0, "correlation"), "mean score": (1.0, "mean score")}
@@ -100,7 +111,7 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     """Measured differences with the intervals that decide: a panel per unit, a row per answer, in the claims' words.
 
     Positive is as claimed. A band is the margin within which a difference counts as equal, a diamond the published
-    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed, confound) have
+    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed) have
     no row: their differences say nothing.
 
     Returns:
@@ -220,7 +231,7 @@ def _marks(answers: Sequence[Answer]) -> list[Line2D | Patch]:
             lw=2,
             label=names.get(outcome, outcome),
         )
-        for outcome in (REPLICATES, CONTRADICTS, NOT_RESOLVED)
+        for outcome in (REPLICATES, CONTRADICTS, *THREATS, NOT_RESOLVED)
         if any(answer.outcome == outcome for answer in answers)
     ]
     if any(answer.margin for answer in answers):

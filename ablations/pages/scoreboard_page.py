@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ablations.claims import scoreboard
-from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THREATS
 from ablations.claims.published_claims import claims as published_claims
 from ablations.claims.published_claims import counted_as, with_parts
 from ablations.claims.scoreboard import MECHANISM, MIXED, NO_GRID, NOT_RUN, Answer
@@ -22,6 +22,7 @@ from lightning_modules import files
 
 UNCOUNTED = ("smoke", "demo", "demo-scratch")  # scales too small for their numbers to count
 _ORDER = ("laptop", "laptop-long", "gpu", "paper", MECHANISM)
+_MEASURED = (REPLICATES, CONTRADICTS, MIXED, *THREATS, NOT_RESOLVED)  # outcomes of claims with measurements
 _APART = (
     "The text is made by rules and has a property or lacks it. These verdicts say what a model can learn of it, not "
     "how much of it real text has, and are counted with no others."
@@ -81,7 +82,8 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
     )
     numbers = Sheet(
         ["claim", "paper", "table", "statement", "published", "relation", "testable", "grids", "grid", "scale", "asked",
-         "post hoc", "continued", "metric", "unit", "outcome", "direction", "size", "reason", "look", "n",
+         "post hoc", "continued", "metric", "unit", "outcome", "direction", "size", "reason", "threat", "because",
+         "survives board", "look", "n",
          "effect", "low", "high", "margin", "aligned", "aligned low", "aligned high", "speed or quality",
          "removed", "removed low", "removed high", "removed as published"],
         [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
@@ -111,9 +113,10 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * 17]
+        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * 20]
     known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.continued, answer.metric, answer.unit]
-    known += [answer.outcome, answer.direction, answer.size, answer.reason, answer.look, answer.n, answer.effect]
+    known += [answer.outcome, answer.direction, answer.size, answer.reason, answer.threat, answer.because]
+    known += [answer.survives, answer.look, answer.n, answer.effect]
     known += [answer.effect_low, answer.effect_high, answer.margin]
     known += [answer.aligned, answer.aligned_low, answer.aligned_high, answer.kind]
     return [*known, answer.removed, answer.low, answer.high, answer.published]
@@ -127,8 +130,8 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
         of_paper = [entry for entry in entries if entry.claim.paper == paper]
         testable = sum(entry.is_testable(scale) for entry in of_paper)
         with_grid = sum(bool(entry.grids) for entry in of_paper)
-        measured = sum(counts[name] for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED))
-        outcomes = [counts[name] or "" for name in (REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED)]
+        measured = sum(counts[name] for name in _MEASURED)
+        outcomes = [counts[name] or "" for name in _MEASURED]
         settled = [sum(entry.is_settled(scale, what) for entry in of_paper) or "" for what in ("direction", "size")]
         rows.append([paper, len(of_paper), testable, with_grid, measured, *settled, *outcomes])
     total: list[Entry] = ["all"]
@@ -136,16 +139,19 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
         total.append(sum(int(row[column] or 0) for row in rows))
     headings = ["paper", "claims", f"testable {where}", "with a grid", "measured"]
     headings += ["direction settled", "size settled"]
-    return Sheet([*headings, REPLICATES, CONTRADICTS, MIXED, NOT_RESOLVED], [*rows, total] if rows else [])
+    return Sheet([*headings, *_MEASURED], [*rows, total] if rows else [])
 
 
 def _notes() -> list[str]:
     return [
         "Replicates: every answer to the claim replicates, and some grid has given all its answers. Contradicts: an "
         "answer contradicts and none replicates. Mixed: some replicate and some contradict. After a colon stands why a "
-        "claim is open. Corrections are per grid: each answer rests on intervals adjusted for all claims and looks of "
-        "its grid at that scale, not for those of other grids; and often on a proxy, which its page names. How many "
-        "claims are resolved depends on what was asked and is no aim.",
+        "claim is open. Each answer rests on intervals adjusted for all claims and looks of its grid at that scale; "
+        "whether it survives a correction over all grids is a column of the CSV. Often it rests on a proxy, which its "
+        "page names. How many claims are resolved depends on what was asked and is no aim.",
+        "Three outcomes say that the numbers are settled and the claim is not. Not comparable: the grid measures "
+        "another quantity than the claim, or follows another protocol. By construction: the result follows from the "
+        "formula. Confounded: something else that differs between the sides may explain all of it. The page says why.",
         "In brackets, for settled differences of held-out loss: quality, if a difference remains at equal multiples of "
         "the crossing, the tokens at which a run passes the bigram baseline; speed, if none does and a constant offset "
         "would have left one; open, if neither is shown. The pages have the numbers.",
@@ -176,8 +182,17 @@ def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snaps
     for scale in levels:
         parts += [f"## At scale {markdown_code(scale)}{', on constructed text' * (scale == MECHANISM)}\n"]
         parts += [f"{_APART}\n"] * (scale == MECHANISM)
-        parts += [tables.markdown(summary(entries, scale)), _cost(entries, scale, snapshot)]
+        parts += [tables.markdown(summary(entries, scale)), _survival(entries, scale), _cost(entries, scale, snapshot)]
     return [*parts, _whole_cost(snapshot)]
+
+
+def _survival(entries: Sequence[scoreboard.Entry], scale: str) -> str:
+    """How many settled verdicts the correction over all grids leaves, as a paragraph of Markdown."""
+    found = scoreboard.surviving(entries, scale)
+    return (
+        f"Of {found.settled} settled verdicts without a threat, {found.left} survive Holm's correction over all "
+        f"{found.tests} judged tests of published claims at this scale (`ablations claims --survives`).\n"
+    )
 
 
 def _cost(entries: Sequence[scoreboard.Entry], scale: str, snapshot: Snapshot) -> str:

@@ -313,7 +313,7 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
     )  # fmt: skip
     everything = Sheet(
         ("claim", "statement", "source", "post hoc", "continued", "a", "b", "relation", "claimed size", "margin",
-         "margin from", "metric", "unit", "verdict", "direction", "size", "reason", "effect", "low", "high",
+         "margin from", "metric", "unit", "verdict", "direction", "size", "reason", "threat", "effect", "low", "high",
          "adjusted low", "adjusted high", "adjusted level", "look", "looks", "n", "error over runs",
          "error over examples", "p", "adjusted p", "detectable", "family", "aligned", "aligned low", "aligned high",
          "speed or quality", "published", "remarks", "proxy", "ratio", "runs",
@@ -321,10 +321,11 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
         [
             (v.claim.id, v.claim.statement, v.claim.origin, v.claim.post_hoc, v.continued, v.a, v.b, v.claim.relation,
              v.claim.size, v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.direction),
-             str(v.size), str(v.reason), v.effect, v.raw.low, v.raw.high, v.adjusted.low, v.adjusted.high,
-             v.adjusted.level, v.look, " ".join(map(str, v.looks)), v.n, v.seed_error, v.example_error, v.p,
-             v.adjusted_p, v.detectable, v.family, *_aligned(v), v.published, v.remarks, v.proxy, v.claim.ratio,
-             v.computing.runs, v.computing.flops, v.computing.seconds, v.trunks.runs, v.trunks.flops, v.trunks.seconds)
+             str(v.size), str(v.reason), v.claim.threat and v.claim.threat.kind, v.effect, v.raw.low, v.raw.high,
+             v.adjusted.low, v.adjusted.high, v.adjusted.level, v.look, " ".join(map(str, v.looks)), v.n, v.seed_error,
+             v.example_error, v.p, v.adjusted_p, v.detectable, v.family, *_aligned(v), v.published, v.remarks, v.proxy,
+             v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds, v.trunks.runs, v.trunks.flops,
+             v.trunks.seconds)
             for v in verdicts
         ],
     )  # fmt: skip

@@ -16,6 +16,24 @@ class Control(Settings):
     above: str = knob("", "A simple method of that metric that it must be above, in place of the best constant answer.")
 
 
+ThreatKind = Literal["not comparable", "by construction", "confounded"]
+
+
+class Threat(Settings):
+    """A threat to the validity of a claim's test: why its result, whatever the numbers, says nothing of the claim."""
+
+    kind: ThreatKind = required(
+        "not comparable: another quantity or protocol than the claim's; by construction: the result follows from the "
+        "formula; confounded: something else that differs between the sides may explain all of it."
+    )
+    because: str = required("The reason in one plain sentence.", min_length=1)
+    withdrawn: bool = knob(
+        False,
+        "Whether it was found before the claim had a verdict, so that the test is withdrawn and has p = 1 in the "
+        "correction; found later, a threat changes no number.",
+    )
+
+
 class Claim(Settings):
     """One published statement in a form that can be tested."""
 
@@ -57,10 +75,15 @@ class Claim(Settings):
     alternative: str = knob(
         "", "The simplest other explanation of the result, and what speaks for or against it; shown once it is settled."
     )
-    confound: str = knob(
-        "", "What else the arms or the measure were found to change that explains the result; the claim stays open."
+    threat: Threat | None = knob(
+        None, "Where the result says nothing of the claim: its kind is the outcome once direction or size are settled."
     )
     post_hoc: bool = knob(False, "Whether it was stated after runs of its grid had been seen.")
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether its test was withdrawn before it had a verdict."""
+        return self.threat is not None and self.threat.withdrawn
 
     @property
     def origin(self) -> str:

@@ -5,9 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ablations.schema.claim import ThreatKind
 from lightning_modules.config import Settings, knob, required
 
 PLACE = re.compile(r"\{([^{}]*)\}")  # where a number of the records stands in a sentence
+
+
+Outcome = Literal["replicates", "contradicts", "holds", "fails", "not resolved"] | ThreatKind
 
 
 class Conclusion(Settings):
@@ -19,7 +23,7 @@ class Conclusion(Settings):
     """
 
     say: str = required("The sentence.", min_length=1)
-    given: dict[str, Literal["replicates", "contradicts", "not resolved"]] = required(
+    given: dict[str, Outcome] = required(
         "Id of a claim -> the verdict for which the sentence was written.", min_length=1
     )
 

@@ -44,14 +44,14 @@ GRID = {
     "baseline": {ANY: ANY},
     "seeds": 2,
     "scales": {
-        "laptop": {"description": ANY, "caveat": ANY, "conclusion": [{"say": ANY, "given": {"own": "replicates"}}]}
+        "laptop": {"description": ANY, "caveat": ANY, "conclusion": [{"say": ANY, "given": {"own": "holds"}}]}
     },
     "metrics": [{"name": "heldout.loss", "better": "lower", "label": ANY}],
     "claims": [
         {"id": id, "statement": ANY, "source": ANY, "published_metric": ANY, "metric": "heldout.loss",
          "better": "lower", "a": {ANY: NAMES[1]}, "b": {ANY: ANY}, "proxy": ANY, "alternative": ANY, **more}
         for id, more in (
-            ("own", {}), ("open", {"confound": ANY}),
+            ("own", {}), ("open", {"threat": {"kind": "confounded", "because": ANY}}),
             ("controlled", {"positive_control": {"at": {ANY: ANY}}}), 
             ("sides", {"a": {}, "b": {}, "sides": [{ANY: name} for name in NAMES[:3]], "relation": "ordering"}),
         )
@@ -75,7 +75,7 @@ PROVENANCE = ("commit", "code", "device", "torch", "lightning", "python", "start
               "attempts")  # fmt: skip
 
 CLAIM_TEXTS = ("claim", "asked", "statement", "sentence", "outcome", "metric", "direction", "size", "reason", "unit",
-               "quantity", "kind")  # fmt: skip
+               "quantity", "kind", "threat", "because")  # fmt: skip
 
 
 def foreign(record, text):

@@ -5,7 +5,7 @@ from typing import Any
 
 from ablations.claims import judging
 from ablations.claims.floors import listed
-from ablations.claims.outcomes import CONTRADICTS, REPLICATES
+from ablations.claims.outcomes import CONTRADICTS, FAILS, HOLDS, REPLICATES
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import finding
 from ablations.core.formatting import cell_text, markdown_text, mean_text, path_text, quantity, value_text
@@ -20,7 +20,7 @@ from lightning_modules.system import System
 
 Means = Sequence[tuple[Cell, Interval]]
 
-_WORDS = {REPLICATES: "Yes", CONTRADICTS: "No"}
+_WORDS = {REPLICATES: "Yes", HOLDS: "Yes", CONTRADICTS: "No", FAILS: "No"}
 _MOST = 3  # decided claims in the answer; all are under Verdicts
 _MOST_MEANS = 8  # cells whose means are told; of more the best and the worst
 

@@ -1,10 +1,12 @@
-"""Checks of the sentences of a grid's answers: what they name exists."""
+"""Checks of the sentences of a grid's answers: what they name exists, and the verdicts are ones it can have."""
 
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, CONTRADICTS, FAILS, HOLDS, NOT_RESOLVED, REPLICATES, outcome
 from ablations.core.metrics import HELDOUT
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.measurements import STREAM
 from ablations.measurements.references import FLOOR, references
 from ablations.planning.cells import label, layout
+from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from ablations.schema.scale import PLACE, Conclusion, parted
 from lightning_modules.config import did_you_mean
@@ -18,14 +20,28 @@ def check(grid: Grid, document: Document) -> None:
     metrics = [*names, *(simple for name in names for simple in references(name).values())]
     metrics += [f"{name}{FLOOR}" for name in names if name in (*HELDOUT, f"{STREAM}.loss")]
     for scale, own in grid.scales.items():
-        claims = own.claims or [claim.id for claim in grid.claims]
+        claims = {claim.id: claim for claim in grid.claims if not own.claims or claim.id in own.claims}
         cells = [label(row) for row in layout(grid, scale).kept] if own.conclusion else []
         for n, one in enumerate(own.conclusion):
             where: Path_ = ("scales", scale, "conclusion", n)
-            for name in one.given:
+            for name, word in one.given.items():
                 if name not in claims:
-                    document.slip((*where, "given", name), "is not a claim of this grid at this scale.", claims)
+                    document.slip((*where, "given", name), "is not a claim of this grid at this scale.", list(claims))
+                elif problem := _never(claims[name], word):
+                    document.complain((*where, "given", name), problem)
             _check_places(one, where, metrics, cells, document)
+
+
+def _never(claim: Claim, word: str) -> str:
+    """Why a claim can never have a verdict, and which it can have; empty if it can."""
+    possible = [outcome(claim, decided) for decided in (AS_CLAIMED, AGAINST, NOT_RESOLVED)]
+    if word in possible:
+        return ""
+    kind = "has a threat" if claim.threat else "is a published claim" if claim.claim else "is a hypothesis of the grid"
+    meant = possible[1] if word in (CONTRADICTS, FAILS) else possible[0]
+    allowed = ", ".join(dict.fromkeys(possible))
+    has_no = "" if word in (REPLICATES, CONTRADICTS, HOLDS, FAILS) else " and no such threat"
+    return f"{kind}{has_no}, so it is never '{word}'. Allowed: {allowed}. Did you mean '{meant}'?"
 
 
 def _check_places(one: Conclusion, where: Path_, metrics: list[str], cells: list[str], document: Document) -> None:

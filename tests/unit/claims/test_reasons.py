@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from ablations.claims import judging
-from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Direction, Reason, Size
+from ablations.claims.outcomes import FAILS, HOLDS, NOT_RESOLVED, REPLICATES, THREATS, Direction, Reason, Size
 from ablations.core.store import Records, RecordWarning
 from ablations.measurements.measurements import SILENT, Measurements
 from ablations.schema.cell import Trial
 from ablations.schema.run import Run
+from lightning_modules.config import ConfigError
 from lightning_modules.tasks.scores.kept import pack
 from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record
 
@@ -236,15 +237,56 @@ def test_a_direction_that_trials_at_the_rate_of_all_reverse_is_open(trials, reas
     assert found.reason == reason
 
 
-def test_a_claim_whose_explanation_lies_elsewhere_is_open_and_says_by_what():
-    cells, records = [make_cell({RATE: rate}) for rate in (0.4, 0.15)], {}
-    records |= losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
-    other = make_claim(id="other", confound="held-out rows are cut in mid-sentence")
-    grid = make_grid(claims=[make_claim(), other], axes={RATE: [0.15, 0.4]})
-    stands, found = judging.verdicts(Measurements(grid, cells, records))
-    assert (stands.outcome, found.outcome, found.reason) == (REPLICATES, NOT_RESOLVED, Reason.CONFOUND)
-    assert found.effect == stands.effect
-    assert other.confound in found.sentence
+# --- threats
+
+
+FAR = ([4.1, 4.11, 4.12, 4.1, 4.11], [4.5, 4.51, 4.52, 4.5, 4.51])
+NEAR = ([4.1, 4.31, 4.12, 4.3, 4.21], [4.2, 4.11, 4.32, 4.2, 4.21])
+
+
+def of_losses(values, *claims):
+    cells = [make_cell({RATE: rate}) for rate in (0.4, 0.15)]
+    records = losses(cells[0], values[0]) | losses(cells[1], values[1])
+    grid = make_grid(claims=list(claims), axes={RATE: [0.15, 0.4]})
+    return judging.verdicts(Measurements(grid, cells, records))
+
+
+def threat(kind, **more):
+    return {"kind": kind, "because": "held-out rows are cut in mid-sentence", **more}
+
+
+@pytest.mark.parametrize("kind", THREATS)
+def test_a_threat_changes_the_word_and_no_number(kind):
+    stands, found = of_losses(FAR, make_claim(), make_claim(id="other", threat=threat(kind)))
+    assert (stands.outcome, found.outcome) == (REPLICATES, kind)
+    assert (found.direction, found.reason) == (stands.direction, Reason.NONE)
+    assert (found.effect, found.adjusted, found.p, found.n) == (stands.effect, stands.adjusted, stands.p, stands.n)
+    assert "held-out rows are cut in mid-sentence" in found.sentence
+
+
+def test_an_open_claim_with_a_threat_keeps_its_reason():
+    (found,) = of_losses(NEAR, make_claim(threat=threat("confounded")))
+    assert (found.outcome, found.reason) == (NOT_RESOLVED, Reason.POWER)
+    assert "confounded once it is settled: held-out rows" in found.sentence
+
+
+def test_a_test_that_was_withdrawn_leaves_nothing_to_the_others():
+    other = make_claim(id="other", size="beyond", margin=0.35)
+    same, beside = of_losses(FAR, make_claim(), other)
+    found, wider = of_losses(FAR, make_claim(threat=threat("confounded", withdrawn=True)), other)
+    assert (found.outcome, found.p, found.effect) == ("confounded", 1.0, same.effect)
+    assert wider.adjusted_p > beside.adjusted_p
+
+
+def test_an_unknown_kind_of_threat_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match="Did you mean 'confounded'"):
+        make_claim(threat=threat("confounding"))
+
+
+@pytest.mark.parametrize(("values", "outcome"), [(FAR, HOLDS), (FAR[::-1], FAILS), (NEAR, NOT_RESOLVED)])
+def test_a_hypothesis_that_nobody_published_holds_or_fails(values, outcome):
+    (found,) = of_losses(values, make_claim(claim="", published={}))
+    assert found.outcome == outcome
 
 
 # --- examples

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, verdicts
-from ablations.claims.outcomes import Reason
+from ablations.claims.outcomes import CONFOUNDED, Reason
 from ablations.claims.published_claims import claims, with_parts
 from ablations.claims.scoreboard import (
     MIXED,
@@ -20,11 +20,13 @@ from ablations.claims.scoreboard import (
     STATES,
     Answer,
     Entry,
+    Surviving,
     answers,
     card,
     entries,
     removed,
     states,
+    surviving,
     tally,
 )
 from ablations.commands.cli import app
@@ -70,9 +72,48 @@ def test_a_claim_counts_by_all_its_answers():
     assert said(("g", REPLICATES), ("h", NOT_RESOLVED)) == NOT_RESOLVED
     assert said(("g", CONTRADICTS), ("g", NOT_RESOLVED)) == CONTRADICTS
     assert said(("g", CONTRADICTS), ("h", REPLICATES)) == MIXED
+    assert said(("g", CONFOUNDED), ("g", NOT_RUN)) == CONFOUNDED
+    assert said(("g", CONFOUNDED), ("h", REPLICATES)) == REPLICATES
+    assert said(("g", CONFOUNDED), ("g", REPLICATES)) == NOT_RESOLVED
+    assert said(("g", CONFOUNDED), ("h", CONTRADICTS)) == CONTRADICTS
+    assert said(("g", CONFOUNDED), ("h", NOT_RESOLVED)) == NOT_RESOLVED
     assert said(("g", NOT_RUN)) == NOT_RUN
     assert said() == NOT_RUN
     assert said(grids=()) == NO_GRID
+
+
+def judged_elsewhere(grid, outcome, *p):
+    """The card of a page with one claim for each p, each a test of its own."""
+    row = {"claim": ID, "sentence": "", "metric": "m", "outcome": outcome, "n": 5, "effect": 1.0, "runs": ["r"]}
+    row |= dict.fromkeys(("removed", "low", "high", "published"))
+    rows = [row | {"asked": f"{ID}{n}", "p": x, "test": n} for n, x in enumerate(p)]
+    return grid, "laptop", {"claims": rows}
+
+
+def test_what_survives_one_grid_need_not_survive_the_board():
+    small = [judged_elsewhere("g", REPLICATES, 0.004)]
+    assert [answer.survives for answer in answers(small, {"r"})] == [True]
+    large = [*small, judged_elsewhere("h", NOT_RESOLVED, *[0.5] * 20)]
+    assert not any(answer.survives for answer in answers(large, {"r"}))
+    board = entries(answers(large, {"r"}), {})
+    assert surviving(board, "laptop") == Surviving(tests=21, settled=1, left=0)
+    alone = entries(answers(small, {"r"}), {})
+    assert surviving(alone, "laptop") == Surviving(tests=1, settled=1, left=1)
+
+
+def test_two_answers_by_one_test_are_one_test():
+    grid, scale, page = judged_elsewhere("g", REPLICATES, 0.03, 0.03)
+    apart = answers([(grid, scale, page)], {"r"})
+    assert {answer.survives for answer in apart} == {False}
+    for row in page["claims"]:
+        row["test"] = 0
+    assert {answer.survives for answer in answers([(grid, scale, page)], {"r"})} == {True}
+
+
+@pytest.mark.parametrize("outcome", [NOT_RESOLVED, CONFOUNDED, NOT_RUN])
+def test_what_is_open_or_threatened_survives_nothing_however_small_its_p(outcome):
+    (found,) = answers([judged_elsewhere("g", outcome, 1e-9)], {"r"})
+    assert not found.survives_all
 
 
 def test_missing_records_never_leave_a_verdict(study):

@@ -78,6 +78,8 @@ def test_it_is_the_first_line_of_the_page(tmp_path, judged):
 
 CLAIM = """claims:
   - {id: less, statement: s, source: x, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15}}
+  - {id: threatened, statement: s, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15},
+     threat: {kind: confounded, because: the steps differ too}}
 """
 
 
@@ -85,10 +87,14 @@ CLAIM = """claims:
     ("say", "given", "message"),
     [
         ("So.", "{les: replicates}", "is not a claim of this grid at this scale. Did you mean 'less'?"),
-        ("So.", "{less: replicate}", "Did you mean 'replicates'?"),
-        ("{more}", "{less: replicates}", "'more' is not among the verdicts under 'given'"),
-        ("{heldout.los of rate=0.4}", "{less: replicates}", "Did you mean 'heldout.loss'?"),
-        ("{heldout.loss of rate=0.41}", "{less: replicates}", "Did you mean 'rate=0.4'?"),
+        ("So.", "{less: hold}", "Did you mean 'holds'?"),
+        ("So.", "{less: replicates}", "is a hypothesis of the grid, so it is never 'replicates'"),
+        ("So.", "{less: contradicts}", "Allowed: holds, fails, not resolved. Did you mean 'fails'?"),
+        ("So.", "{less: confounded}", "no such threat"),
+        ("So.", "{threatened: fails}", "Allowed: confounded, not resolved. Did you mean 'confounded'?"),
+        ("{more}", "{less: holds}", "'more' is not among the verdicts under 'given'"),
+        ("{heldout.los of rate=0.4}", "{less: holds}", "Did you mean 'heldout.loss'?"),
+        ("{heldout.loss of rate=0.41}", "{less: holds}", "Did you mean 'rate=0.4'?"),
         ("So.", "{}", "given"),
     ],
 )
