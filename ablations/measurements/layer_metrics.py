@@ -2,7 +2,8 @@
 
 Lan et al. (2019, section 4.5) conclude two things from their Figure 1: ALBERT's layers move their inputs less than
 BERT's, and the transitions from layer to layer are smoother. The paper has no numbers. Here "less" is a mean over
-layers, and "smoother" the mean absolute change from one layer to the next.
+layers, or apart at the first layer and as a mean over those after it, which one mean would mix; and "smoother" is the
+mean absolute change from one layer to the next.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +24,20 @@ def change(values: Sequence[float]) -> float | None:
     return mean([abs(after - before) for before, after in pairwise(values)])
 
 
+def first(values: Sequence[float]) -> float | None:
+    """The value of the first layer; None without layers."""
+    return values[0] if values else None
+
+
+def later(values: Sequence[float]) -> float | None:
+    """The mean over all layers but the first; None without them.
+
+    >>> later([10.0, 4.0, 5.0])
+    4.5
+    """
+    return mean(values[1:])
+
+
 def last(values: Sequence[float]) -> float | None:
     """The value of the last layer; None without layers."""
     return values[-1] if values else None
@@ -33,6 +48,10 @@ LAYER_METRICS: dict[str, tuple[str, Callable[[Sequence[float]], float | None]]] 
     "layers.distance": ("distance", mean),
     "layers.angle_change": ("angle", change),
     "layers.distance_change": ("distance", change),
+    "layers.first_angle": ("angle", first),
+    "layers.first_distance": ("distance", first),
+    "layers.later_angle": ("angle", later),
+    "layers.later_distance": ("distance", later),
     "layers.last_angle": ("angle", last),
     "layers.last_distance": ("distance", last),
 }
